@@ -1,0 +1,1 @@
+"""One file per format that can be read."""

@@ -1,0 +1,1 @@
+"""Rewrites FSDP1 code into FSDP2: sources -> facts -> findings -> plan -> text. Never imports torch."""

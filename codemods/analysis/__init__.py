@@ -1,0 +1,1 @@
+"""From modules to linked facts: names, values, and which names hold a sharded model."""

@@ -1,0 +1,1 @@
+"""From a plan of edits to file contents."""

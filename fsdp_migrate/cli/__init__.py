@@ -1,0 +1,1 @@
+"""The command line: options, the one error boundary, one file per command."""

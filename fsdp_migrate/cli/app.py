@@ -1,0 +1,108 @@
+"""The `fsdp-migrate` program: global options, commands by name, the one error boundary."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from fsdp_migrate import __version__
+from fsdp_migrate.exit_codes import ExitCode
+
+app = typer.Typer(
+    name="fsdp-migrate",
+    help="Moves PyTorch FSDP1 training to FSDP2: code, checkpoints, and the proof that nothing changed.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"fsdp-migrate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main_options(
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Results and errors only.")] = False,
+    verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more.")] = 0,
+    no_color: Annotated[bool, typer.Option("--no-color", help="No colour (also: NO_COLOR).")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options that every command takes."""
+    from fsdp_migrate import console
+
+    console.configure(no_color=no_color, verbosity=-1 if quiet else verbose)
+
+
+def guarded(command: Callable[..., ExitCode]) -> Callable[..., None]:
+    """The error boundary around a command: its return value, or any error, becomes an exit code.
+
+    Errors that carry a `message` and a `hint` (the three packages' trees) are shown as such; anything
+    else is a fault of this tool and is shown with its traceback.
+    """
+
+    @functools.wraps(command)
+    def run(*args: object, **kwargs: object) -> None:
+        try:
+            code = command(*args, **kwargs)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            _say("interrupted")
+            code = ExitCode.INTERRUPTED
+        except BrokenPipeError:
+            # Whoever read our results has gone; nobody misses the rest.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = ExitCode.OK
+        except typer.Exit:
+            raise
+        except Exception as error:
+            if type(error).__module__.startswith(("click.", "typer.")):
+                raise  # a usage error, which typer words itself
+            code = _explain(error)
+        sys.exit(int(code))
+
+    # typer reads options from the signature; the return value is ours alone.
+    run.__annotations__ = {**command.__annotations__, "return": None}
+    return run
+
+
+def _explain(error: Exception) -> ExitCode:
+    message, hint = getattr(error, "message", None), getattr(error, "hint", "")
+    if message is not None:
+        _say(f"error: {message}")
+        if hint:
+            _say(f"  hint: {hint}")
+        return ExitCode(getattr(error, "exit_code", ExitCode.BAD_INPUT))
+    traceback.print_exception(error)
+    _say(
+        f"error: this is a fault of fsdp-migrate {__version__}, not of your input. "
+        "Please report it with the lines above and the command you ran."
+    )
+    return ExitCode.BUG
+
+
+def _say(text: str) -> None:
+    print(f"fsdp-migrate: {text}", file=sys.stderr)
+
+
+def _register() -> None:
+    """Add the commands. Their modules are cheap to import: what they need is imported when they run."""
+
+
+_register()
+
+
+def main() -> None:
+    """Run the program."""
+    app(prog_name="fsdp-migrate")

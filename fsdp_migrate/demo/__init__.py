@@ -1,0 +1,1 @@
+"""The bundled FSDP1 project, and the road it is taken down."""

@@ -1,0 +1,1 @@
+"""What commands found, as text, JSON and Markdown."""

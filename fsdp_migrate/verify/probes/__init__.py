@@ -1,0 +1,1 @@
+"""What is observed of a running job, each through one of torch's global hooks."""
