@@ -9,6 +9,7 @@ from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError
 from checkpoint_convert.model import Contents, SourceFormat, TensorSource
 from checkpoint_convert.readers.layouts import given_layout, memory_order, needed
 from checkpoint_convert.readers.local import read_local
+from checkpoint_convert.readers.names import flat_prefix
 from checkpoint_convert.readers.optimizers import Known, read_optimizer
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.parts import Part
@@ -38,7 +39,7 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
     layout = given_layout(options)
     local = None
     part = chosen.model
-    if part is not None and part.model is not None and part.model_format is SourceFormat.LOCAL:
+    if part is not None and part.model is not None and _is_flat(part):
         layout = needed(layout, part.name, "these are flat parameters")
         local = read_local(part, layout, memory_order(options, layout, part.saver_torch))
         model, aliases = dict(local.tensors), dict(local.aliases)
@@ -68,6 +69,10 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
         saver_torch=leader.saver_torch,
         loadable_as_is=leader.loadable_as_is,
     )
+
+
+def _is_flat(part: Part) -> bool:
+    return any(flat_prefix(name) is not None for name in part.model or ())
 
 
 def choose(parts: Sequence[Part], options: ReadOptions) -> Chosen:
