@@ -98,9 +98,10 @@ def _say(text: str) -> None:
 
 def _register() -> None:
     """Add the commands. Their modules are cheap to import: what they need is imported when they run."""
-    from fsdp_migrate.cli import convert_ckpt
+    from fsdp_migrate.cli import convert_ckpt, inspect_ckpt
 
     app.command("convert-ckpt")(guarded(convert_ckpt.convert_ckpt))
+    app.command("inspect-ckpt")(guarded(inspect_ckpt.inspect_ckpt))
 
 
 _register()
