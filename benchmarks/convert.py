@@ -2,9 +2,9 @@
 
     python benchmarks/convert.py --gib 3 --rounds 3 --dir /data/scratch
 
-Each contender is a process of its own, run in turn, `--rounds` times; the table shows medians. The source is a
-Llama-shaped checkpoint with AdamW state (bf16 weights, fp32 moments), in the page cache. "durable" rows flush to
-the disk before they end, as the tool always does; torch does not.
+Each contender is a process of its own, run in turn, `--rounds` times; the table shows medians. The source
+is a Llama-shaped checkpoint with AdamW state (bf16 weights, fp32 moments), in the page cache. "durable" rows
+flush to the disk before they end, as the tool always does; torch does not.
 """
 
 from __future__ import annotations
