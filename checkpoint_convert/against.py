@@ -67,6 +67,9 @@ def _size(source: TensorSource) -> int:
 def _tensors(reference: Contents) -> dict[KeyPath, TensorSource]:
     found: dict[KeyPath, TensorSource] = {}
     found.update({("model", name): source for name, source in reference.model.items()})
+    for name, first in reference.aliases.items():
+        if first in reference.model:
+            found.setdefault(("model", name), reference.model[first])
     if reference.optimizer is not None:
         for fqn, state in reference.optimizer.state.items():
             for name, value in state.items():
