@@ -54,7 +54,8 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
     extras: dict[str, object] = {}
     for part in parts:
         for key, value in part.extras.items():
-            extras[key if key not in extras else f"{part.name}:{key}"] = value
+            if key not in extras or extras[key] != value:
+                extras[key if key not in extras else f"{part.name}:{key}"] = value
     leader = chosen.model or chosen.optimizer
     assert leader is not None
     plain, lost = plain_extras(extras, leader.name)
@@ -72,7 +73,7 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
 
 
 def _is_flat(part: Part) -> bool:
-    return any(flat_prefix(name) is not None for name in part.model or ())
+    return part.pieced or any(flat_prefix(name) is not None for name in part.model or ())
 
 
 def choose(parts: Sequence[Part], options: ReadOptions) -> Chosen:

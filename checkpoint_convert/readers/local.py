@@ -67,7 +67,7 @@ def read_local(part: Part, layout: ModelLayout, memory_order: bool | None) -> Lo
     flats = {prefix: whole[name] for name in whole if (prefix := flat_prefix(name)) is not None}
     plain = {name: value for name, value in whole.items() if flat_prefix(name) is None}
     specs = {spec.fqn: spec for spec in layout.parameters}
-    if part.local and _has_views(part, specs):
+    if part.pieced or (part.local and _has_views(part, specs)):
         return _from_views(part, layout, specs, plain, memory_order)
     views = bool(specs) and set(specs) <= set(plain)
     ignored = frozenset(
@@ -88,6 +88,12 @@ def read_local(part: Part, layout: ModelLayout, memory_order: bool | None) -> Lo
 
 def _is_whole(source: TensorSource, spec: ParameterSpec) -> bool:
     return source.shape == spec.shape and len(spec.shape) != 1
+
+
+def _whole_on_all(on_ranks: Sequence[object], spec: ParameterSpec) -> bool:
+    return len(on_ranks) > 1 and all(
+        isinstance(view, StoredTensor) and view.shape == spec.shape for view in on_ranks
+    )
 
 
 def _has_views(part: Part, specs: Mapping[str, ParameterSpec]) -> bool:
@@ -128,7 +134,7 @@ def _from_views(
         shared = any(
             isinstance(view, StoredTensor) and id(view.storage) in known
             for view, known in zip(on_ranks, storages, strict=True)
-        )
+        ) or (part.pieced and name in specs and not _whole_on_all(on_ranks, specs[name]))
         if not shared:
             tensors[name] = value
             if name in specs:
@@ -266,10 +272,12 @@ def _finish(
         name: piece.names[0] for unit in units.values() for piece in unit.pieces for name in piece.names
     }
     aliases, drifted = {}, []
+    tensors = dict(tensors)
     for name, first in layout.aliases().items():
         if units and in_unit.get(name) != in_unit.get(first):
             drifted.append(f"{name} and {first}")
-        elif name in tensors:
+        elif first in tensors:
+            tensors[name] = tensors[first]
             aliases[name] = first
     order = {spec.fqn: number for number, spec in enumerate(layout.parameters)}
     names = sorted(tensors, key=lambda name: order.get(name, len(order)))
