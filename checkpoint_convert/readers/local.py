@@ -17,6 +17,7 @@ from checkpoint_convert.flat_param import (
     UnitLayout,
     flattened_in_memory_order,
     lay_out,
+    shard_numel,
     unit_members,
 )
 from checkpoint_convert.layout import ModelLayout, ParameterSpec
@@ -159,6 +160,8 @@ def join_pieces(
     Raises:
         LayoutError: the layout has no such parameter, or one of another size.
     """
+    if spec is not None:
+        views = one_replica(views, spec.numel)
     held = sum(numel(view.shape) for view in views)
     if spec is None or spec.numel != held:
         wanted = "no such parameter" if spec is None else f"{spec.numel} elements, of shape {spec.shape}"
@@ -168,6 +171,13 @@ def join_pieces(
         )
     flat = ConcatTensor(views, views[0].dtype, (held,))
     return cut(flat, FlatPiece(spec, 0, (name,)), memory_order, where)
+
+
+def one_replica(views: Sequence[TensorSource], count: int) -> Sequence[TensorSource]:
+    """The first ranks that together hold `count` elements, if the others repeat them (hybrid sharding)."""
+    held = sum(numel(view.shape) for view in views)
+    copies = held // count if count and held % count == 0 else 1
+    return views[: len(views) // copies] if len(views) % copies == 0 else views
 
 
 def cut(flat: TensorSource, piece: FlatPiece, memory_order: bool | None, where: str) -> TensorSource:
@@ -229,7 +239,13 @@ def _shardings(world_size: int, views: bool) -> list[Sharding]:
 
 def _fits(unit: UnitLayout, flat: TensorSource, sharding: Sharding) -> bool:
     held = numel(flat.shape)
-    return held == unit.total or held == unit.shard * sharding.world_size
+    if held == unit.total:
+        return True
+    # Saved as plain tensors, with every rank's padding, and once per replica.
+    world = sharding.world_size
+    return any(
+        held == shard_numel(unit.total, part) * world for part in range(1, world + 1) if world % part == 0
+    )
 
 
 def _mismatch(

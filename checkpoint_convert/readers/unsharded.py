@@ -33,8 +33,7 @@ def unsharded(ranks: RankSet) -> Holding | bool:
         return ranks.first  # rank0_only=True: the other ranks saved their ignored modules only
     if _all_equal(models):
         return ranks.first
-    shapes = {value.shape for model in models for value in model.values() if is_source(value)}
-    if all(len(shape) <= 1 for shape in shapes):
+    if all(len(shape) <= 1 for shape in _differing_shapes(models)):
         return True
     if any(_shapes(model) != _shapes(first) for model in models[1:]):
         raise UnsupportedError(
@@ -56,6 +55,18 @@ def _completed(ranks: RankSet) -> Holding:
         model.update(holding.model or {})
         extras.update(holding.extras)
     return Holding(ranks.first.path, model, ranks.first.optimizer, extras)
+
+
+def _differing_shapes(models: list[dict[str, object]]) -> set[tuple[int, ...]]:
+    """Shapes of what the ranks do not have in common: ignored parameters and buffers are whole on each."""
+    first = models[0]
+    return {
+        value.shape
+        for name in first
+        if any(not _same(first[name], model.get(name)) for model in models)
+        for model in models
+        if is_source(value := model.get(name))
+    }
 
 
 def _shapes(model: Mapping[str, object]) -> dict[str, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""Train the zoo under FSDP1 on gloo and save it in every way FSDP1 has: the files the readers are held against.
+"""Train the zoo under FSDP1 on gloo and save it in every way FSDP1 has, for the readers to be held against.
 
 Run as a program: `python fsdp1_jobs.py OUT`. Each job gets a folder with the ranks' files, `truth.pt` and
 `truth_optim.pt` (the full state dicts FSDP1 itself gathers, without offloading, which is wrong on CPU).
@@ -121,7 +121,7 @@ def make_optimizer(job: Job, model: FSDP) -> torch.optim.Optimizer:
 
 
 def train(model: FSDP, optimizer: torch.optim.Optimizer, rank: int) -> None:
-    """Three steps; every rank sees the same tokens in another order, so gradients are equal under reordering."""
+    """Three steps; every rank sees the same tokens."""
     for step in range(3):
         tokens = torch.arange(12).roll(step).view(2, 6) % 23
         model(tokens).float().square().mean().backward()
@@ -146,7 +146,9 @@ def save(job: Job, model: FSDP, optimizer: torch.optim.Optimizer, rank: int, out
             torch.save(state_optim, out / "truth_optim.pt")
             nested = {"model": state, "optimizer": state_optim, "epoch": 3, "args": {"lr": 1e-2}}
             torch.save(nested, out / "nested.pt")
-            by_number = FSDP.rekey_optim_state_dict(state_optim, OptimStateKeyType.PARAM_ID, build(job.factory))
+            by_number = FSDP.rekey_optim_state_dict(
+                state_optim, OptimStateKeyType.PARAM_ID, build(job.factory)
+            )
             torch.save({"state_dict": state, "optimizer_states": [by_number]}, out / "lightning.ckpt")
     if job.world > 1 and not job.mesh and not (job.name.startswith("hybrid") and rank > 1):
         with FSDP.state_dict_type(model, StateDictType.LOCAL_STATE_DICT, LocalStateDictConfig()):

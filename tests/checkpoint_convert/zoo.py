@@ -1,4 +1,4 @@
-"""A model with everything that makes flat parameters hard: uneven sizes, tied and frozen parameters, buffers."""
+"""A model with all that makes flat parameters hard: uneven sizes, tied and frozen parameters, buffers."""
 
 from __future__ import annotations
 
