@@ -91,18 +91,20 @@ class RankForker:
             self._process.stdin.write(json.dumps(fields) + "\n")
             self._process.stdin.flush()
             answer = self._process.stdout.readline()
-        except BrokenPipeError:
+        except (BrokenPipeError, ValueError):  # ValueError: our end is closed
             answer = ""
         if not answer:
             raise JobError(
                 "the process that starts the ranks has died", hint=f"the logs are in {job.log_dir}"
             )
-        failed = json.loads(answer)["failed"]
-        if failed is not None:
-            log = job.log_dir / f"rank{failed}.log"
+        outcome = json.loads(answer)
+        if outcome["failed"] is not None:
+            log = job.log_dir / f"rank{outcome['failed']}.log"
             last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
+            how = f"did not end within {job.timeout_s:.0f} s" if outcome["late"] else "failed"
+            rank = f"rank {outcome['failed']} of {job.nproc} ({job.script})"
             raise JobError(
-                f"rank {failed} of {job.nproc} ({job.script}) failed: {''.join(last) or 'no output'}",
+                f"{rank} {how}: {''.join(last) or 'no output'}",
                 hint=f"its output is in {log}",
             )
 
@@ -116,13 +118,13 @@ def serve() -> NoReturn:
     for module in sys.argv[1:]:
         importlib.import_module(module)
     for line in sys.stdin:
-        failed = _run_ranks(json.loads(line))
-        os.write(answers, (json.dumps({"failed": failed}) + "\n").encode())
+        failed, late = _run_ranks(json.loads(line))
+        os.write(answers, (json.dumps({"failed": failed, "late": late}) + "\n").encode())
     os._exit(0)
 
 
-def _run_ranks(job: dict[str, object]) -> int | None:
-    """Fork the ranks and wait; the first that failed (the others are then stopped), or None."""
+def _run_ranks(job: dict[str, object]) -> tuple[int | None, bool]:
+    """Fork the ranks and wait: the first to fail (the others are then stopped), and whether it was late."""
     nproc = int(str(job["nproc"]))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -133,7 +135,8 @@ def _run_ranks(job: dict[str, object]) -> int | None:
         if pid == 0:
             _become_rank(job, rank, nproc, port)
         ranks[pid] = rank
-    failed: int | None = None
+    failed, late = None, False
+    parent = os.getppid()
     deadline = time.monotonic() + float(str(job["timeout_s"]))
     while ranks:
         pid, status = os.waitpid(-1, os.WNOHANG)
@@ -142,12 +145,15 @@ def _run_ranks(job: dict[str, object]) -> int | None:
         elif status != 0 and failed is None:
             failed = ranks[pid]
         ranks.pop(pid, None)
-        if failed is not None or time.monotonic() > deadline:
-            failed = min(ranks.values(), default=0) if failed is None else failed
+        if failed is None and ranks and time.monotonic() > deadline:
+            failed, late = min(ranks.values()), True
+        if os.getppid() != parent and ranks:  # nobody is left to answer to
+            failed = min(ranks.values())
+        if failed is not None:
             for left in ranks:
                 with suppress(ProcessLookupError):
                     os.kill(left, signal.SIGKILL)
-    return failed
+    return failed, late
 
 
 def _become_rank(job: dict[str, object], rank: int, nproc: int, port: int) -> NoReturn:
