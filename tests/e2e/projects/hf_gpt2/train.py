@@ -68,7 +68,7 @@ def save_full(model, optimizer, path, step):
     ):
         state = {
             "model": model.state_dict(),
-            "optimizer": FullyShardedDataParallel.optim_state_dict(model, optimizer),
+            "optim": FullyShardedDataParallel.optim_state_dict(model, optimizer),
             "step": step,
         }
     if dist.get_rank() == 0:
@@ -86,7 +86,7 @@ def load_full(model, optimizer, path):
     state = torch.load(path, map_location="cpu", weights_only=True)
     with FullyShardedDataParallel.state_dict_type(model, StateDictType.FULL_STATE_DICT):
         model.load_state_dict(state["model"])
-        optim_state = FullyShardedDataParallel.optim_state_dict_to_load(model, optimizer, state["optimizer"])
+        optim_state = FullyShardedDataParallel.optim_state_dict_to_load(model, optimizer, state["optim"])
     optimizer.load_state_dict(optim_state)
     return state["step"]
 

@@ -68,9 +68,9 @@ def save_rank_files(model, optimizer, out, step):
 
 def resume_from(model, optimizer, path):
     model_state, optim_state = get_state_dict(model, optimizer)
-    state = {"model": model_state, "optimizer": optim_state, "step": 0}
+    state = {"model": model_state, "optim": optim_state, "step": 0}
     dcp.load(state, checkpoint_id=path)
-    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optim"])
     return state["step"]
 
 
