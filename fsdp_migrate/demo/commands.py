@@ -52,7 +52,12 @@ def run_command(arguments: tuple[str, ...], cwd: Path, log: Path) -> CommandResu
         done = subprocess.run(
             [sys.executable, "-c", "from fsdp_migrate.cli.app import main; main()", *arguments],
             cwd=cwd,
-            env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+            env={
+                **os.environ,
+                "PYTHONPATH": path,
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "CUDA_VISIBLE_DEVICES": "",
+            },
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,

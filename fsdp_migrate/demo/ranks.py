@@ -47,6 +47,8 @@ class RankJob:
 class RankForker:
     """The process that ranks are forked from; a context manager, on whose exit no rank is left.
 
+    The ranks see no GPU: there may be fewer GPUs than ranks, and CPU sums are the same on every machine.
+
     Args:
         preload: modules that are imported before the first fork.
     """
@@ -60,7 +62,7 @@ class RankForker:
             [sys.executable, "-W", "ignore::FutureWarning", "-c", program, *preload],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
             start_new_session=True,
             text=True,
         )
