@@ -87,11 +87,13 @@ class Road:
     Args:
         directory: empty; receives the project, the runs and the converted checkpoints.
         nproc: ranks, a key of `NPROC_CHOICES`.
+        source: the FSDP1 project that is copied.
     """
 
     directory: Path
     nproc: int
     watcher: Watcher
+    source: Path = PROJECT
     _stages: list[Stage] = field(default_factory=list)
 
     def walk(self) -> RoadReport:
@@ -128,7 +130,7 @@ class Road:
     def _plan(self, ranks: RankForker) -> list[tuple[str, str, Callable[[], str]]]:
         """(title, command, act) of every stage, in order."""
         stages = [
-            ("Copy the FSDP1 project", f"cp -r {PROJECT} {self.project} && cd {self.project}", self._copy)
+            ("Copy the FSDP1 project", f"cp -r {self.source} {self.project} && cd {self.project}", self._copy)
         ]
         for run in (ORIGINAL_PARAMETERS, FLAT_PARAMETERS):
             stages.append(self._train_stage(ranks, run))
@@ -142,7 +144,7 @@ class Road:
         return stages
 
     def _copy(self) -> str:
-        shutil.copytree(PROJECT, self.project, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(self.source, self.project, ignore=shutil.ignore_patterns("__pycache__"))
         files = list(self.project.rglob("*.py"))
         lines = sum(len(path.read_text().splitlines()) for path in files)
         return f"{len(files)} modules, {lines} lines"
