@@ -57,14 +57,14 @@ def save_full(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, st
         model_state = model.state_dict()
         optim_state = FSDP.optim_state_dict(model, optimizer)
     if dist.get_rank() == 0:
-        torch.save({"model": model_state, "optimizer": optim_state, "step": step}, path)
+        torch.save({"model": model_state, "optim": optim_state, "step": step}, path)
 
 
 def load_full(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
     checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT):
         model.load_state_dict(checkpoint["model"])
-        optim_state = FSDP.optim_state_dict_to_load(model, optimizer, checkpoint["optimizer"])
+        optim_state = FSDP.optim_state_dict_to_load(model, optimizer, checkpoint["optim"])
         optimizer.load_state_dict(optim_state)
     return checkpoint["step"]
 
@@ -73,7 +73,7 @@ def save_sharded(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer,
     with FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):
         state = {
             "model": model.state_dict(),
-            "optimizer": FSDP.optim_state_dict(model, optimizer),
+            "optim": FSDP.optim_state_dict(model, optimizer),
             "step": step,
         }
     dcp.save(state, checkpoint_id=path)
@@ -81,9 +81,9 @@ def save_sharded(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer,
 
 def load_sharded(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
     model_state, optim_state = get_state_dict(model, optimizer)
-    state = {"model": model_state, "optimizer": optim_state, "step": 0}
+    state = {"model": model_state, "optim": optim_state, "step": 0}
     dcp.load(state, checkpoint_id=path)
-    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optim"])
     return state["step"]
 
 

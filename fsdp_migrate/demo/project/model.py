@@ -10,7 +10,7 @@ from torch import nn
 
 @dataclass
 class GPTConfig:
-    vocab_size: int = 56
+    vocab_size: int
     block_size: int = 64
     n_layer: int = 4
     n_head: int = 4

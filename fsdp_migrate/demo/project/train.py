@@ -21,10 +21,12 @@ from model import GPT, GPTConfig
 from sharding import count_units, wrap_model
 
 
-def build_model(config: TrainConfig, vocab_size: int) -> nn.Module:
+def build_model(config: TrainConfig = TrainConfig()) -> nn.Module:
+    """The model for the alphabet of the training data."""
+    data = CharDataset(config.data_path, config.block_size, config.seed)
     return GPT(
         GPTConfig(
-            vocab_size=vocab_size,
+            vocab_size=data.vocab_size,
             block_size=config.block_size,
             n_layer=config.n_layer,
             n_head=config.n_head,
@@ -55,7 +57,7 @@ class Trainer:
 
         torch.manual_seed(config.seed)
         self.data = CharDataset(config.data_path, config.block_size, config.seed)
-        model = build_model(config, self.data.vocab_size)
+        model = build_model(config)
         n_params = sum(p.numel() for p in model.parameters())
         self.model = wrap_model(model, config, device)
         self.optimizer = torch.optim.AdamW(
@@ -91,7 +93,7 @@ class Trainer:
         return inputs.to(self.device), targets.to(self.device)
 
     def train_step(self) -> tuple[float, float]:
-        """One optimizer step. Returns the loss, averaged over all ranks, and the gradient norm before clipping."""
+        """One optimizer step. Returns the loss (mean over all ranks) and the gradient norm before clipping."""
         config = self.config
         micro_batch_size = config.global_batch_size // config.accumulation_steps
         for group in self.optimizer.param_groups:
