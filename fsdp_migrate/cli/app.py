@@ -99,7 +99,9 @@ def _say(text: str) -> None:
 def _register() -> None:
     """Add the commands. Their modules are cheap to import: what they need is imported when they run."""
     from fsdp_migrate.cli import convert_ckpt, inspect_ckpt
+    from fsdp_migrate.cli.demo import demo
 
+    app.command("demo")(guarded(demo))
     app.command("convert-ckpt")(guarded(convert_ckpt.convert_ckpt))
     app.command("inspect-ckpt")(guarded(inspect_ckpt.inspect_ckpt))
 
