@@ -106,7 +106,6 @@ def convert_ckpt(
         wrap=wrap,
         layout_from=layout_from,
         saver_torch=saver_torch,
-        use_model=only is not Part.OPTIM or fill_optim_state,
         use_optimizer=only is not Part.MODEL,
     )
     write = WriteOptions(
