@@ -22,14 +22,18 @@ from checkpoint_convert.destination import (
     publish,
 )
 from checkpoint_convert.errors import DestinationError, IncompleteError
+from checkpoint_convert.items import Items
 from checkpoint_convert.model import Contents, Notice, size_bytes
 from checkpoint_convert.parallel import Workers
-from checkpoint_convert.plan import Items, OutputFormat, WriteOptions, plan_items, tied_pairs
+from checkpoint_convert.plan import plan_items
 from checkpoint_convert.progress import Progress, Silent
 from checkpoint_convert.readback import Finder, beside_safetensors, check_output, in_contents
 from checkpoint_convert.report import write_report
+from checkpoint_convert.tied import tied_pairs
 from checkpoint_convert.transfer import Digests, transfer
+from checkpoint_convert.write_options import OutputFormat, WriteOptions
 from checkpoint_convert.writers.dcp import DcpLayout
+from checkpoint_convert.writers.dcp_linked import LinkedDcpLayout
 from checkpoint_convert.writers.layout import Layout, PlannedFile
 from checkpoint_convert.writers.output import Output
 from checkpoint_convert.writers.safetensors import GROUPS_NAME, OPTIMIZER_NAME, SafetensorsLayout
@@ -112,7 +116,9 @@ def make_plan(
     unequal = _unequal_ties(contents, progress or Silent())
     items = plan_items(contents, options.write, unequal_ties=unequal)
     layout: Layout
-    if options.write.to is OutputFormat.DCP:
+    if options.write.link:
+        layout = LinkedDcpLayout(items, options.write)
+    elif options.write.to is OutputFormat.DCP:
         layout = DcpLayout(items, options.write)
     elif options.write.to is OutputFormat.SAFETENSORS:
         layout = SafetensorsLayout(items, options.write)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from checkpoint_convert import digest
-from checkpoint_convert.plan import dotted
+from checkpoint_convert.items import dotted
 
 if TYPE_CHECKING:
     from checkpoint_convert.convert import Conversion
@@ -56,7 +56,7 @@ def tensor_rows(done: Conversion) -> Iterator[dict[str, object]]:
             "key": key,
             "dtype": item.dtype.torch_name,
             "shape": list(item.source.shape),
-            "digest": digests.written.hex(),
+            "digest": digests.written.hex() or None,
         }
         if item.dtype is not item.source.dtype:
             row["source_dtype"] = item.source.dtype.torch_name

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from checkpoint_convert.convert import Conversion, Plan
+from checkpoint_convert.items import Items, TensorItem, dotted
 from checkpoint_convert.model import Contents, Notice
-from checkpoint_convert.plan import Items, TensorItem, dotted
 
 Write = Callable[[str], object]
+
+_LONG_NOTICE = 600
 
 LOADABLE = "already loadable by FSDP2, nothing to convert"
 
@@ -113,7 +115,10 @@ def done_text(write: Write, done: Conversion, seconds: float) -> None:
     rate = human_bytes(int(done.items.read_bytes / max(seconds, 1e-9)))
     files = f"{len(done.files)} file{'s' if len(done.files) != 1 else ''}"
     write(f"  written      {human_bytes(size)} in {files}, {checked}; {seconds:.1f} s, {rate}/s\n")
-    write("  digests      of every tensor in conversion.json\n")
+    linked = sum(1 for digests in done.digests if not digests.written)
+    if linked:
+        write(f"  shared       {linked} tensors stay in the source's files: do not write into those\n")
+    write("  digests      of every tensor written in conversion.json\n")
     _write_notices(write, done.notices)
 
 
@@ -150,4 +155,9 @@ def _write_notices(write: Write, notices: Sequence[Notice]) -> None:
     if notices:
         write(f"\n{len(notices)} notice{'s' if len(notices) != 1 else ''}\n")
     for notice in notices:
-        write(f"  {notice.code}: {notice.text}\n")
+        write(f"  {notice.code}: {shortened(notice.text)}\n")
+
+
+def shortened(text: str) -> str:
+    """A notice for the screen: hundreds of frozen parameters are for `conversion.json`."""
+    return text if len(text) <= _LONG_NOTICE else f"{text[:_LONG_NOTICE]} ... (all of it: --format json)"

@@ -12,7 +12,7 @@ from checkpoint_convert.optim_groups import complete_group
 from checkpoint_convert.optim_items import optimizer_values
 from checkpoint_convert.raw_contents import RawEntry
 from checkpoint_convert.values import is_tensor
-from fsdp_migrate.reports.conversion import LOADABLE, describe_source, human_bytes
+from fsdp_migrate.reports.conversion import LOADABLE, describe_source, human_bytes, shortened
 
 Write = Callable[[str], object]
 Row = Mapping[str, object]
@@ -111,7 +111,7 @@ def _notices_text(write: Write, notices: Sequence[Notice]) -> None:
     if notices:
         write("\nwhen converted\n")
     for notice in notices:
-        write(f"  {notice.code}: {notice.text}\n")
+        write(f"  {notice.code}: {shortened(notice.text)}\n")
 
 
 def _model_rows(contents: Contents) -> Iterator[Row]:

@@ -24,8 +24,8 @@ from checkpoint_convert.errors import (
     UnreadableError,
 )
 from checkpoint_convert.model import Contents
-from checkpoint_convert.plan import OutputFormat, WriteOptions
 from checkpoint_convert.readers.open import open_source
+from checkpoint_convert.write_options import OutputFormat, WriteOptions
 from tests.checkpoint_convert.memory_source import MemorySource, sources
 from tests.checkpoint_convert.trained import trained_contents
 

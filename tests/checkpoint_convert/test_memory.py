@@ -17,7 +17,7 @@ from pathlib import Path
 from checkpoint_convert.convert import ConvertOptions, convert
 from checkpoint_convert.model import Contents, DType, SourceFormat
 from checkpoint_convert.optim_items import Zeros
-from checkpoint_convert.plan import OutputFormat, WriteOptions
+from checkpoint_convert.write_options import OutputFormat, WriteOptions
 from checkpoint_convert.readers.open import open_source
 
 def reopen(path):

@@ -231,20 +231,20 @@ def test_flat_files_without_a_model_say_what_is_needed(tmp_path: Path) -> None:
 # --- old releases, end to end ---
 
 
+@pytest.mark.parametrize("way", ["copied", "linked"])
 @pytest.mark.parametrize(
     "release", ["torch-2.0.1_world3_orig", "torch-2.1.2_world3_flat", "torch-2.4.1_world3_flat"]
 )
-def test_old_directories_become_loadable(release: str, tmp_path: Path) -> None:
-    done = call(
-        "convert-ckpt",
-        OLD / release / "dcp",
-        tmp_path / "out",
-        "--jobs",
-        "2",
-        "--against",
-        OLD / release / "truth.pt",
-    )
+def test_old_directories_become_loadable(release: str, way: str, tmp_path: Path) -> None:
+    options = ["--link"] if way == "linked" else ["--jobs", "2"]
+    source, truth_file = OLD / release / "dcp", OLD / release / "truth.pt"
+    done = call("convert-ckpt", source, tmp_path / "out", "--against", truth_file, *options)
     assert done.exit_code == 0, done.stderr
+    same = {path.name: (tmp_path / "out" / path.name).exists() for path in source.glob("*.distcp")}
+    assert ("do not write into those" in done.stdout) == (way == "linked")
+    if way == "linked":
+        assert all(same.values())
+        assert all((tmp_path / "out" / name).read_bytes() == (source / name).read_bytes() for name in same)
     truth = torch.load(OLD / release / "truth.pt", weights_only=True)
     found = loaded(tmp_path / "out")
     assert set(found["model"]) == set(truth)
@@ -258,6 +258,47 @@ def test_old_directories_become_loadable(release: str, tmp_path: Path) -> None:
     for name, entry in state["state"].items():
         for key, value in entry.items():
             assert torch.equal(found["optim"]["state"][name][key], torch.as_tensor(value))
+
+
+def test_linking_takes_no_space_and_survives_losing_the_source(tmp_path: Path) -> None:
+    from checkpoint_convert.readers.open import open_source
+
+    weights = {f"layers.{number}.weight": torch.randn(64, 33) for number in range(3)}
+    group = {
+        "lr": 0.1,
+        "betas": (0.9, 0.99),
+        "eps": 1e-8,
+        "weight_decay": 0.1,
+        "amsgrad": False,
+        "params": [*weights],
+    }
+    state = {name: {"step": torch.tensor(2.0), "exp_avg": tensor * 2} for name, tensor in weights.items()}
+    saved = {"model": weights, "optim": {"state": state, "param_groups": [group]}, "epoch": 4}
+    dcp.save(saved, checkpoint_id=tmp_path / "old")
+    done = call("convert-ckpt", tmp_path / "old", tmp_path / "new", "--link", "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert sum(file["size_bytes"] for file in report["files"]) < 60_000
+    assert all(row["digest"] is None for row in report["tensors"] if row["key"].startswith("model"))
+    for path in (tmp_path / "old").iterdir():
+        path.unlink()
+    found = loaded(tmp_path / "new")
+    assert all(torch.equal(found["model"][name], tensor) for name, tensor in weights.items())
+    assert all(
+        torch.equal(found["optim"]["state"][name]["exp_avg"], state[name]["exp_avg"]) for name in weights
+    )
+    assert found["optim"]["param_groups"][0]["decoupled_weight_decay"] is True
+    assert found["epoch"] == 4
+    with open_source([tmp_path / "new"]) as contents:
+        assert contents.loadable_as_is
+
+
+@pytest.mark.parametrize("options", [["--to", "torch"], ["--shards", "2"], []])
+def test_link_only_where_nothing_else_changes(full: Path, tmp_path: Path, options: list[str]) -> None:
+    done = call("convert-ckpt", full, tmp_path / "out", "--link", *options)
+    assert done.exit_code == 2
+    assert "--link" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 # --- inspect ---

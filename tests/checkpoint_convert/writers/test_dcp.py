@@ -15,8 +15,8 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from checkpoint_convert.convert import ConvertOptions, convert
 from checkpoint_convert.model import Contents, Opaque
-from checkpoint_convert.plan import WriteOptions
 from checkpoint_convert.readers.open import open_source
+from checkpoint_convert.write_options import WriteOptions
 from tests.checkpoint_convert.memory_source import MemorySource, bits
 from tests.checkpoint_convert.trained import contents_of, trained, trained_contents
 

@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from checkpoint_convert.convert import ConvertOptions, convert
 from checkpoint_convert.errors import UnsupportedError
 from checkpoint_convert.model import Contents, DType, SourceFormat
-from checkpoint_convert.plan import OutputFormat, Part, TiedPolicy, WriteOptions
 from checkpoint_convert.readers.open import open_source
+from checkpoint_convert.write_options import OutputFormat, Part, TiedPolicy, WriteOptions
 from tests.checkpoint_convert.memory_source import bits, sources
 from tests.checkpoint_convert.trained import contents_of, trained, trained_contents
 

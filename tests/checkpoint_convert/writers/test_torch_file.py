@@ -10,8 +10,8 @@ import torch
 
 from checkpoint_convert.convert import ConvertOptions, convert
 from checkpoint_convert.model import Contents
-from checkpoint_convert.plan import OutputFormat, WriteOptions
 from checkpoint_convert.readers.open import open_source
+from checkpoint_convert.write_options import OutputFormat, WriteOptions
 from tests.checkpoint_convert.memory_source import MemorySource, bits
 from tests.checkpoint_convert.trained import contents_of, trained, trained_contents
 
