@@ -134,6 +134,8 @@ def beside_safetensors(model: Contents | None, optimizer: Contents | None, group
     def find(path: KeyPath) -> object:
         if path[0] == "model":
             return ABSENT if model is None else model.model.get(str(path[1]), ABSENT)
+        if path == ("optim", "state"):  # that of a stateless optimizer
+            return {}
         found = ABSENT if optimizer is None else optimizer.model.get(side_key(path), ABSENT)
         if found is ABSENT and path[1] == "param_groups":
             return _from_json(_walk(groups, (path[2], dotted(path[3:]))))

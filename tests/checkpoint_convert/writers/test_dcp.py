@@ -14,9 +14,9 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from checkpoint_convert.convert import ConvertOptions, convert
-from checkpoint_convert.model import Contents, Opaque
+from checkpoint_convert.model import Contents, Opaque, OptimizerContents, ParamGroup
 from checkpoint_convert.readers.open import open_source
-from checkpoint_convert.write_options import WriteOptions
+from checkpoint_convert.write_options import OutputFormat, WriteOptions
 from tests.checkpoint_convert.memory_source import MemorySource, bits
 from tests.checkpoint_convert.trained import contents_of, trained, trained_contents
 
@@ -167,3 +167,18 @@ def test_extras_of_every_kind(tmp_path: Path) -> None:
     report = (tmp_path / "out" / "conversion.json").read_text()
     assert "not in the output: mixed.1 (an object of class some.Class)" in report
     assert "not in the output: args (an object of class argparse.Namespace)" in report
+
+
+def test_an_optimizer_without_state(tmp_path: Path) -> None:
+    contents = trained_contents()
+    assert contents.optimizer is not None
+    options = {"lr": 0.1, "momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False}
+    group = ParamGroup(contents.optimizer.groups[0].params, options)
+    contents = replace(contents, optimizer=OptimizerContents({}, [group]))
+    for to in OutputFormat:
+        write(contents, tmp_path / to.value, WriteOptions(to=to))
+    found = loaded(tmp_path / "dcp")["optim"]
+    assert found["state"] == {}
+    assert found["param_groups"][0]["lr"] == 0.1
+    assert found["param_groups"][0]["foreach"] is None
+    assert torch.load(tmp_path / "torch", weights_only=True)["optim"]["state"] == {}
