@@ -54,17 +54,22 @@ def capture_layout(
 
 def _is_fsdp(module: object) -> bool:
     return any(
-        kind.__name__ == "FullyShardedDataParallel" and kind.__module__ == _FSDP_MODULE for kind in type(module).__mro__
+        kind.__name__ == "FullyShardedDataParallel" and kind.__module__ == _FSDP_MODULE
+        for kind in type(module).__mro__
     )
 
 
 def _is_wrapper(module: nn.Module) -> bool:
     """Modules that stand around a module of the model and own no parameters of it."""
-    return _is_fsdp(module) or type(module).__name__ in ("FlattenParamsWrapper", "CheckpointWrapper", "OptimizedModule")
+    return _is_fsdp(module) or type(module).__name__ in (
+        "FlattenParamsWrapper",
+        "CheckpointWrapper",
+        "OptimizedModule",
+    )
 
 
 def _handles(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Clean FQN and flat parameter of every unit that has one; the releases keep handles in different places."""
+    """Clean FQN and handle of every unit that has one; releases keep them in different places."""
     for path, module in model.named_modules():
         if not _is_fsdp(module):
             continue
@@ -79,7 +84,7 @@ def _flat(handle: Any) -> Any:
 
 
 def _members(handle: Any) -> list[tuple[Any, str, str, tuple[int, ...], tuple[int, ...]]]:
-    """Owning module, its path inside the unit, attribute, shape, stride of each flattened parameter, in order."""
+    """Module, its path inside the unit, attribute, shape and stride of each parameter, in order."""
     flat = _flat(handle)
     infos, shapes = list(flat._param_infos), [tuple(shape) for shape in flat._shapes]
     strides = getattr(flat, "_strides", None)
@@ -134,7 +139,9 @@ def _walk(
     for path, module in _own_modules(model, ""):
         modules.append(ModuleSpec(path, class_names(type(module))))
         names = [name for owner, name in held if owner == id(module)]
-        names += [name for name, value in module._parameters.items() if value is not None and name not in names]
+        names += [
+            name for name, value in module._parameters.items() if value is not None and name not in names
+        ]
         if all(name in module._parameters for name in names):
             names = [name for name in module._parameters if name in names]
         for name in names:

@@ -98,8 +98,10 @@ def _say(text: str) -> None:
 
 def _register() -> None:
     """Add the commands. Their modules are cheap to import: what they need is imported when they run."""
+    from fsdp_migrate.cli.capture_layout import capture_layout
     from fsdp_migrate.cli.demo import demo
 
+    app.command("capture-layout")(guarded(capture_layout))
     app.command("demo")(guarded(demo))
 
 
