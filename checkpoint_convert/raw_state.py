@@ -66,7 +66,7 @@ class Misfit:
     """Why slots are not what the optimizer numbered.
 
     Attributes:
-        fitting: parameters that fit before the first that does not; negative where not even their number does.
+        fitting: parameters that fit before the first that does not; negative where their number does not.
     """
 
     fitting: int
@@ -90,9 +90,8 @@ def first_misfit(
         needed = [bool(count) for count in slot.numels]
         if any(present) and any(need and not here for need, here in zip(needed, present, strict=True)):
             rank = next(r for r, (n, p) in enumerate(zip(needed, present, strict=True)) if n and not p)
-            return (
-                f"parameter {number} has no state on rank {rank}, where {slot.name} has {slot.numels[rank]}"
-            )
+            lacking = f"where {slot.name} has {slot.numels[rank]} elements"
+            return Misfit(at, f"parameter {number} has no state on rank {rank}, {lacking}")
         for rank, saved in enumerate(ranks):
             held = _element_counts(saved.state.get(number, {}))
             if held and slot.numels[rank] not in held:
