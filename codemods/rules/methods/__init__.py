@@ -1,0 +1,1 @@
+"""Rules about FSDP1's methods, one file per method."""
