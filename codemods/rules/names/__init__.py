@@ -1,1 +1,1 @@
-"""Rules about FSDP1's names and surroundings, one file per idea."""
+"""Names of FSDP1 in use away from the wrap call, and code around it."""
