@@ -157,7 +157,7 @@ class Links:
         certain = True
         found = self.optimizers(module, node)
         for home, call in found:
-            for models in [self._parameter_owners(home, call)]:
+            for models in [self.parameter_owners(home, call)]:
                 for owner in models:
                     match self.sharded(home, owner):
                         case Sharded(owned):
@@ -169,7 +169,7 @@ class Links:
             return No()
         return Sharded(frozenset(sites)) if certain else Maybe(frozenset(sites))
 
-    def _parameter_owners(self, module: Module, call: ast.Call) -> list[ast.expr]:
+    def parameter_owners(self, module: Module, call: ast.Call) -> list[ast.expr]:
         """`m` of every `m.parameters()` or `m.named_parameters()` an optimizer call is given, through names."""
         owners: list[ast.expr] = []
         seen: set[ast.AST] = set()
@@ -341,7 +341,7 @@ class Links:
         function = self._owner(module, parameter)
         if function is None:
             return frozenset(held | {OTHER})
-        calls = self._calls_of(module, function)
+        calls = self.calls_of(module, function)
         for caller, call in calls:
             bound = is_bound_call(module, function, call)
             argument = argument_for(function, parameter.arg, call, bound=bound)
@@ -356,7 +356,7 @@ class Links:
         function = module.parent(arguments) if arguments is not None else None
         return function if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) else None
 
-    def _calls_of(
+    def calls_of(
         self, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef
     ) -> list[tuple[Module, ast.Call]]:
         owner = module.parent(function)

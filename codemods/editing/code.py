@@ -139,6 +139,12 @@ def replace(module: Module, node: ast.AST, new: Code) -> Edit:
     return Edit(module.path, module.span(node), new)
 
 
+def insert_text(module: Module, node: ast.AST, text: str) -> Edit:
+    """Put text directly before an expression."""
+    start = module.span(node).start
+    return Edit(module.path, Span(start, start), (text,))
+
+
 def insert_before(module: Module, statement: ast.stmt, new: Code) -> Edit:
     """Put lines before the line of a statement, indented like it."""
     start = module.line_start(module.span(statement).start)

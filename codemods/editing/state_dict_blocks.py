@@ -21,8 +21,8 @@ from codemods.analysis.values import CallValue, options
 from codemods.editing.code import code, delete, replace, stands_alone, unwrap_block
 from codemods.editing.optim_state_dicts import STATIC_LOADS, STATIC_SAVES, optim_loaded, optim_saved
 from codemods.editing.sharded_optim import load_sharded_optimizer
-from codemods.editing.statements import remove_with_item
 from codemods.editing.state_dicts import API, LOCAL, Edits, Refused, model_loaded, model_saved, plain_options
+from codemods.editing.statements import remove_with_item
 from codemods.model import Code, Edit
 
 if TYPE_CHECKING:

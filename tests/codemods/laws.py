@@ -18,7 +18,7 @@ import leftovers
 
 NOT_CONTENT = frozenset({".fsdp-migrate", "__pycache__", ".git"})
 RUFF = (sys.executable, "-m", "ruff")
-ISOLATED = ("--isolated", "--no-cache", "--line-length", "110")
+ISOLATED = ("--isolated", "--no-cache", "--line-length", "88")
 # A comment that only speaks to a linter about a line may go together with that line.
 _LINTER_MARKS = ("# noqa", "# type: ignore", "# pylint:", "# pyright:", "# fmt:", "# isort:")
 

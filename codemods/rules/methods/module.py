@@ -47,7 +47,8 @@ def module(project: Project) -> Iterator[Finding]:
 
 def _is_guarded(home: Module, node: ast.Attribute) -> bool:
     """Whether the place is reached only when an `isinstance` test of the same name holds."""
-    text, child = ast.unparse(node.value), node
+    text = ast.unparse(node.value)
+    child: ast.AST = node
     for parent in home.ancestors(node):
         test = parent.test if isinstance(parent, ast.If | ast.IfExp) else None
         body = parent.body if isinstance(parent, ast.If) else [getattr(parent, "body", None)]

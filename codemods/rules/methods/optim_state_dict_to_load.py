@@ -60,7 +60,7 @@ def optim_state_dict_to_load(project: Project) -> Iterator[Finding]:
         model = _model(project, use)
         told = in_force(project, use.module, use.node, model) if model is not None else None
         if told is None:
-            block = state_dict_block_around(project, use.module, use.node)
+            block = state_dict_block_around(project, use.module, use.node, None)
             if block is None:
                 why = "which argument is the model cannot be told: the order changed in torch 2.1"
                 yield finding(use.module, use.node, "FM405", why, remedy=_REMEDY)
@@ -76,7 +76,7 @@ def optim_state_dict_to_load(project: Project) -> Iterator[Finding]:
             continue
         yield _done(use.module, use.node, edits)
     for module, call in project.calls_of(_OLD_LOAD):
-        if state_dict_block_around(project, module, call) is not None:
+        if state_dict_block_around(project, module, call, None) is not None:
             continue
         edits = load_sharded_optimizer(project, module, call)
         if isinstance(edits, Refused):

@@ -5,7 +5,6 @@ Source: `FullyShardedDataParallel.state_dict_type`, `torch/distributed/checkpoin
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from codemods.rule import (

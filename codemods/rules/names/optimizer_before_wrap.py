@@ -19,7 +19,6 @@ from codemods.rule import (
     delete,
     finding,
     insert_after,
-    optimizer_calls,
     rule,
     stands_alone,
 )
@@ -41,8 +40,8 @@ def optimizer(project: Project) -> Iterator[Finding]:
     Statements that need the optimizer (a scheduler) move along. Where the two are not in the same block, or something
     in between uses the optimizer in another way, the place is left to a person.
     """
-    for module, call in optimizer_calls(project):
-        for owner in _parameter_owners(call):
+    for module, call in _optimizer_calls(project):
+        for owner in project.links.parameter_owners(module, call):
             wrap = _later_wrap(project, module, call, owner)
             if wrap is None:
                 continue
@@ -59,15 +58,12 @@ def optimizer(project: Project) -> Iterator[Finding]:
             break
 
 
-def _parameter_owners(call: ast.Call) -> list[ast.Name | ast.Attribute]:
-    """`m` of every `m.parameters()` and `m.named_parameters()` in the arguments."""
-    owners = []
-    for argument in (*call.args, *(k.value for k in call.keywords)):
-        for node in ast.walk(argument):
-            if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters"):
-                if isinstance(node.value, ast.Name | ast.Attribute):
-                    owners.append(node.value)
-    return owners
+def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
+    """Every call that builds an optimizer."""
+    for module in project.modules.values():
+        for call in module.calls():
+            if any(built is call for _, built in project.links.optimizers(module, call)):
+                yield module, call
 
 
 def _later_wrap(project: Project, module: Module, call: ast.Call, owner: ast.expr) -> ast.stmt | None:
@@ -110,7 +106,7 @@ def _moved(module: Module, first: ast.stmt, wrap: ast.stmt) -> list[Edit]:
             bound |= _bound(statement)
     staying = [s for s in between if s not in moving]
     needed = {n for s in moving for n in _names(s)} - bound
-    if any(_bound(s) & needed for s in staying) or bound & _names(wrap):
+    if any(_bound(s) & needed for s in staying) or bound & _names(wrap) or _renames(wrap, first):
         return []
     if not all(stands_alone(module, s) for s in (*moving, wrap)):
         return []
@@ -119,8 +115,6 @@ def _moved(module: Module, first: ast.stmt, wrap: ast.stmt) -> list[Edit]:
         "\n".join(f"{{s{i}}}" for i in range(len(moving))),
         **{f"s{i}": s for i, s in enumerate(moving)},
     )
-    if wrap.targets[0] is not None and _renames(wrap, first):  # type: ignore[attr-defined]
-        return []
     return [insert_after(module, wrap, lines), *(delete(module, s) for s in moving)]
 
 

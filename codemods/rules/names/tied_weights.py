@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import Finding, Module, Project, finding, policy_classes, rule
+from codemods.rule import CallValue, Finding, Literal, Module, Project, Value, finding, options, rule
 
 
 @rule("tied weights", {"FM506": "tied weights that can end up in different units"})
@@ -23,7 +23,7 @@ def tied_weights(project: Project) -> Iterator[Finding]:
     """
     if not project.wraps:
         return
-    classes = policy_classes(project)
+    classes = _unit_classes(project)
     for module in project.modules.values():
         for node in module.nodes(ast.Assign):
             assert isinstance(node, ast.Assign)
@@ -40,6 +40,35 @@ def tied_weights(project: Project) -> Iterator[Finding]:
                 "these modules share a weight, and the wrap policy can make units of them: FSDP2 wants both in one unit",
                 remedy="keep both out of the policy, or shard them together: `fully_shard([first, second])`",
             )
+
+
+def _unit_classes(project: Project) -> set[str] | None:
+    """Names of the classes that policies make units of; None where a policy goes by something else."""
+    found: set[str] = set()
+    for site in project.wraps:
+        told = next((k.value for k in site.node.keywords if k.arg == "auto_wrap_policy"), None)
+        if told is None and any(k.arg is None for k in site.node.keywords):
+            return None
+        for value in options(project.evaluate(site.module, told)) if told is not None else ():
+            classes = _classes(value) if isinstance(value, CallValue) else None
+            if classes is None and not _is_none(value):
+                return None
+            found |= classes or set()
+    return found
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Literal) and value.value is None
+
+
+def _classes(value: CallValue) -> set[str] | None:
+    """Class names written in a policy's class argument, directly or through `functools.partial`."""
+    given = [value.keywords[k] for k in ("transformer_layer_cls", "module_classes") if k in value.keywords]
+    if value.function.name.endswith("ModuleWrapPolicy"):
+        given += value.arguments[:1]
+    if len(given) != 1 or not isinstance(given[0], ast.Set | ast.Tuple | ast.List):
+        return None
+    return {ast.unparse(element).rpartition(".")[2] for element in given[0].elts}
 
 
 def _ends(node: ast.Assign) -> tuple[ast.expr, ast.expr] | None:

@@ -13,7 +13,9 @@ def main(out):
     mesh = init_device_mesh("cpu", (2, 2))
     model = FSDP(
         Model(),
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
         sharding_strategy=ShardingStrategy._HYBRID_SHARD_ZERO2,
         device_mesh=mesh,
         device_id=torch.device("cpu"),

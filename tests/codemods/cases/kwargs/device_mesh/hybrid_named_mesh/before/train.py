@@ -13,7 +13,9 @@ def main(out):
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
     model = FSDP(
         Model(),
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
         sharding_strategy=ShardingStrategy.HYBRID_SHARD,
         device_mesh=mesh,
         device_id=torch.device("cpu"),

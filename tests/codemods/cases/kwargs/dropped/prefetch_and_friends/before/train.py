@@ -11,7 +11,9 @@ from model import Block, Model, batch, loss_of
 def main(out):
     model = FSDP(
         Model(),
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
         backward_prefetch=BackwardPrefetch.BACKWARD_PRE,
         cpu_offload=CPUOffload(offload_params=False),
         forward_prefetch=False,

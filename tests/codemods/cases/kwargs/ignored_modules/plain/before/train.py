@@ -12,7 +12,9 @@ def main(out):
     model.embed.requires_grad_(False)
     model = FSDP(
         model,
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
         ignored_modules=[model.embed],
         device_id=torch.device("cpu"),
         use_orig_params=True,

@@ -11,8 +11,12 @@ from model import Block, Model, batch, loss_of
 def main(out):
     model = FSDP(
         Model(),
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
-        mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
+        mixed_precision=MixedPrecision(
+            param_dtype=torch.bfloat16, reduce_dtype=torch.float32
+        ),
         device_id=torch.device("cpu"),
         use_orig_params=True,
     )

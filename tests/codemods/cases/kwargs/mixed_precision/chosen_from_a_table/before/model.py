@@ -21,7 +21,9 @@ class Model(nn.Module):
         self.embed = nn.Embedding(32, width)
         self.blocks = nn.ModuleList(Block(width) for _ in range(depth))
         self.head = nn.Linear(width, 32)
-        self.register_buffer("position", torch.linspace(0.0, 1.0, 8 * width).view(8, width))
+        self.register_buffer(
+            "position", torch.linspace(0.0, 1.0, 8 * width).view(8, width)
+        )
         self.register_buffer("steps", torch.zeros((), dtype=torch.long))
 
     def forward(self, tokens):

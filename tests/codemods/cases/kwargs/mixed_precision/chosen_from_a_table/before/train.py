@@ -8,15 +8,25 @@ from model import Block, Model, batch, loss_of
 
 PRECISION = {
     "fp32": None,
-    "bf16": MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16, buffer_dtype=torch.bfloat16),
-    "bf16_mixed": MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, buffer_dtype=torch.bfloat16),
+    "bf16": MixedPrecision(
+        param_dtype=torch.bfloat16,
+        reduce_dtype=torch.bfloat16,
+        buffer_dtype=torch.bfloat16,
+    ),
+    "bf16_mixed": MixedPrecision(
+        param_dtype=torch.bfloat16,
+        reduce_dtype=torch.float32,
+        buffer_dtype=torch.bfloat16,
+    ),
 }
 
 
 def main(out, precision):
     model = FSDP(
         Model(),
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
         mixed_precision=PRECISION[precision],
         device_id=torch.device("cpu"),
         use_orig_params=True,

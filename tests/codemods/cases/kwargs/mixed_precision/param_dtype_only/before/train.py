@@ -12,7 +12,9 @@ def main(out):
     bf16 = MixedPrecision(param_dtype=torch.bfloat16)
     model = FSDP(
         Model(),
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
         mixed_precision=bf16,
         device_id=torch.device("cpu"),
         use_orig_params=True,

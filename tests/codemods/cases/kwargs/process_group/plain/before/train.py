@@ -13,7 +13,9 @@ def main(out):
     model = FSDP(
         Model(),
         process_group=group,
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
         device_id=torch.device("cpu"),
         use_orig_params=True,
     )

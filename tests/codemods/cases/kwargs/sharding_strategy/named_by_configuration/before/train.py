@@ -11,7 +11,9 @@ from model import Block, Model, batch, loss_of
 def main(out, strategy):
     model = FSDP(
         Model(),
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
         sharding_strategy=ShardingStrategy[strategy],
         device_id=torch.device("cpu"),
         use_orig_params=True,

@@ -12,7 +12,9 @@ def main(out):
     torch.manual_seed(dist.get_rank())
     model = FSDP(
         Model(),
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
         device_id=torch.device("cpu"),
         sync_module_states=True,
         use_orig_params=True,

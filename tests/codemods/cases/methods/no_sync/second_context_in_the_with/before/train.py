@@ -11,7 +11,9 @@ from model import Block, Model, batch, loss_of
 def shard(model):
     return FSDP(
         model,
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
         device_id=torch.device("cpu"),
         use_orig_params=True,
     )
@@ -23,8 +25,9 @@ def main(out):
     accumulate = 3
     losses = []
     for step in range(6):
-        with torch.autograd.profiler.record_function("step"), (
-            model.no_sync() if (step + 1) % accumulate else nullcontext()
+        with (
+            torch.autograd.profiler.record_function("step"),
+            model.no_sync() if (step + 1) % accumulate else nullcontext(),
         ):
             loss = loss_of(model, batch(step)) / accumulate
             loss.backward()

@@ -3,7 +3,11 @@ import functools
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
-from torch.distributed.fsdp import FullOptimStateDictConfig, FullStateDictConfig, StateDictType
+from torch.distributed.fsdp import (
+    FullOptimStateDictConfig,
+    FullStateDictConfig,
+    StateDictType,
+)
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 
 from model import Block, Model, batch, loss_of
@@ -12,7 +16,9 @@ from model import Block, Model, batch, loss_of
 def shard(model):
     return FSDP(
         model,
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
         device_id=torch.device("cpu"),
         use_orig_params=True,
     )
@@ -24,7 +30,10 @@ FULL_OPTIM = FullOptimStateDictConfig(offload_to_cpu=False, rank0_only=False)
 
 def save(model, optimizer, path):
     with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, FULL, FULL_OPTIM):
-        state = {"model": model.state_dict(), "optim": FSDP.optim_state_dict(model, optimizer)}
+        state = {
+            "model": model.state_dict(),
+            "optim": FSDP.optim_state_dict(model, optimizer),
+        }
     if dist.get_rank() == 0:
         torch.save(state, path)
 

@@ -10,7 +10,9 @@ from model import Block, Model, batch, loss_of
 def shard(model):
     return FSDP(
         model,
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
         device_id=torch.device("cpu"),
         use_orig_params=True,
     )
@@ -28,7 +30,9 @@ def main(out):
         losses.append(loss.item())
     moments = FSDP.optim_state_dict(model, optimizer)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    moments = FSDP.optim_state_dict_to_load(optim_state_dict=moments, model=model, optim=optimizer)
+    moments = FSDP.optim_state_dict_to_load(
+        optim_state_dict=moments, model=model, optim=optimizer
+    )
     optimizer.load_state_dict(moments)
     optimizer.zero_grad()
     loss = loss_of(model, batch(3))

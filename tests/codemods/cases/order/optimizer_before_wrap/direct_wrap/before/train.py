@@ -14,7 +14,9 @@ def main(out):
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2)
     model = FSDP(
         model,
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
         device_id=torch.device("cpu"),
         use_orig_params=True,
     )

@@ -11,7 +11,10 @@ def wants_unit(module):
 
 def main(out):
     model = FSDP(
-        Model(), auto_wrap_policy=CustomPolicy(wants_unit), device_id=torch.device("cpu"), use_orig_params=True
+        Model(),
+        auto_wrap_policy=CustomPolicy(wants_unit),
+        device_id=torch.device("cpu"),
+        use_orig_params=True,
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     losses = []

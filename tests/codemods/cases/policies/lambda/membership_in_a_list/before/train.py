@@ -11,7 +11,9 @@ def main(out):
     model = Model()
     model = FSDP(
         module=model,
-        auto_wrap_policy=partial(lambda_auto_wrap_policy, lambda_fn=lambda m: m in model.blocks),
+        auto_wrap_policy=partial(
+            lambda_auto_wrap_policy, lambda_fn=lambda m: m in model.blocks
+        ),
         device_id=torch.device("cpu"),
         use_orig_params=True,
     )

@@ -5,7 +5,9 @@ from model import Model, batch, loss_of
 
 
 def main(out):
-    model = FullyShardedDataParallel(Model(), device_id=torch.device("cpu"), use_orig_params=True)
+    model = FullyShardedDataParallel(
+        Model(), device_id=torch.device("cpu"), use_orig_params=True
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     losses = []
     for step in range(3):

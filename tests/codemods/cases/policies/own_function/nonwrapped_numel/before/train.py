@@ -11,7 +11,12 @@ def policy(module, recurse, nonwrapped_numel):
 
 
 def main(out):
-    model = FSDP(Model(), auto_wrap_policy=policy, device_id=torch.device("cpu"), use_orig_params=True)
+    model = FSDP(
+        Model(),
+        auto_wrap_policy=policy,
+        device_id=torch.device("cpu"),
+        use_orig_params=True,
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     losses = []
     for step in range(3):

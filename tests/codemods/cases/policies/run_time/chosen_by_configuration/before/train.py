@@ -8,7 +8,10 @@ from policies import get_policy
 def main(out, policy):
     model = Model()
     model = FSDP(
-        model, auto_wrap_policy=get_policy(policy), device_id=torch.device("cpu"), use_orig_params=True
+        model,
+        auto_wrap_policy=get_policy(policy),
+        device_id=torch.device("cpu"),
+        use_orig_params=True,
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     losses = []

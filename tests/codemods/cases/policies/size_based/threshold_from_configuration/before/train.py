@@ -8,8 +8,15 @@ from model import Model, batch, loss_of
 
 
 def main(out, min_num_params):
-    policy = functools.partial(size_based_auto_wrap_policy, min_num_params=min_num_params)
-    model = FSDP(Model(), auto_wrap_policy=policy, device_id=torch.device("cpu"), use_orig_params=True)
+    policy = functools.partial(
+        size_based_auto_wrap_policy, min_num_params=min_num_params
+    )
+    model = FSDP(
+        Model(),
+        auto_wrap_policy=policy,
+        device_id=torch.device("cpu"),
+        use_orig_params=True,
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     losses = []
     for step in range(3):

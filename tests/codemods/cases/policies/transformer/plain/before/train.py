@@ -8,8 +8,15 @@ from model import Block, Model, batch, loss_of
 
 
 def main(out):
-    policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block})
-    model = FSDP(Model(), auto_wrap_policy=policy, device_id=torch.device("cpu"), use_orig_params=True)
+    policy = functools.partial(
+        transformer_auto_wrap_policy, transformer_layer_cls={Block}
+    )
+    model = FSDP(
+        Model(),
+        auto_wrap_policy=policy,
+        device_id=torch.device("cpu"),
+        use_orig_params=True,
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     losses = []
     for step in range(3):

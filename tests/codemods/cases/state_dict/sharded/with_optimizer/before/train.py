@@ -3,7 +3,11 @@ import functools
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
-from torch.distributed.fsdp import ShardedOptimStateDictConfig, ShardedStateDictConfig, StateDictType
+from torch.distributed.fsdp import (
+    ShardedOptimStateDictConfig,
+    ShardedStateDictConfig,
+    StateDictType,
+)
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 
 from model import Block, Model, batch, loss_of
@@ -12,7 +16,9 @@ from model import Block, Model, batch, loss_of
 def shard(model):
     return FSDP(
         model,
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block}),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
         device_id=torch.device("cpu"),
         use_orig_params=True,
     )
@@ -34,6 +40,9 @@ def main(out):
         ShardedStateDictConfig(offload_to_cpu=False),
         ShardedOptimStateDictConfig(offload_to_cpu=False),
     )
-    state = {"model": model.state_dict(), "optim": FSDP.optim_state_dict(model, optimizer)}
+    state = {
+        "model": model.state_dict(),
+        "optim": FSDP.optim_state_dict(model, optimizer),
+    }
     dcp.save(state, checkpoint_id=out / "checkpoint")
     return {"model": model, "losses": losses}
