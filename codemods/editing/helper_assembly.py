@@ -78,9 +78,7 @@ def assemble(names: frozenset[str], needs: Needs) -> str:
             'WrapPolicy = Callable[..., bool]\n"""Called with `module`, `recurse` and `nonwrapped_numel`; see `find_units`."""\n\n\n'
             + text
         )
-    return (
-        part.HEADER + "\n" + _imports(text) + ("\n" if text.startswith("WrapPolicy") else "\n\n") + text
-    )
+    return part.HEADER + "\n" + _imports(text) + ("\n" if text.startswith("WrapPolicy") else "\n\n") + text
 
 
 _TYPE_OF = {
