@@ -30,17 +30,22 @@ from codemods.model import (
 from codemods.project import Project
 
 
-def plan_rewrite(target: Path, files: list[str], options: Options) -> Rewrite:
+def plan_rewrite(
+    target: Path, files: list[str], options: Options, *, only: frozenset[str] | None = None
+) -> Rewrite:
     """Everything a rewrite of these files comes to.
 
     Args:
         target: the directory that paths are relative to.
         files: Python files, relative to it, forward slashes.
+        only: the files that may be changed; all if None. The others are read to understand these.
     """
     project, skipped = read_project(target, files, options)
     findings = find_all(project)
     ordered = [f for f in findings if options.wants(f.code)]
-    reported, accepted = decide(project, ordered)
+    if only is not None:
+        ordered = [f for f in ordered if f.place.path in only]
+    reported, accepted = decide(project, ordered, only)
     changes, broken = _changes(project, reported, accepted, target)
     reported += [Reported(_unread(path, why), Outcome.TODO) for path, why in sorted(skipped.items())]
     reported += broken
@@ -60,7 +65,9 @@ def find_all(project: Project) -> list[Finding]:
     return found
 
 
-def decide(project: Project, findings: Iterable[Finding]) -> tuple[list[Reported], list[Finding]]:
+def decide(
+    project: Project, findings: Iterable[Finding], only: frozenset[str] | None = None
+) -> tuple[list[Reported], list[Finding]]:
     """Give each finding its outcome; edits that clash with an earlier finding's are not done, and said."""
     ignored = {path: todo.ignores(module) for path, module in project.modules.items()}
     reported: list[Reported] = []
@@ -83,12 +90,17 @@ def decide(project: Project, findings: Iterable[Finding]) -> tuple[list[Reported
         elif (clash := _clash(finding, edits)) is not None:
             detail = f"its edit overlaps that of {clash.code} in line {clash.place.line}"
             reported.append(Reported(finding, Outcome.TODO, detail))
+        elif only is not None and any(edit.path not in only for edit in finding.edits):
+            others = sorted({edit.path for edit in finding.edits} - only)
+            reported.append(
+                Reported(finding, Outcome.TODO, f"it also changes {', '.join(others)}: name that too")
+            )
         else:
             reported.append(Reported(finding, Outcome.DONE))
             accepted.append(finding)
             for edit in finding.edits:
                 edits.setdefault(edit.path, []).append((edit, finding))
-    return reported + _old_todos(project, reported), accepted
+    return reported + _old_todos(project, reported, only), accepted
 
 
 def _ignored_by(module: Module, comments: list[todo.Comment], finding: Finding) -> str | None:
@@ -117,7 +129,7 @@ def _clash(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]]) -> Fi
     return None
 
 
-def _old_todos(project: Project, reported: list[Reported]) -> list[Reported]:
+def _old_todos(project: Project, reported: list[Reported], only: frozenset[str] | None) -> list[Reported]:
     """TODO comments of an earlier run that no finding of this run stands for."""
     standing = {
         (r.finding.place.path, r.finding.code, _statement_line(project, r.finding))
@@ -126,7 +138,7 @@ def _old_todos(project: Project, reported: list[Reported]) -> list[Reported]:
     }
     found: list[Reported] = []
     for path, module in project.modules.items():
-        for comment in todo.todos(module):
+        for comment in todo.todos(module) if only is None or path in only else ():
             code = next(iter(comment.codes))
             if any((path, code, line) in standing for line in _lines_below(module, comment.line)):
                 continue

@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint.format_utils as dcp_format
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.tensor import DTensor
 
@@ -73,6 +74,10 @@ def whole_model(model: nn.Module) -> dict[str, Any]:
     """Full weights, gradients and buffers by name without wrapper prefixes, from either kind of sharding."""
     fsdp1 = FSDP.fsdp_modules(model)
     if not fsdp1:
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                # After a forward pass the root shows whole, temporary parameters that have no gradient.
+                module.reshard()
         return tensors_of(model, with_gradients=True)
     with_gradients = all(unit._use_orig_params for unit in fsdp1)
     with FSDP.summon_full_params(model, writeback=False, with_grads=with_gradients):

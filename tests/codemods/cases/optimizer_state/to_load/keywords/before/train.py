@@ -2,6 +2,11 @@ import functools
 
 import torch
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import (
+    FullOptimStateDictConfig,
+    FullStateDictConfig,
+    StateDictType,
+)
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 
 from model import Block, Model, batch, loss_of
@@ -28,14 +33,22 @@ def main(out):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
+    again = shard(Model())
+    fresh = torch.optim.AdamW(again.parameters(), lr=0.01)
+    for wrapped in (model, again):
+        FSDP.set_state_dict_type(
+            wrapped,
+            StateDictType.FULL_STATE_DICT,
+            FullStateDictConfig(),
+            FullOptimStateDictConfig(offload_to_cpu=False),
+        )
     moments = FSDP.optim_state_dict(model, optimizer)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    again.load_state_dict(model.state_dict())
     moments = FSDP.optim_state_dict_to_load(
-        optim_state_dict=moments, model=model, optim=optimizer
+        optim_state_dict=moments, model=again, optim=fresh
     )
-    optimizer.load_state_dict(moments)
-    optimizer.zero_grad()
-    loss = loss_of(model, batch(3))
+    fresh.load_state_dict(moments)
+    loss = loss_of(again, batch(3))
     loss.backward()
-    optimizer.step()
-    return {"model": model, "losses": losses}
+    fresh.step()
+    return {"model": again, "losses": losses}
