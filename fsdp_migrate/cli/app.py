@@ -101,6 +101,11 @@ def _register() -> None:
     from fsdp_migrate.cli.demo import demo
 
     app.command("demo")(guarded(demo))
+    from fsdp_migrate.cli import explain, rewrite
+
+    app.command("rewrite")(guarded(rewrite.rewrite))
+    app.command("explain")(guarded(explain.explain))
+    app.command("rules")(guarded(explain.rules))
 
 
 _register()
