@@ -16,6 +16,8 @@ from checkpoint_convert.casting import CASTABLE
 from checkpoint_convert.errors import LayoutError, UnsupportedError
 from checkpoint_convert.model import Contents, DType, Notice, TensorSource, numel
 from checkpoint_convert.optim_items import optimizer_values
+from checkpoint_convert.readers.resolve import OPAQUE_EXTRA
+from checkpoint_convert.stored_tensor import StoredTensor
 from checkpoint_convert.values import KeyPath, Leaf, leaves
 
 CHUNK_BYTES = 32 * 1024 * 1024
@@ -196,8 +198,15 @@ def tied_pairs(contents: Contents) -> Iterator[tuple[str, str]]:
     """(name, first name) of tied parameters that the source holds as two tensors: to be compared."""
     for name, first in contents.aliases.items():
         one, other = contents.model.get(name), contents.model.get(first)
-        if one is not None and other is not None and one is not other:
+        if one is not None and other is not None and not _same_memory(one, other):
             yield name, first
+
+
+def _same_memory(one: TensorSource, other: TensorSource) -> bool:
+    if isinstance(one, StoredTensor) and isinstance(other, StoredTensor):
+        views = [(tensor.offset, tensor.dtype, tensor.shape, tensor.stride) for tensor in (one, other)]
+        return one.storage is other.storage and views[0] == views[1]
+    return one is other
 
 
 def plan_items(contents: Contents, options: WriteOptions, *, unequal_ties: Collection[str] = ()) -> Items:
@@ -211,7 +220,8 @@ def plan_items(contents: Contents, options: WriteOptions, *, unequal_ties: Colle
         LayoutError: two things would get the same place.
     """
     draft = _Draft()
-    draft.notices.extend(contents.notices)
+    # `_Draft.finish` says itself what is left behind, of whatever class.
+    draft.notices.extend(notice for notice in contents.notices if notice.code != OPAQUE_EXTRA)
     _check_parts(contents, options)
     if options.only is not Part.OPTIM:
         _model_items(draft, contents, options, frozenset(unequal_ties))

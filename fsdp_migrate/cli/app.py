@@ -106,6 +106,9 @@ def _register() -> None:
     app.command("rewrite")(guarded(rewrite.rewrite))
     app.command("explain")(guarded(explain.explain))
     app.command("rules")(guarded(explain.rules))
+    from fsdp_migrate.cli import convert_ckpt
+
+    app.command("convert-ckpt")(guarded(convert_ckpt.convert_ckpt))
 
 
 _register()
