@@ -1,7 +1,8 @@
 """Finds the original of a script and builds the trees both arms run in; the user's files are only read.
 
-Each arm runs in a copy of the project, so that neither writes checkpoints or logs into the user's tree. The original
-comes from what `rewrite` recorded (`.fsdp-migrate/manifest.json`), from a git revision, or from a directory or file.
+Each arm runs in a copy of the project, so that neither writes checkpoints or logs into the user's tree. The
+original comes from what `rewrite` recorded (`.fsdp-migrate/manifest.json`), from a git revision, or from a
+directory or file.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from fsdp_migrate.errors import UsageError
 from fsdp_migrate.verify.model import VerifyRequest
 
 MANIFEST = Path(".fsdp-migrate", "manifest.json")
-_NOT_COPIED = frozenset({".git", ".fsdp-migrate", ".venv", "venv", "node_modules", "__pycache__", ".hg", ".tox"})
+_NOT_COPIED = frozenset(
+    {".git", ".fsdp-migrate", ".venv", "venv", "node_modules", "__pycache__", ".hg", ".tox"}
+)
 _LINKED_BYTES = 64 << 20
 
 
@@ -56,7 +59,9 @@ def sources(request: VerifyRequest) -> tuple[Source, Source]:
         root = _manifest_root(start)
         overlay = _recorded_originals(root)
         words = f"what rewrite recorded in {root / MANIFEST}"
-        return _source(request, root, script, overlay, words), _source(request, root, script, {}, "working tree")
+        return _source(request, root, script, overlay, words), _source(
+            request, root, script, {}, "working tree"
+        )
     given = Path(request.cwd, request.baseline).expanduser()
     if given.exists():
         return _from_path(request, script, given.resolve())
@@ -74,7 +79,10 @@ def _candidate_script(request: VerifyRequest) -> Path | None:
     if not script.is_file():
         raise UsageError(
             f"{request.script}: no such file",
-            hint="give the training script as you would to torchrun; a module is given as: verify -m package.module",
+            hint=(
+                "give the training script as you would to torchrun; a module is given as: verify -m "
+                "package.module"
+            ),
         )
     return script.resolve()
 
@@ -86,7 +94,9 @@ def _source(
     inside = cwd.relative_to(root).as_posix() if cwd.is_relative_to(root) else None
     name = request.script if script is None else script.relative_to(root).as_posix()
     if overlay.get(name, b"") is None:
-        raise UsageError(f"{name}: this file is not part of the original", hint="--baseline FILE names the original")
+        raise UsageError(
+            f"{name}: this file is not part of the original", hint="--baseline FILE names the original"
+        )
     return Source(root, name, inside, overlay, words)
 
 
@@ -105,11 +115,15 @@ def _recorded_originals(root: Path) -> dict[str, bytes | None]:
     try:
         files: list[dict[str, Any]] = json.loads(manifest.read_text(encoding="utf-8"))["files"]
         kept = {
-            each["path"]: None if each["original"] is None else (manifest.parent / each["original"]).read_bytes()
+            each["path"]: None
+            if each["original"] is None
+            else (manifest.parent / each["original"]).read_bytes()
             for each in files
         }
     except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise UsageError(f"{manifest}: damaged ({error!r})", hint="name the original: --baseline GIT_REF") from error
+        raise UsageError(
+            f"{manifest}: damaged ({error!r})", hint="name the original: --baseline GIT_REF"
+        ) from error
     except OSError as error:
         raise UsageError(f"{manifest}: a recorded original is missing: {error.filename}") from error
     if not kept:
@@ -150,7 +164,9 @@ def _revision(root: Path, revision: str) -> dict[str, bytes | None]:
             f"--baseline {revision}: no such file, directory or git revision",
             hint=done.stderr.decode(errors="replace").strip(),
         )
-    now = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True).stdout
+    now = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout
     kept: dict[str, bytes | None] = dict.fromkeys(filter(None, now.split("\0")))
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         for member in archive:
@@ -178,7 +194,9 @@ def build_tree(source: Source, destination: Path) -> list[str]:
             (destination / here / name).symlink_to(Path(folder, name).resolve())
             folders.remove(name)
         # A tree built inside the project (--keep) must not be copied into itself.
-        folders[:] = [name for name in folders if Path(folder, name) not in (destination, *destination.parents)]
+        folders[:] = [
+            name for name in folders if Path(folder, name) not in (destination, *destination.parents)
+        ]
         for name in names:
             path, relative = Path(folder, name), here / name
             if path.is_symlink() and path.exists():

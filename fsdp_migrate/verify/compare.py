@@ -1,7 +1,7 @@
 """Compares the records of two arms, number by number; pure.
 
-The order of a step's quantities is the order they come about in, so that the first difference is where to look: what
-went in, the loss, the gradient, its norm, the clipped gradient, the weight, the optimizer's state.
+The order of a step's quantities is the order they come about in, so that the first difference is where to
+look: what went in, the loss, the gradient, its norm, the clipped gradient, the weight, the optimizer's state.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fsdp_migrate.verify.model import Difference
-from fsdp_migrate.verify.record import ArmRecord, Part, Whole, assemble, widen
+from fsdp_migrate.verify.record import ArmRecord, Part, widen
+from fsdp_migrate.verify.whole import Whole, assemble
 
 CLIPPED = "gradient as the optimizer got it"
 
@@ -56,7 +57,10 @@ class Comparison:
     def judged(self, limit: Limit) -> Comparison:
         """The same differences with the limits that `limit` allows."""
         return replace(
-            self, differences=[replace(one, limit=limit(one.step, one.quantity, one.name)) for one in self.differences]
+            self,
+            differences=[
+                replace(one, limit=limit(one.step, one.quantity, one.name)) for one in self.differences
+            ],
         )
 
 
@@ -94,7 +98,11 @@ def _tensors(result: Comparison, original: ArmRecord, candidate: ArmRecord, step
 
 def _lonely(result: Comparison, step: int, quantity: str, whole: Whole, lacking: str) -> None:
     """A tensor that one arm alone has: nothing to worry about where it stands for an unused parameter."""
-    zero = not widen(whole.stored, whole.dtype).any() if whole.stored is not None else whole.sums and not whole.sums.square
+    zero = (
+        not widen(whole.stored, whole.dtype).any()
+        if whole.stored is not None
+        else whole.sums and not whole.sums.square
+    )
     if zero and quantity in ("gradient", CLIPPED):
         result.unused.add(whole.name)
     elif whole.name not in result.unused:
@@ -115,7 +123,8 @@ def _pair(result: Comparison, step: int, quantity: str, name: str, left: Whole, 
 
 
 def difference(left: Whole, right: Whole) -> tuple[float, float, float, float, tuple[int, ...]] | None:
-    """Largest absolute difference, relative l2 difference, the two values and their place; `None` when equal."""
+    """Largest absolute difference, relative l2 difference, the two values and their place; `None` when "
+    "equal."""
     if left.stored is not None and right.stored is not None:
         if left.dtype == right.dtype and np.array_equal(left.stored, right.stored):
             return None
@@ -191,4 +200,6 @@ def _number(result: Comparison, step: int, quantity: str, name: str, a: float, b
     if a == b or (math.isnan(a) and math.isnan(b)):
         return
     apart = abs(a - b)
-    result.differences.append(Difference(step, quantity, name, apart, _ratio(apart, max(abs(a), abs(b))), 0.0, a, b))
+    result.differences.append(
+        Difference(step, quantity, name, apart, _ratio(apart, max(abs(a), abs(b))), 0.0, a, b)
+    )

@@ -1,8 +1,9 @@
 """Tells the first cause of a failed job from its echoes, and says it.
 
-When one rank dies, the others fail soon after in a collective: louder, with longer tracebacks, and sometimes earlier
-in the log (torch's own summary names the wrong rank now and then). A rank that failed for a reason of its own is the
-cause; a broken connection is an echo. In a hang, the cause is the rank that is *not* waiting in a collective.
+When one rank dies, the others fail soon after in a collective: louder, with longer tracebacks, and sometimes
+earlier in the log (torch's own summary names the wrong rank now and then). A rank that failed for a reason of
+its own is the cause; a broken connection is an echo. In a hang, the cause is the rank that is *not* waiting
+in a collective.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ def _failure(one: RankExit, files: RankFiles, *, hung: bool) -> RankFailure:
     if one.code is None:
         stack = _main_thread(_read(files.stacks))
         text = "still ran when it was stopped" if not hung else _where(stack)
-        return RankFailure(one.rank, text, stack, float("inf"), not hung or bool(_WAITING.search(stack)) or not stack)
+        return RankFailure(
+            one.rank, text, stack, float("inf"), not hung or bool(_WAITING.search(stack)) or not stack
+        )
     text, echo = _exit_words(one.code)
     return RankFailure(one.rank, text, _tail(files), 0.0 if not echo else float("inf"), echo)
 
@@ -103,7 +106,8 @@ def _exit_words(code: int) -> tuple[str, bool]:
 
 
 def _main_thread(stacks: str) -> str:
-    """The main thread's frames, innermost first, out of what faulthandler wrote: it writes that thread last."""
+    """The main thread's frames, innermost first, out of what faulthandler wrote: it writes that thread "
+    "last."""
     return stacks.rstrip().rpartition("\n\n")[2]
 
 
@@ -127,7 +131,8 @@ def _hint(hung: bool) -> str:
     logs = "--keep DIR keeps the logs of every rank"
     if hung:
         return (
-            "the ranks do not all make the same collective calls: look for a branch that only some ranks take, "
+            "the ranks do not all make the same collective calls: look for a branch that only some ranks "
+            "take, "
             f"or raise --timeout if the job is slow; {logs}"
         )
     return f"run the script by itself under torchrun to see whether it fails there too; {logs}"

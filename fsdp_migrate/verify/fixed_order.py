@@ -1,9 +1,10 @@
 """Gradient reductions that add the ranks' contributions in rank order, whatever the layout of the buffer.
 
-Reductions of three and more ranks add in an order that depends on where in its buffer an element lies, and FSDP1 and
-FSDP2 lay their buffers out differently: equal gradients then differ in the last bits. With one order in both arms they
-are equal to the last bit (measured on torch 2.13 for fp32, bf16 and fp16). FSDP1's division by about the square root
-of the number of ranks before and after the sum is made one division after it, as FSDP2 divides.
+Reductions of three and more ranks add in an order that depends on where in its buffer an element lies, and
+FSDP1 and FSDP2 lay their buffers out differently: equal gradients then differ in the last bits. With one
+order in both arms they are equal to the last bit (measured on torch 2.13 for fp32, bf16 and fp16). FSDP1's
+division by about the square root of the number of ranks before and after the sum is made one division after
+it, as FSDP2 divides.
 
 Relies on `torch/distributed/fsdp/_runtime_utils.py::_reduce_grad` and
 `torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py::foreach_reduce`.

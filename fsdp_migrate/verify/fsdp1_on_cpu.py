@@ -1,10 +1,12 @@
 """Works around what keeps FSDP1 from running, or from running right, on a CPU (torch 2.13 and earlier).
 
 - Without `device_id` FSDP1 looks for an accelerator.
-- `sync_module_states=True` refuses CPU tensors (`_init_utils._check_module_states_for_sync_module_states`), though
-  the broadcast behind it works.
-- Full state dictionaries "offloaded to CPU" alias storage that is freed afterwards: a crash, or corrupt `exp_avg`.
-- `CPUOffload(offload_params=True)` pins memory, which needs an accelerator; on a CPU it changes nothing anyway.
+- `sync_module_states=True` refuses CPU tensors (`_init_utils._check_module_states_for_sync_module_states`),
+  though the broadcast behind it works.
+- Full state dictionaries "offloaded to CPU" alias storage that is freed afterwards: a crash, or corrupt
+`exp_avg`.
+- `CPUOffload(offload_params=True)` pins memory, which needs an accelerator; on a CPU it changes nothing
+anyway.
 """
 
 from __future__ import annotations
@@ -32,7 +34,12 @@ def apply(say: Say) -> None:
     if hasattr(_init_utils, check):
         setattr(_init_utils, check, lambda _states: None)
     for config in (fsdp.FullStateDictConfig, fsdp.FullOptimStateDictConfig):
-        _force(config, "offload_to_cpu", False, lambda name=config.__name__: say(f"FSDP1 {name}: offload_to_cpu=False"))
+        _force(
+            config,
+            "offload_to_cpu",
+            False,
+            lambda name=config.__name__: say(f"FSDP1 {name}: offload_to_cpu=False"),
+        )
     _summon(say)
 
 
@@ -65,10 +72,10 @@ def _force(kind: type, field: str, value: object, say: Callable[[], None]) -> No
     @functools.wraps(build)
     def __init__(self: Any, *arguments: Any, **keywords: Any) -> None:
         call = signature.bind(self, *arguments, **keywords)
-        call.apply_defaults()
-        if call.arguments[field] != value:
+        # FSDP1 itself makes one with defaults for every unit: that is worth no word.
+        if call.arguments.get(field, value) != value:
             say()
-            call.arguments[field] = value
+        call.arguments[field] = value
         build(*call.args, **call.kwargs)
 
     kind.__init__ = __init__  # type: ignore[misc]

@@ -1,8 +1,9 @@
 """Starts the ranks of a job, watches them, and leaves none behind.
 
-The variables a rank gets are those of torch's elastic launcher (`torch/distributed/run.py`): RANK, LOCAL_RANK,
-WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and their kin. `RankServer` forks ranks on this machine from a
-process that has imported torch; `verify.agent` hands jobs of several machines to torch's own agent.
+The variables a rank gets are those of torch's elastic launcher (`torch/distributed/run.py`): RANK,
+LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and their kin. `RankServer` forks ranks on
+this machine from a process that has imported torch; `verify.agent` hands jobs of several machines to torch's
+own agent.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,10 +62,13 @@ def choose_device(wanted: Device, nproc: int, gpus: int) -> str:
     if wanted == "cpu" or (wanted == "auto" and gpus == 0):
         return "cpu"
     if gpus == 0:
-        raise UsageError("--device cuda: torch finds no GPU on this machine", hint="rehearse with --device cpu")
+        raise UsageError(
+            "--device cuda: torch finds no GPU on this machine", hint="rehearse with --device cpu"
+        )
     if nproc > gpus:
         raise UsageError(
-            f"--nproc {nproc}: this machine has {gpus} GPU{'s' * (gpus != 1)}, and NCCL takes one process per GPU",
+            f"--nproc {nproc}: this machine has {gpus} GPU{'s' * (gpus != 1)}, and NCCL takes one process "
+            "per GPU",
             hint=f"use --nproc {gpus} or fewer, or rehearse on the CPU with --device cpu",
         )
     return "cuda"
@@ -92,7 +96,10 @@ def rank_environment(rank: int, nproc: int, port: int) -> dict[str, str]:
         "TORCHELASTIC_MAX_RESTARTS": 0,
         "TORCHELASTIC_RUN_ID": "fsdp-migrate-verify",
     }
-    return {key: str(value) for key, value in {**shared, "RANK": rank, "LOCAL_RANK": rank, "ROLE_RANK": rank}.items()}
+    return {
+        key: str(value)
+        for key, value in {**shared, "RANK": rank, "LOCAL_RANK": rank, "ROLE_RANK": rank}.items()
+    }
 
 
 class RankServer:
@@ -132,7 +139,9 @@ class RankServer:
         self.gpus, self.torch_version = int(str(ready["gpus"])), str(ready["torch"])
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
         self._close()
 
     def _close(self) -> None:
@@ -150,7 +159,7 @@ class RankServer:
         self._process.stdin.write((json.dumps(command) + "\n").encode())
         self._process.stdin.flush()
 
-    def _events(self, timeout_s: float) -> Iterable[dict[str, object]]:
+    def _events(self, timeout_s: float) -> Iterator[dict[str, object]]:
         """Events that arrive within `timeout_s`; ends early only when the server has gone."""
         assert self._process.stdout is not None
         until = time.monotonic() + timeout_s
@@ -164,7 +173,9 @@ class RankServer:
             for line in lines:
                 yield json.loads(line)
 
-    def launch(self, spec: WorkerSpec, nproc: int, timeout_s: float, watch: Callable[[], None]) -> LaunchResult:
+    def launch(
+        self, spec: WorkerSpec, nproc: int, timeout_s: float, watch: Callable[[], None]
+    ) -> LaunchResult:
         """Run one job to its end; afterwards no rank of it is left.
 
         Args:
@@ -199,7 +210,9 @@ class RankServer:
 class _Watch:
     """Follows one launch from its start to the last exit."""
 
-    def __init__(self, server: RankServer, files: list[RankFiles], timeout_s: float, watch: Callable[[], None]):
+    def __init__(
+        self, server: RankServer, files: list[RankFiles], timeout_s: float, watch: Callable[[], None]
+    ):
         self.server, self.files, self.timeout_s, self.watch = server, files, timeout_s, watch
         self.codes: dict[int, int] = {}
         self.stopped: frozenset[int] = frozenset()
@@ -220,7 +233,8 @@ class _Watch:
                 self._stop()
         order = {rank: position for position, rank in enumerate(self.codes)}
         exits = (
-            RankExit(rank, None if rank in self.stopped else code, order[rank]) for rank, code in self.codes.items()
+            RankExit(rank, None if rank in self.stopped else code, order[rank])
+            for rank, code in self.codes.items()
         )
         return LaunchResult(tuple(sorted(exits, key=lambda one: one.rank)), hung)
 

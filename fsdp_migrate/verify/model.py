@@ -1,7 +1,8 @@
 """What the verifier is asked and what it answers; the words every module of `verify` shares.
 
-An *arm* is one of the two jobs: the original (FSDP1) and the candidate (FSDP2). A *quantity* is what is compared:
-a weight, a gradient, a loss. A *step* is one call of `optimizer.step()`; step 0 is the state before the first.
+An *arm* is one of the two jobs: the original (FSDP1) and the candidate (FSDP2). A *quantity* is what is
+compared: a weight, a gradient, a loss. A *step* is one call of `optimizer.step()`; step 0 is the state before
+the first.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ class LaunchOptions:
     Args:
         nproc: processes on this machine.
         nnodes: machines; more than one needs `rdzv_endpoint` and a `keep` directory that all machines share.
-        steps: optimizer steps after which an arm is stopped; a job that ends earlier is compared as far as it got.
+        steps: optimizer steps after which an arm is stopped; a job that ends earlier is compared as far as it
+            got.
         timeout_s: seconds without progress on any rank after which an arm is called hung.
         keep: directory that receives the records and logs of every rank; a temporary one when `None`.
         preload: start ranks by forking a process that has imported torch (several times faster than a fresh
             interpreter for each rank).
-        fixed_order: sum gradients of 3 and more ranks in rank order in both arms, which makes them comparable to
-            the last bit.
-        measure_noise: when the arms differ by little, run the original again with its gradients perturbed in the
-            last bit, and judge against the difference this makes.
+        fixed_order: sum gradients of 3 and more ranks in rank order in both arms, which makes them comparable
+            to the last bit.
+        measure_noise: when the arms differ by little, run the original again with its gradients perturbed in
+            the last bit, and judge against the difference this makes.
     """
 
     nproc: int = 2
@@ -59,7 +61,8 @@ class VerifyRequest:
     Args:
         script: the candidate: a file, or a module name when `as_module`.
         arguments: what the script gets after its name.
-        baseline: a git revision, a directory or a file holding the original; `None` takes what `rewrite` recorded.
+        baseline: a git revision, a directory or a file holding the original; `None` takes what `rewrite`
+            recorded.
         cwd: directory the user would start the script from.
     """
 
@@ -147,7 +150,8 @@ class ArmSummary:
     Args:
         step_seconds: median time of a step without the probes' own time; `None` with fewer than 2 steps.
         probe_seconds: median time the probes took in a step.
-        peak_bytes: largest over the ranks: allocated GPU memory on cuda, resident memory of the process on cpu.
+        peak_bytes: largest over the ranks: allocated GPU memory on cuda, resident memory of the process on
+            cpu.
         units: FSDP units, by FQN ("" is the root).
         collectives: per optimizer step on rank 0 (the last step), by name.
         losses: mean over ranks and micro-batches, per step.

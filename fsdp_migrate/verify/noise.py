@@ -1,9 +1,10 @@
 """How much two equal jobs may differ by rounding alone: where rounding enters, and how far it grows; pure.
 
-Equal arithmetic gives equal bits, and that is what is expected first. Where bits differ, each known place at which the
-two arms round differently has a size (`rounding_source`). How far a change of that size grows over the steps is not
-guessed: the original is run again with every gradient element changed by it, and the difference that makes is the
-noise floor every tensor is judged against (`measured_limits`).
+Equal arithmetic gives equal bits, and that is what is expected first. Where bits differ, each known place at
+which the two arms round differently has a size (`rounding_source`). How far a change of that size grows over
+the steps is not
+guessed: the original is run again with every gradient element changed by it, and the difference that makes is
+the noise floor every tensor is judged against (`measured_limits`).
 """
 
 from __future__ import annotations
@@ -45,13 +46,16 @@ def rounding_source(original: ArmRecord, candidate: ArmRecord, *, fixed_order: b
     reduce = _coarsest([dtype for arm in (original, candidate) for dtype in _reduce_dtypes(arm)])
     if original.ranks > 2 and not fixed_order and reduce:
         size = _EPS[reduce]
-        found.append(RoundingSource(size, f"{original.ranks} ranks reduce gradients in {reduce} in another order"))
+        found.append(
+            RoundingSource(size, f"{original.ranks} ranks reduce gradients in {reduce} in another order")
+        )
     compute = _coarsest([unit.param_dtype for unit in original.units])
     if compute != "float32" and compute and _unsynced(original) and _differs(original, compute):
         found.append(
             RoundingSource(
                 _EPS[compute],
-                f"FSDP1 adds gradients of micro-batches without synchronisation in {compute}, FSDP2 in the dtype it "
+                f"FSDP1 adds gradients of micro-batches without synchronisation in {compute}, FSDP2 in "
+                "the dtype it "
                 "reduces in",
             )
         )
@@ -94,9 +98,9 @@ def entry_limit(source: RoundingSource) -> Limit:
 def measured_limits(noise: Comparison, source: RoundingSource) -> Limit:
     """Limits from the difference between the original and itself with perturbed gradients.
 
-    A tensor is allowed `FACTOR` times its own noise or the median noise of its kind at that step, whichever is larger,
-    and never less than rounding where it enters. Single numbers, which can agree by luck, are allowed what any of
-    them showed so far.
+    A tensor is allowed `FACTOR` times its own noise or the median noise of its kind at that step, whichever
+    is larger, and never less than rounding where it enters. Single numbers, which can agree by luck, are
+    allowed what any of them showed so far.
     """
     own: dict[tuple[int, str, str], float] = {}
     kinds: dict[tuple[int, str], list[float]] = {}

@@ -1,9 +1,9 @@
 """A process that has imported torch once and forks the ranks of every launch from itself.
 
-Importing torch takes longer than a small parity job; eight fresh interpreters on two cores need three times the time
-of eight forks. Forking is safe here because this process starts no thread, touches no device and runs no tensor
-operation. It reads one JSON command per line from stdin and writes one JSON event per line to stdout; when stdin
-ends, whatever the reason, it kills every rank and leaves. Only Linux, as FSDP itself.
+Importing torch takes longer than a small parity job; eight fresh interpreters on two cores need three times
+the time of eight forks. Forking is safe here because this process starts no thread, touches no device and
+runs no tensor operation. It reads one JSON command per line from stdin and writes one JSON event per line to
+stdout; when stdin ends, whatever the reason, it kills every rank and leaves. Only Linux, as FSDP itself.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def _become_rank(rank: dict[str, object], path: list[str]) -> NoReturn:
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        # Not sys.exit: gloo's threads abort an interpreter that shuts down in an orderly way, about one time in ten.
+        # Not sys.exit: gloo's threads abort an interpreter that shuts down in an orderly way, about one
+        # time in ten.
         os._exit(code)
 
 
@@ -104,7 +105,7 @@ def _preload() -> int:
     import torch.distributed.tensor
     import torch.optim
 
-    import fsdp_migrate.verify.worker
+    import fsdp_migrate.verify.worker  # noqa: F401
 
     return torch.cuda.device_count()
 
@@ -115,7 +116,9 @@ def main(path: list[str]) -> None:
     Args:
         path: `sys.path` for the ranks, without what this program itself needed to be found.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's to handle; it then closes our stdin
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is the launcher's to handle; it then closes our stdin
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     events = os.dup(1)
     os.dup2(2, 1)  # nothing that an import prints may pass for an event

@@ -1,6 +1,7 @@
 """Runs a script that names CUDA and NCCL on CPUs with gloo, and says every substitution it makes.
 
-A rehearsal shows that both arms run and compute the same; it says nothing of GPU kernels, memory or speed. What is
+A rehearsal shows that both arms run and compute the same; it says nothing of GPU kernels, memory or speed.
+What is
 replaced: device arguments, the process group's backend, the device type of meshes and autocast, and those
 `torch.cuda` calls that fail without a GPU. `torch.cuda.is_available()` keeps answering False.
 """
@@ -89,7 +90,7 @@ def _modules(mode: OnCpu) -> None:
             keywords["device"] = mode.cpu(keywords["device"])
         return move(self, *arguments, **keywords)
 
-    nn.Module.to = to  # type: ignore[method-assign,assignment]
+    nn.Module.to = to  # type: ignore[method-assign]
 
 
 def _process_groups(say: Say) -> None:
@@ -98,7 +99,9 @@ def _process_groups(say: Say) -> None:
 
         @functools.wraps(original)
         def with_gloo(*arguments: Any, original: Any = original, name: str = name, **keywords: Any) -> Any:
-            backend = keywords.get("backend", arguments[0] if arguments and name == "init_process_group" else None)
+            backend = keywords.get(
+                "backend", arguments[0] if arguments and name == "init_process_group" else None
+            )
             if isinstance(backend, str) and "nccl" in backend:
                 say("process group backend nccl -> gloo")
                 if "backend" in keywords:
@@ -132,7 +135,7 @@ def _meshes(say: Say) -> None:
     def on_cpu(group: Any, device_type: str, *arguments: Any, **keywords: Any) -> Any:
         return from_group(group, _cpu_type(device_type, say), *arguments, **keywords)
 
-    device_mesh.DeviceMesh.from_group = staticmethod(on_cpu)  # type: ignore[method-assign,assignment]
+    device_mesh.DeviceMesh.from_group = staticmethod(on_cpu)  # type: ignore[method-assign]
 
 
 def _cpu_type(device_type: str, say: Say) -> str:
@@ -205,7 +208,11 @@ def _cuda_calls(say: Say) -> None:
     for name, answer in answers.items():
 
         def stand_in(*_: object, name: str = name, answer: object = answer, **__: object) -> object:
-            say(f"torch.cuda.{name}() answers {answer!r}" if answer is not None else f"torch.cuda.{name}() does nothing")
+            say(
+                f"torch.cuda.{name}() answers {answer!r}"
+                if answer is not None
+                else f"torch.cuda.{name}() does nothing"
+            )
             return answer
 
         setattr(torch.cuda, name, stand_in)

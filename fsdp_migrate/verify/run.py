@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Literal, cast
 from fsdp_migrate.errors import UsageError
 from fsdp_migrate.verify import failures
 from fsdp_migrate.verify.baseline import Source, build_tree, sources
-from fsdp_migrate.verify.causes import Evidence, likely_causes
+from fsdp_migrate.verify.causes import likely_causes
 from fsdp_migrate.verify.compare import Comparison, compare
+from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.launcher import RankServer, choose_device
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, VerifyRequest
 from fsdp_migrate.verify.noise import RoundingSource, entry_limit, measured_limits, rounding_source
-from fsdp_migrate.verify.record import ArmRecord, read_arm
+from fsdp_migrate.verify.read import read_arm
+from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
 from fsdp_migrate.verify.verdict import judge, largest, summary
 
@@ -31,6 +33,9 @@ _WORDS = {
     ArmName.CANDIDATE: "the candidate",
     ArmName.NOISE: "the original again, gradients perturbed in the last bit",
 }
+
+
+_DEFAULTS = LaunchOptions()
 
 
 def _silent(_line: str) -> None: ...
@@ -74,7 +79,9 @@ def _started(options: LaunchOptions, progress: Progress) -> Iterator[_Run]:
 
 def _records_folder(keep: Path) -> Path:
     if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-        raise UsageError(f"--keep {keep}: it exists and is not an empty directory", hint="name a new directory")
+        raise UsageError(
+            f"--keep {keep}: it exists and is not an empty directory", hint="name a new directory"
+        )
     keep.mkdir(parents=True, exist_ok=True)
     return keep.resolve()
 
@@ -114,7 +121,7 @@ def verify_script(request: VerifyRequest, progress: Progress = _silent) -> Parit
 
 
 def verify_reference(
-    config: ReferenceConfig, launch: LaunchOptions = LaunchOptions(), progress: Progress = _silent
+    config: ReferenceConfig, launch: LaunchOptions = _DEFAULTS, progress: Progress = _silent
 ) -> ParityReport:
     """Run the bundled job under FSDP1 and under FSDP2, in one launch, and compare them.
 
@@ -163,7 +170,11 @@ def _read(run: _Run, arm: ArmName) -> ArmRecord:
     record = read_arm(run.records / arm.value)
     if not record.last_step:
         logs = RankFiles.of(run.records, arm.value, 0).stdout
-        said = logs.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-3:] if logs.exists() else []
+        said = (
+            logs.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-3:]
+            if logs.exists()
+            else []
+        )
         raise UsageError(
             f"{_WORDS[arm]} ended without a single optimizer step; there is nothing to compare"
             + (f" (it printed: {' / '.join(said)})" if said else ""),
@@ -178,7 +189,10 @@ def _refuse_strayed(record: ArmRecord, source: Source) -> None:
     if wrong:
         raise UsageError(
             f"the original imported {', '.join(wrong[:3])} from the working tree instead of the recorded one",
-            hint="the project is installed in editable mode by an import hook; run verify in an environment without it",
+            hint=(
+                "the project is installed in editable mode by an import hook; run verify in an "
+                "environment without it"
+            ),
         )
 
 
@@ -205,7 +219,9 @@ def _report(
         nproc=run.options.nproc * run.options.nnodes,
         device=run.device,
         torch_version=original.torch_version,
-        reduction="gradients summed in rank order in both arms" if run.fixed_order else "as the backend does it",
+        reduction="gradients summed in rank order in both arms"
+        if run.fixed_order
+        else "as the backend does it",
         steps=min(original.last_step, candidate.last_step),
         original=summary(ArmName.ORIGINAL, original),
         candidate=summary(ArmName.CANDIDATE, candidate),
@@ -223,14 +239,17 @@ def _report(
 def _judged(
     run: _Run, original: ArmRecord, candidate: ArmRecord, noise: Callable[[float], ArmRecord]
 ) -> tuple[Comparison, str]:
-    """Compare; where the arms differ by what rounding could be, measure how far rounding grows and judge by that."""
+    """Compare; where the arms differ by what rounding could be, measure how far rounding grows and "
+    "judge by that."""
     comparison = compare(original, candidate)
     first = comparison.first
     if first is None:
         return comparison, ""
     source = rounding_source(original, candidate, fixed_order=run.fixed_order)
     if first.relative > source.entry or not run.options.measure_noise:
-        return comparison.judged(entry_limit(source)), f"{_size(source)}, and four times as much with every step"
+        return comparison.judged(
+            entry_limit(source)
+        ), f"{_size(source)}, and four times as much with every step"
     perturbed = noise(source.size)
     measured = compare(original, perturbed)
     origin = f"16 times what the original differs from itself with its gradients changed by {_size(source)}"

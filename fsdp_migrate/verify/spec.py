@@ -20,9 +20,10 @@ class WorkerSpec:
         records: directory with one folder per arm, and in it one per rank.
         arms: arms run by this launch, in order; a script is one arm.
         device: what the job is to run on; on "cpu" names of other devices are replaced.
-        perturb: relative size of the change made to every gradient element, to measure rounding noise; 0 is none.
-        tree: the copied project, and the directory it was copied from; entries of `sys.path` inside the latter
-            are redirected to the former.
+        perturb: relative size of the change made to every gradient element, to measure rounding noise; 0 is
+            none.
+        tree: the copied project, and the directory it was copied from; entries of `sys.path` inside the
+            latter are redirected to the former.
         full_limit_bytes: tensors one rank may write in full; beyond it only digests and sketches are kept.
     """
 

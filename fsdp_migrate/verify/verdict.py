@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fsdp_migrate.verify.causes import reduced_passes
 from fsdp_migrate.verify.compare import CLIPPED, Comparison
+from fsdp_migrate.verify.gradient_causes import reduced_passes
 from fsdp_migrate.verify.model import ArmName, ArmSummary, Check, Difference, Outcome
 from fsdp_migrate.verify.record import ArmRecord
 
@@ -46,7 +46,13 @@ def judge(original: ArmRecord, candidate: ArmRecord, comparison: Comparison, ori
     checks = [
         _structure(original, candidate),
         _data(original, candidate),
-        _numbers(comparison, "Initial weights", origin, lambda one: (one.step, one.quantity) == (0, "weight"), original),
+        _numbers(
+            comparison,
+            "Initial weights",
+            origin,
+            lambda one: (one.step, one.quantity) == (0, "weight"),
+            original,
+        ),
         *(_by_quantity(comparison, quantity, origin, original, candidate) for quantity in _TITLES),
         _dtypes(original, candidate),
         _moved(original, candidate),
@@ -64,9 +70,15 @@ def _structure(original: ArmRecord, candidate: ArmRecord) -> Check:
     if not left:
         return Check(title, Outcome.NOT_OBSERVED, "no model with trainable parameters was called")
     wrong = sorted(name for name in set(left) | set(right) if left.get(name) != right.get(name))
-    frozen = sorted(name for name in set(left) & set(right) if original.trainable[name] != candidate.trainable[name])
+    frozen = sorted(
+        name for name in set(left) & set(right) if original.trainable[name] != candidate.trainable[name]
+    )
     if wrong or frozen:
-        what = f"{len(wrong)} differ ({', '.join(wrong[:3])})" if wrong else f"requires_grad of {', '.join(frozen[:3])}"
+        what = (
+            f"{len(wrong)} differ ({', '.join(wrong[:3])})"
+            if wrong
+            else f"requires_grad of {', '.join(frozen[:3])}"
+        )
         return Check(title, Outcome.DIFFERS, what, len(left))
     return Check(title, Outcome.EQUAL, compared=len(left))
 
@@ -85,15 +97,22 @@ def _by_quantity(
     comparison: Comparison, quantity: str, origin: str, original: ArmRecord, candidate: ArmRecord
 ) -> Check:
     def wanted(one: Difference) -> bool:
-        kind = _STATE if one.quantity.startswith(_STATE) else one.quantity
-        return kind == quantity and not (one.step == 0 and quantity == "weight")
+        return _kind(one.quantity) == quantity and not (one.step == 0 and quantity == "weight")
 
     if quantity == "gradient norm":
-        calls = [sum(len(facts[0].clips) for facts in arm.steps.values() if facts) for arm in (original, candidate)]
+        calls = [
+            sum(len(facts[0].clips) for facts in arm.steps.values() if facts) for arm in (original, candidate)
+        ]
         if calls[0] != calls[1]:
-            detail = f"norms were reported {calls[0]} times in the original and {calls[1]} times in the candidate"
+            detail = (
+                f"norms were reported {calls[0]} times in the original and {calls[1]} times in the candidate"
+            )
             return Check(_TITLES[quantity], Outcome.NOT_OBSERVED, detail)
     return _numbers(comparison, _TITLES[quantity], origin, wanted, original, quantity)
+
+
+def _kind(quantity: str) -> str:
+    return _STATE if quantity.startswith(_STATE) else quantity
 
 
 def _numbers(
@@ -106,12 +125,12 @@ def _numbers(
 ) -> Check:
     assert callable(wanted)
     found = [one for one in comparison.differences if wanted(one)]
-    compared = sum(count for kind, count in comparison.compared.items() if kind.startswith(quantity))
+    compared = sum(count for kind, count in comparison.compared.items() if _kind(kind) == quantity)
     if title == "Initial weights":
         compared = len(original.tensors(0, "weight"))
     elif quantity == "weight":
         compared -= len(original.tensors(0, "weight"))
-    lonely = [one for one in comparison.unmatched if one[1].startswith(quantity) and title != "Initial weights"]
+    lonely = [one for one in comparison.unmatched if _kind(one[1]) == quantity and title != "Initial weights"]
     if lonely:
         step, kind, name, lacking = lonely[0]
         detail = f"{len(lonely)} without counterpart: {kind} of {name}, step {step} (missing in: {lacking})"
@@ -126,11 +145,23 @@ def _numbers(
         one = failing[0]
         detail = f"{len(failing)} of {compared} differ, first {one.name} in step {one.step}"
         return Check(title, Outcome.DIFFERS, detail, compared, worst.relative, one.limit, origin)
-    return Check(title, Outcome.WITHIN, f"{len(found)} of {compared} differ", compared, worst.relative, worst.limit, origin)
+    return Check(
+        title,
+        Outcome.WITHIN,
+        f"{len(found)} of {compared} differ",
+        compared,
+        worst.relative,
+        worst.limit,
+        origin,
+    )
 
 
 def _dtypes(original: ArmRecord, candidate: ArmRecord) -> Check:
-    title, seen, step = "Dtypes of weights and optimizer state", 0, min(1, original.last_step, candidate.last_step)
+    title, seen, step = (
+        "Dtypes of weights and optimizer state",
+        0,
+        min(1, original.last_step, candidate.last_step),
+    )
     for quantity in ("weight", *original.state_quantities(step)):
         left, right = original.tensors(step, quantity), candidate.tensors(step, quantity)
         for name in sorted(set(left) & set(right)):
@@ -157,9 +188,14 @@ def _bits(part: object) -> object:
 
 def _moved(original: ArmRecord, candidate: ArmRecord) -> Check:
     title, left, right = "Trainable parameters move, frozen ones stay", moved(original), moved(candidate)
-    still = sorted(name for name in left if left[name] and not right.get(name, True) and candidate.trainable.get(name))
+    still = sorted(
+        name for name in left if left[name] and not right.get(name, True) and candidate.trainable.get(name)
+    )
     if still:
-        detail = f"{len(still)} of {len(left)} never move in the candidate and do in the original ({', '.join(still[:3])})"
+        detail = (
+            f"{len(still)} of {len(left)} never move in the candidate and do in the original "
+            f"({', '.join(still[:3])})"
+        )
         return Check(title, Outcome.DIFFERS, detail, len(left))
     slid = sorted(name for name in right if right[name] and not left.get(name, True))
     if slid:
@@ -173,13 +209,17 @@ def _optimizers(original: ArmRecord, candidate: ArmRecord) -> Check:
     pairs = list(zip(original.optimizers, candidate.optimizers, strict=False))
     for left, right in pairs:
         if right.foreign > left.foreign:
-            return Check(title, Outcome.DIFFERS, f"{right.foreign} parameters are not in the model", len(pairs))
+            return Check(
+                title, Outcome.DIFFERS, f"{right.foreign} parameters are not in the model", len(pairs)
+            )
         for name in sorted(set(left.settings) | set(right.settings)):
             if name not in right.settings or name not in left.settings:
                 where = "candidate" if name in left.settings else "original"
                 return Check(title, Outcome.DIFFERS, f"{name} is not in the {where}'s optimizer", len(pairs))
             if left.settings[name] != right.settings[name]:
-                return Check(title, Outcome.DIFFERS, f"{name}: {_changed(left.settings[name], right.settings[name])}")
+                return Check(
+                    title, Outcome.DIFFERS, f"{name}: {_changed(left.settings[name], right.settings[name])}"
+                )
     return Check(title, Outcome.EQUAL if pairs else Outcome.NOT_OBSERVED, compared=len(pairs))
 
 
@@ -221,7 +261,8 @@ def _notices(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) 
     before, after = {unit.name for unit in original.units}, {unit.name for unit in candidate.units}
     if before != after:
         yield (
-            f"units changed: {len(before)} -> {len(after)}; memory and overlap change with them, numbers do not "
+            f"units changed: {len(before)} -> {len(after)}; memory and overlap change with them, numbers "
+            "do not "
             f"(gone: {_listed(before - after)}; new: {_listed(after - before)})"
         )
     for left, right in _same_units(original, candidate):
@@ -230,14 +271,20 @@ def _notices(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) 
             break
     if comparison.unused:
         yield (
-            f"{len(comparison.unused)} unused parameters get a zero gradient in one arm and none in the other "
+            f"{len(comparison.unused)} unused parameters get a zero gradient in one arm and none in the "
+            "other "
             f"({_listed(comparison.unused)})"
         )
-    still = sorted(name for name, moves in moved(candidate).items() if not moves and candidate.trainable.get(name))
+    still = sorted(
+        name for name, moves in moved(candidate).items() if not moves and candidate.trainable.get(name)
+    )
     if still and not any(moved(original).get(name) for name in still):
         yield f"{len(still)} trainable parameters move in neither arm ({_listed(set(still))})"
     if comparison.incomplete:
-        yield f"{len(comparison.incomplete)} tensors were compared in part only ({_listed(comparison.incomplete)})"
+        yield (
+            f"{len(comparison.incomplete)} tensors were compared in part only "
+            f"({_listed(comparison.incomplete)})"
+        )
 
 
 def _listed(names: set[str]) -> str:
@@ -245,7 +292,9 @@ def _listed(names: set[str]) -> str:
     return ", ".join(shown) + (", ..." if len(names) > 4 else "") if shown else "none"
 
 
-def _same_units(original: ArmRecord, candidate: ArmRecord) -> Iterable[tuple[object, object]] | Iterable[object]:
+def _same_units(
+    original: ArmRecord, candidate: ArmRecord
+) -> Iterable[tuple[object, object]] | Iterable[object]:
     by_name = {unit.name: unit for unit in original.units}
     return [(by_name[unit.name], unit) for unit in candidate.units if unit.name in by_name]
 
@@ -278,7 +327,9 @@ def summary(name: ArmName, arm: ArmRecord) -> ArmSummary:
         collectives=tuple(sorted(steps[-1][0].collectives.items())) if steps else (),
         losses=tuple(_mean([loss for one in facts for loss in one.losses]) for facts in steps),
         gradient_norms=tuple(
-            norms[0][0] for step in sorted(arm.steps) if step <= arm.last_step and (norms := arm.clipped_norms(step))
+            norms[0][0]
+            for step in sorted(arm.steps)
+            if step <= arm.last_step and (norms := arm.clipped_norms(step))
         ),
     )
 

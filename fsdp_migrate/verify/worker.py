@@ -1,8 +1,8 @@
 """The program of every rank: attach the probes, run the job as it is, leave a complete record.
 
-A script runs as `__main__` with its own arguments, its own process group and its own exit. After the last step that
-is wanted the rank leaves by `os._exit`: an orderly exit of a gloo process aborts about one time in ten (torch 2.13),
-and the rest of the script is not what is compared.
+A script runs as `__main__` with its own arguments, its own process group and its own exit. After the last
+step that is wanted the rank leaves by `os._exit`: an orderly exit of a gloo process aborts about one time in
+ten (torch 2.13), and the rest of the script is not what is compared.
 """
 
 from __future__ import annotations
@@ -54,19 +54,27 @@ def main(spec_path: str) -> int:
     return 0
 
 
-def _session(spec: WorkerSpec, arm: ArmName, rank: int, files: RankFiles, on_last: Callable[[], None]) -> Session:
-    recorder = Recorder(Path(spec.records) / arm.value / f"rank{rank}", spec.full_limit_bytes)
-    import torch
-
-    recorder.event("start", rank=rank, ranks=int(os.environ["WORLD_SIZE"]), torch=torch.__version__, pid=os.getpid())
+def _session(
+    spec: WorkerSpec, arm: ArmName, rank: int, files: RankFiles, on_last: Callable[[], None]
+) -> Session:
     return Session(
-        recorder,
+        _recorder(spec, arm, rank),
         spec.steps,
         files.alive,
         on_last,
         fixed_order=spec.fixed_order,
         perturb=spec.perturb,
     )
+
+
+def _recorder(spec: WorkerSpec, arm: ArmName, rank: int) -> Recorder:
+    import torch
+
+    recorder = Recorder(Path(spec.records) / arm.value / f"rank{rank}", spec.full_limit_bytes)
+    recorder.event(
+        "start", rank=rank, ranks=int(os.environ["WORLD_SIZE"]), torch=torch.__version__, pid=os.getpid()
+    )
+    return recorder
 
 
 def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
@@ -117,7 +125,26 @@ def _script(spec: WorkerSpec, rank: int, files: RankFiles, peers: list[RankFiles
 
 
 def _reference(spec: WorkerSpec, rank: int, files: RankFiles) -> None:
-    raise NotImplementedError
+    """Run every arm of the bundled job, one after the other in the same processes."""
+    import torch
+    import torch.distributed as dist
+
+    from fsdp_migrate.verify.reference_job import train
+    from fsdp_migrate.verify.reference_job.config import ReferenceConfig
+
+    config = ReferenceConfig(**json.loads(spec.target))
+    session = _session(spec, spec.arms[0], rank, files, lambda: None)
+    _prepare(spec, session)
+    if spec.device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl" if spec.device == "cuda" else "gloo")
+    for arm in spec.arms:
+        if arm is not spec.arms[0]:
+            session.restart(_recorder(spec, arm, rank))
+        train.run("fsdp2" if arm is ArmName.CANDIDATE else "fsdp1", config)
+        session.finish("the job ended")
+    sys.stdout.flush()
+    files.done.touch()
 
 
 def _moved(entry: str, source: str, copy: str) -> str:
@@ -145,21 +172,27 @@ def _complete(spec: WorkerSpec, session: Session, files: RankFiles, reason: str)
 
 
 def _wait_for_peers(files: RankFiles, peers: list[RankFiles], seconds: float) -> None:
-    """Stay until every rank is done, so that nobody loses a connection in the middle of its last collective."""
+    """Stay until every rank is done, so that nobody loses a connection in the middle of its last "
+    "collective."""
     until = time.monotonic() + seconds
     while time.monotonic() < until and files.done.exists() and not all(each.done.exists() for each in peers):
         time.sleep(0.01)
 
 
 def _leave_word(files: RankFiles, error: BaseException, tree: tuple[str, str] | None) -> None:
-    """Write the exception for the launcher, with the user's own paths and without the frames that started the script."""
+    """Write the exception for the launcher, with the user's own paths and without the frames that "
+    "started the script."""
     frames = traceback.extract_tb(error.__traceback__)
     while frames and frames[0].filename.startswith((_OWN, "<frozen runpy>")):
         del frames[0]
     kind, message = type(error).__name__, str(error)
     if isinstance(error, SystemExit):
         message = f"the script called sys.exit({error.code!r})"
-    text = "Traceback (most recent call last):\n" + "".join(traceback.format_list(frames)) + f"{kind}: {message}\n"
+    text = (
+        "Traceback (most recent call last):\n"
+        + "".join(traceback.format_list(frames))
+        + f"{kind}: {message}\n"
+    )
     if tree is not None:
         copy, source = tree
         text = text.replace(copy, source)

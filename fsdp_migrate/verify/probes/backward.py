@@ -1,7 +1,8 @@
-"""Follows every backward pass: the loss it starts from, whether gradients were reduced in it, and what it left.
+"""Follows every backward pass: the loss it starts from, whether gradients were reduced in it, and what it
+left.
 
-`Tensor.backward` goes through `torch.autograd.backward`, so one wrapped function sees both. A reentrant activation
-checkpoint calls it again from inside the engine; that is not a new backward pass.
+`Tensor.backward` goes through `torch.autograd.backward`, so one wrapped function sees both. A reentrant
+activation checkpoint calls it again from inside the engine; that is not a new backward pass.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _before(session: Session, tensors: Any) -> None:
         session.now.losses.append(torch.stack(values).sum())
     session.now.reductions.append(0)
     if session.step == 0 and not session.buffers_written:
-        session.buffers_written.add(0)
+        session.buffers_written = True
         write_buffers(session, 0)
 
 

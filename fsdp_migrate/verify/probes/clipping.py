@@ -1,8 +1,8 @@
 """Records the gradient norm every clipping call works with.
 
-`torch.nn.utils.clip_grad_norm_` returns a DTensor under FSDP2 whose local value is this rank's part of the norm. The
-part is recorded as it is, with the ranks that hold the other parts; the comparison puts them together, so that no
-collective is added to the job.
+`torch.nn.utils.clip_grad_norm_` returns a DTensor under FSDP2 whose local value is this rank's part of the
+norm. The part is recorded as it is, with the ranks that hold the other parts; the comparison puts them
+together, so that no collective is added to the job.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ def attach(session: Session) -> None:
     """Wrap torch's clipping functions and FSDP1's method."""
     nesting = [0]
 
-    def recorded(clip: Callable[..., Any], norm_of: Callable[[tuple[Any, ...], dict[str, Any], Any], Any]) -> Any:
+    def recorded(
+        clip: Callable[..., Any], norm_of: Callable[[tuple[Any, ...], dict[str, Any], Any], Any]
+    ) -> Any:
         @functools.wraps(clip)
         def wrapper(*arguments: Any, **keywords: Any) -> Any:
             nesting[0] += 1
@@ -59,7 +61,9 @@ def attach(session: Session) -> None:
     FullyShardedDataParallel.clip_grad_norm_ = recorded(method, lambda _arguments, _keywords, result: result)  # type: ignore[method-assign]
 
 
-def _argument(arguments: tuple[Any, ...], keywords: dict[str, Any], position: int, name: str, default: Any) -> Any:
+def _argument(
+    arguments: tuple[Any, ...], keywords: dict[str, Any], position: int, name: str, default: Any
+) -> Any:
     return arguments[position] if len(arguments) > position else keywords.get(name, default)
 
 
@@ -70,7 +74,8 @@ def _number(value: Any) -> float | None:
 
 
 def norm_words(norm: Any) -> dict[str, object]:
-    """A norm as the record keeps it: its local value, and the ranks whose parts make up the whole (none: whole)."""
+    """A norm as the record keeps it: its local value, and the ranks whose parts make up the whole "
+    "(none: whole)."""
     if not is_dtensor(norm):
         return {"value": _number(norm), "ranks": []}
     ranks: set[int] = set()

@@ -1,7 +1,8 @@
 """Counts collectives per optimizer step, and those that reduce gradients per backward pass.
 
-FSDP1 and FSDP2 both call `torch.distributed.<name>` through the module, so the module's attributes are wrapped. Torch
-2.13 renamed `reduce_scatter_tensor` and `all_gather_into_tensor` to `..._single`; both names are counted as one.
+FSDP1 and FSDP2 both call `torch.distributed.<name>` through the module, so the module's attributes are
+wrapped. Torch 2.13 renamed `reduce_scatter_tensor` and `all_gather_into_tensor` to `..._single`; both names
+are counted as one.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def attach(session: Session) -> None:
             setattr(dist, name, counted(collective, words))
 
 
-def _count(session: Session, words: str, reduces: bool, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+def _count(
+    session: Session, words: str, reduces: bool, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> None:
     session.now.collectives[words] += 1
     tensor = next((one for one in [*arguments, *keywords.values()] if isinstance(one, Tensor)), None)
     if reduces and tensor is not None and tensor.is_floating_point() and session.now.reductions:

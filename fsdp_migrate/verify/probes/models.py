@@ -1,8 +1,9 @@
-"""Finds the models of the job, records where they start, what goes into them, and in which dtype units get it.
+"""Finds the models of the job, records where they start, what goes into them, and in which dtype units get
+it.
 
-A model is the outermost module that is called with gradients enabled and holds a parameter that wants one. Effective
-inputs are taken from torch's global *forward* hook: it gets the arguments after every hook that may have cast them
-(FSDP2 casts in a pre-forward hook, FSDP1 in the wrapper's forward).
+A model is the outermost module that is called with gradients enabled and holds a parameter that wants one.
+Effective inputs are taken from torch's global *forward* hook: it gets the arguments after every hook that may
+have cast them (FSDP2 casts in a pre-forward hook, FSDP1 in the wrapper's forward).
 """
 
 from __future__ import annotations
@@ -50,11 +51,16 @@ class _Calls:
             return
         name = session.names.get(module) if session.step == 0 else None
         if name is not None and name not in session.input_dtypes:
-            dtypes = {str(one.dtype).removeprefix("torch.") for one in _tensors((arguments, keywords)) if _is_float(one)}
+            dtypes = {
+                str(one.dtype).removeprefix("torch.")
+                for one in _tensors((arguments, keywords))
+                if _is_float(one)
+            }
             session.input_dtypes[name] = sorted(dtypes)
         if self.depth == 0 and module is self.outermost:
             self.outermost = None
-            # Keyword arguments are not shown to global pre-forward hooks; whole numbers are never cast on the way.
+            # Keyword arguments are not shown to global pre-forward hooks; whole numbers are never cast on
+            # the way.
             exact = [one for one in _tensors(keywords) if not _is_float(one)]
             if exact:
                 with session.probing() as active:
@@ -85,8 +91,12 @@ def _meet(session: Session, module: nn.Module) -> None:
     for name, body in unit_bodies(module):
         session.names[body] = f"{prefix}.{name}".strip(".")
     index = session.index()
-    mine = set(index.shapes) if not prefix else {name for name in index.shapes if name.startswith(f"{prefix}.")}
-    session.recorder.tensors(0, "weight", ((slot, values) for slot, values in index.weights() if slot.name in mine))
+    mine = (
+        set(index.shapes) if not prefix else {name for name in index.shapes if name.startswith(f"{prefix}.")}
+    )
+    session.recorder.tensors(
+        0, "weight", ((slot, values) for slot, values in index.weights() if slot.name in mine)
+    )
     session.recorder.event(
         "parameters",
         shapes={name: index.shapes[name] for name in sorted(mine)},
@@ -124,5 +134,5 @@ def _digest(tensors: Iterable[Tensor]) -> str:
         local = local_part(tensor)
         digest.update(f"{tuple(local.shape)}{local.dtype}".encode())
         flat = local.reshape(-1)[: _DIGEST_BYTES // local.element_size()].contiguous()
-        digest.update(memoryview(flat.view(torch.uint8).cpu().numpy()))
+        digest.update(flat.view(torch.uint8).cpu().numpy().tobytes())
     return digest.hexdigest()

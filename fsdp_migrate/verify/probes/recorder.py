@@ -1,7 +1,7 @@
 """Writes what one rank saw: events as JSON lines, tensors as raw bytes beside them. No communication.
 
-Every rank writes only what it holds, so a probe can neither deadlock a job nor reorder its collectives; the full
-tensors are put together by the comparison.
+Every rank writes only what it holds, so a probe can neither deadlock a job nor reorder its collectives; the
+full tensors are put together by the comparison.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Recorder:
 
     def _full(self, step: int, quantity: str, dtype: torch.dtype, group: list[tuple[Slot, Tensor]]) -> None:
         joined = torch.cat([values.reshape(-1) for _, values in group])
-        self._tensors.write(memoryview(joined.view(torch.uint8).cpu().numpy()))
+        self._tensors.write(joined.view(torch.uint8).cpu().numpy().tobytes())
         items = []
         for slot, _ in group:
             items.append({"slot": _place(slot), "at": self._written})
@@ -68,7 +68,9 @@ class Recorder:
         self._tensors.flush()
         self.event("tensors", step=step, quantity=quantity, dtype=_name(dtype), items=items)
 
-    def _sketched(self, step: int, quantity: str, dtype: torch.dtype, group: list[tuple[Slot, Tensor]]) -> None:
+    def _sketched(
+        self, step: int, quantity: str, dtype: torch.dtype, group: list[tuple[Slot, Tensor]]
+    ) -> None:
         items = [{"slot": _place(slot), "sketch": asdict(sketch(slot, values))} for slot, values in group]
         self.event("tensors", step=step, quantity=quantity, dtype=_name(dtype), items=items)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import time
 import weakref
 from collections import Counter
@@ -14,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fsdp_migrate.verify.probes.recorder import Recorder
-from fsdp_migrate.verify.probes.shards import ParameterIndex, index_parameters
+from fsdp_migrate.verify.probes.shards import ParameterIndex, Slot, index_parameters
 
 
 @dataclass
@@ -27,7 +29,7 @@ class StepState:
     clips: list[dict[str, object]] = field(default_factory=list)
     collectives: Counter[str] = field(default_factory=Counter)
     reduce_dtypes: set[str] = field(default_factory=set)
-    gradients: list[tuple[object, Tensor]] = field(default_factory=list)
+    gradients: list[tuple[Slot, Tensor]] = field(default_factory=list)
     probe_seconds: float = 0.0
     seconds: float = 0.0
     began: float = field(default_factory=time.perf_counter)
@@ -59,7 +61,7 @@ class Session:
     input_dtypes: dict[str, list[str]] = field(default_factory=dict)
     optimizers: dict[int, int] = field(default_factory=dict)
     said: set[str] = field(default_factory=set)
-    buffers_written: set[int] = field(default_factory=set)
+    buffers_written: bool = False
     names: weakref.WeakKeyDictionary[nn.Module, str] = field(default_factory=weakref.WeakKeyDictionary)
     open: bool = True
 
@@ -105,6 +107,17 @@ class Session:
             self.said.add(text)
             self.recorder.event("not_observed", text=text)
 
+    def restart(self, recorder: Recorder) -> None:
+        """Begin another arm in the same process; the models of the one before are let go."""
+        self.recorder, self.step, self.open = recorder, 0, True
+        self.models.clear()
+        self.input_dtypes.clear()
+        self.optimizers.clear()
+        self.said.clear()
+        self.buffers_written = False
+        _forget_peak_memory()
+        self.now = StepState()
+
     def finish(self, reason: str) -> None:
         """Write the last line of the record; nothing is recorded afterwards."""
         if not self.open:
@@ -114,10 +127,22 @@ class Session:
         self.open = False
 
 
-def _memory() -> dict[str, object]:
-    import resource
+def _cuda_in_use() -> bool:
+    used: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return used
 
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+
+def _memory() -> dict[str, object]:
+    if torch.cuda.is_available() and _cuda_in_use():
         return {"peak_bytes": torch.cuda.max_memory_allocated(), "peak_is": "GPU memory allocated"}
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"peak_bytes": resident, "peak_is": "resident memory of the process"}
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+    return {"peak_bytes": int(peak.split()[1]) * 1024, "peak_is": "resident memory of the process"}
+
+
+def _forget_peak_memory() -> None:
+    gc.collect()
+    if torch.cuda.is_available() and _cuda_in_use():
+        torch.cuda.reset_peak_memory_stats()
+    with contextlib.suppress(OSError):  # "5" resets VmHWM; proc(5)
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")

@@ -1,11 +1,12 @@
 """Where the elements of a parameter are: FSDP1 flat parameters and FSDP2 DTensors, told in one way.
 
-A `Slot` says which part of which full tensor a local tensor (or a stretch of it) holds, so that a weight of an FSDP1
-flat shard and one of an FSDP2 DTensor can be laid side by side without any communication.
+A `Slot` says which part of which full tensor a local tensor (or a stretch of it) holds, so that a weight of
+an FSDP1 flat shard and one of an FSDP2 DTensor can be laid side by side without any communication.
 
-Relies on `torch/distributed/fsdp/_flat_param.py` (`FlatParameter._fqns`, `_shapes`, `_shard_param_infos`, `_params`,
-`_shared_param_infos`), `torch/distributed/fsdp/_fully_shard/_fsdp_param.py` (`FSDPParam.sharded_param`,
-`_module_info`) and `torch/distributed/tensor/_utils.py` (`compute_local_shape_and_global_offset`).
+Relies on `torch/distributed/fsdp/_flat_param.py` (`FlatParameter._fqns`, `_shapes`, `_shard_param_infos`,
+`_params`, `_shared_param_infos`), `torch/distributed/fsdp/_fully_shard/_fsdp_param.py`
+(`FSDPParam.sharded_param`, `_module_info`) and `torch/distributed/tensor/_utils.py`
+(`compute_local_shape_and_global_offset`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Slot:
         shape: of the full tensor.
         begin: first element in the local tensor, flattened.
         numel: elements of the stretch.
-        start: flat index of its first element in the full tensor; `None` when the part is not contiguous there.
+        start: flat index of its first element in the full tensor; `None` when the part is not contiguous
+            there.
         box: offset and size per dimension, where `start` is `None`.
     """
 
@@ -69,7 +71,8 @@ class ParameterIndex:
 
     Attributes:
         holders: one per parameter object that carries values.
-        by_id: the objects an optimizer may hold, by `id`; FSDP1 flat parameters and their views both stand here.
+        by_id: the objects an optimizer may hold, by `id`; FSDP1 flat parameters and their views both stand
+            here.
         shapes: full shape of every parameter, by canonical name.
         tied: groups of names that share one parameter.
         unreadable: parameters whose layout is not understood, with the reason.
@@ -156,7 +159,12 @@ def _add_flat(index: ParameterIndex, handle: Any, modules: dict[int, str], prefi
     originals: list[tuple[Slot | None, bool]] = []
     wanted = getattr(flat_param, "_params", None) or [flat_param] * len(flat_param._fqns)
     for fqn, shape, info, where, parameter in zip(
-        flat_param._fqns, flat_param._shapes, flat_param._shard_param_infos, flat_param._param_infos, wanted, strict=True
+        flat_param._fqns,
+        flat_param._shapes,
+        flat_param._shard_param_infos,
+        flat_param._param_infos,
+        wanted,
+        strict=True,
     ):
         names = [clean_name(_join(above, fqn)), *aliases.get((id(where.module), where.param_name), [])]
         name = min(names)
@@ -186,7 +194,10 @@ def _add_flat_owners(
     for parameter, (slot, trainable) in zip(parameters, originals, strict=True):
         own = () if slot is None else (Slot(slot.name, slot.shape, 0, slot.numel, slot.start),)
         index.by_id[id(parameter)] = Holder(parameter, own, trainable, own[0].numel if own else 0)
-    return {id(parameter) for parameter in [*parameters, *(getattr(holder.parameter, "_shared_params", None) or [])]}
+    return {
+        id(parameter)
+        for parameter in [*parameters, *(getattr(holder.parameter, "_shared_params", None) or [])]
+    }
 
 
 def _add_named(index: ParameterIndex, model: nn.Module, flat: set[int], prefix: str) -> None:

@@ -1,8 +1,8 @@
 """What is kept of a tensor that is too large to keep: digest, norm, and projections, whatever its sharding.
 
-All three are sums over elements that depend on an element's value and its index in the full tensor alone. So every
-rank sums over what it holds, and the sums of the ranks add up to the same result under any sharding: equality and the
-size of a difference can be told without gathering anything.
+All three are sums over elements that depend on an element's value and its index in the full tensor alone. So
+every rank sums over what it holds, and the sums of the ranks add up to the same result under any sharding:
+equality and the size of a difference can be told without gathering anything.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ class Sketch:
     Args:
         digest: modulo 2**64; equal for equal bits, and for practical purposes only then.
         square: sum of squares, float64.
-        projections: sums with pseudo-random signs, float64; the mean square of the differences of two tensors'
-            projections estimates the squared l2 norm of their difference (Alon, Matias, Szegedy 1996).
+        projections: sums with pseudo-random signs, float64; the mean square of the differences of two
+            tensors' projections estimates the squared l2 norm of their difference (Alon, Matias, Szegedy
+            1996).
     """
 
     digest: int

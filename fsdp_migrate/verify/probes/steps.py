@@ -1,4 +1,5 @@
-"""Records every optimizer step: gradients before and after clipping, weights, optimizer state, hyper-parameters."""
+"""Records every optimizer step: gradients before and after clipping, weights, optimizer state, "
+"hyper-parameters."""
 
 from __future__ import annotations
 
@@ -145,7 +146,9 @@ def _after(session: Session, optimizer: Optimizer) -> None:
     )
 
 
-def _states(session: Session, optimizer: Optimizer, index: ParameterIndex) -> dict[str, list[tuple[Slot, Tensor]]]:
+def _states(
+    session: Session, optimizer: Optimizer, index: ParameterIndex
+) -> dict[str, list[tuple[Slot, Tensor]]]:
     """Every tensor of the optimizer's state, by its key; counters are kept as tensors of one element."""
     found: dict[str, list[tuple[Slot, Tensor]]] = {}
     for group in optimizer.param_groups:
@@ -160,7 +163,9 @@ def _states(session: Session, optimizer: Optimizer, index: ParameterIndex) -> di
     return found
 
 
-def _state_stretches(session: Session, holder: Holder, key: str, value: Tensor) -> Iterator[tuple[Slot, Tensor]]:
+def _state_stretches(
+    session: Session, holder: Holder, key: str, value: Tensor
+) -> Iterator[tuple[Slot, Tensor]]:
     local = local_part(value)
     if local.numel() == 1 and (local.dim() == 0 or holder.local_numel != 1):
         for slot in holder.slots:

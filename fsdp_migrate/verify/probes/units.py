@@ -1,7 +1,8 @@
 """The FSDP units of a model and their settings, under FSDP1 and FSDP2 in the same words.
 
 Relies on `FullyShardedDataParallel` (`_handle`, `mixed_precision`, `sharding_strategy`) and on
-`torch/distributed/fsdp/_fully_shard/_fsdp_state.py` (`FSDPState._mp_policy`, `FSDPParamGroup.post_forward_mesh_info`).
+`torch/distributed/fsdp/_fully_shard/_fsdp_state.py` (`FSDPState._mp_policy`,
+`FSDPParamGroup.post_forward_mesh_info`).
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def describe_units(model: nn.Module) -> list[dict[str, object]]:
 
 def _fsdp1_settings(module: Any) -> dict[str, object]:
     precision = module.mixed_precision
-    cast = bool(precision.cast_forward_inputs) or (bool(module._is_root) and bool(precision.cast_root_forward_inputs))
+    cast = bool(precision.cast_forward_inputs) or (
+        bool(module._is_root) and bool(precision.cast_root_forward_inputs)
+    )
     return {
         "kind": "FSDP1",
         "param_dtype": _dtype(precision.param_dtype),
