@@ -98,6 +98,9 @@ def _say(text: str) -> None:
 
 def _register() -> None:
     """Add the commands. Their modules are cheap to import: what they need is imported when they run."""
+    from fsdp_migrate.cli.demo import demo
+
+    app.command("demo")(guarded(demo))
 
 
 _register()
