@@ -34,12 +34,7 @@ def apply(say: Say) -> None:
     if hasattr(_init_utils, check):
         setattr(_init_utils, check, lambda _states: None)
     for config in (fsdp.FullStateDictConfig, fsdp.FullOptimStateDictConfig):
-        _force(
-            config,
-            "offload_to_cpu",
-            False,
-            lambda name=config.__name__: say(f"FSDP1 {name}: offload_to_cpu=False"),
-        )
+        _keep_in_place(config, say)
     _summon(say)
 
 
@@ -65,20 +60,20 @@ def _constructor(say: Say) -> None:
     FullyShardedDataParallel.__init__ = __init__  # type: ignore[method-assign]
 
 
-def _force(kind: type, field: str, value: object, say: Callable[[], None]) -> None:
-    build = kind.__init__
+def _keep_in_place(config: Any, say: Say) -> None:
+    build = config.__init__
     signature = inspect.signature(build)
 
     @functools.wraps(build)
     def __init__(self: Any, *arguments: Any, **keywords: Any) -> None:
         call = signature.bind(self, *arguments, **keywords)
         # FSDP1 itself makes one with defaults for every unit: that is worth no word.
-        if call.arguments.get(field, value) != value:
-            say()
-        call.arguments[field] = value
+        if call.arguments.get("offload_to_cpu"):
+            say(f"FSDP1 {config.__name__}: offload_to_cpu=False")
+        call.arguments["offload_to_cpu"] = False
         build(*call.args, **call.kwargs)
 
-    kind.__init__ = __init__  # type: ignore[misc]
+    config.__init__ = __init__
 
 
 def _summon(say: Say) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fsdp_migrate.verify.compare import CLIPPED, Comparison
 from fsdp_migrate.verify.gradient_causes import reduced_passes
 from fsdp_migrate.verify.model import ArmName, ArmSummary, Check, Difference, Outcome
-from fsdp_migrate.verify.record import ArmRecord
+from fsdp_migrate.verify.record import ArmRecord, Unit
 
 _STATE = "optimizer state"
 _TITLES = {
@@ -292,9 +292,7 @@ def _listed(names: set[str]) -> str:
     return ", ".join(shown) + (", ..." if len(names) > 4 else "") if shown else "none"
 
 
-def _same_units(
-    original: ArmRecord, candidate: ArmRecord
-) -> Iterable[tuple[object, object]] | Iterable[object]:
+def _same_units(original: ArmRecord, candidate: ArmRecord) -> list[tuple[Unit, Unit]]:
     by_name = {unit.name: unit for unit in original.units}
     return [(by_name[unit.name], unit) for unit in candidate.units if unit.name in by_name]
 
