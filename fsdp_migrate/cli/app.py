@@ -99,8 +99,10 @@ def _say(text: str) -> None:
 def _register() -> None:
     """Add the commands. Their modules are cheap to import: what they need is imported when they run."""
     from fsdp_migrate.cli.demo import demo
+    from fsdp_migrate.cli.verify import verify
 
     app.command("demo")(guarded(demo))
+    app.command("verify")(guarded(verify))
 
 
 _register()

@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
 from fsdp_migrate.errors import JobError, UsageError
 from fsdp_migrate.verify.model import Device
@@ -53,7 +54,7 @@ class LaunchResult:
     hung: bool
 
 
-def choose_device(wanted: Device, nproc: int, gpus: int) -> str:
+def choose_device(wanted: Device, nproc: int, gpus: int) -> Literal["cuda", "cpu"]:
     """The device a job runs on, "cuda" or "cpu".
 
     Raises:
@@ -102,6 +103,18 @@ def rank_environment(rank: int, nproc: int, port: int) -> dict[str, str]:
     }
 
 
+def rank_server_environment(nproc: int) -> dict[str, str]:
+    """The environment of whatever starts ranks on this machine."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    known = environment.get("PYTHONPATH", "")
+    if str(_PACKAGES) not in known.split(os.pathsep):
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [known, str(_PACKAGES)]))
+    # As torchrun does; set before torch is imported because libgomp reads it then.
+    if nproc > 1:
+        environment.setdefault("OMP_NUM_THREADS", "1")
+    return environment
+
+
 class RankServer:
     """The process ranks are forked from; a context manager, on whose exit no rank is left.
 
@@ -111,11 +124,6 @@ class RankServer:
     """
 
     def __init__(self, *, nproc: int) -> None:
-        environment = dict(os.environ)
-        # As torchrun does; fixed before the fork because libgomp reads it when torch is imported.
-        if nproc > 1:
-            environment.setdefault("OMP_NUM_THREADS", "1")
-        environment["PYTHONDONTWRITEBYTECODE"] = "1"
         program = (
             f"import sys; path = [p for p in sys.path if p]; sys.path = [{str(_PACKAGES)!r}, *path]; "
             "from fsdp_migrate.verify.rank_server import main; main(path)"
@@ -124,7 +132,7 @@ class RankServer:
             [sys.executable, "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment,
+            env=rank_server_environment(nproc),
             cwd="/",
         )
         self._buffer = b""

@@ -13,6 +13,7 @@ import json
 import os
 import runpy
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -37,7 +38,7 @@ def main(spec_path: str) -> int:
     peers = [RankFiles.of(Path(spec.records), spec.arms[0].value, each) for each in range(size)]
     files = peers[rank]
     files.folder.mkdir(parents=True, exist_ok=True)
-    files.alive.touch()
+    files.alive.write_text(f"{socket.gethostname()} {os.getpid()}", encoding="utf-8")
     stacks = files.stacks.open("w", encoding="utf-8")
     faulthandler.enable(stacks)
     faulthandler.register(signal.SIGUSR2, stacks, all_threads=True)
@@ -203,8 +204,18 @@ def _leave_word(files: RankFiles, error: BaseException, tree: tuple[str, str] | 
     print(text, file=sys.stderr, flush=True)
 
 
-if __name__ == "__main__":
+def _start_under_agent() -> NoReturn:
+    """Run as a program of torch's elastic agent: take over the streams, leave without an orderly exit."""
+    spec = WorkerSpec.read(Path(sys.argv[1]))
+    files = RankFiles.of(Path(spec.records), spec.arms[0].value, int(os.environ["RANK"]))
+    files.folder.mkdir(parents=True, exist_ok=True)
+    for stream, path in ((1, files.stdout), (2, files.stderr)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), stream)
     code = main(sys.argv[1])
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+if __name__ == "__main__":
+    _start_under_agent()
