@@ -99,6 +99,7 @@ def _say(text: str) -> None:
 def _register() -> None:
     """Add the commands. Their modules are cheap to import: what they need is imported when they run."""
     from fsdp_migrate.cli.demo import demo
+    from fsdp_migrate.cli.verify import verify
 
     app.command("demo")(guarded(demo))
     from fsdp_migrate.cli import explain, rewrite
@@ -109,6 +110,7 @@ def _register() -> None:
     from fsdp_migrate.cli import convert_ckpt
 
     app.command("convert-ckpt")(guarded(convert_ckpt.convert_ckpt))
+    app.command("verify")(guarded(verify))
 
 
 _register()
