@@ -98,19 +98,14 @@ def _say(text: str) -> None:
 
 def _register() -> None:
     """Add the commands. Their modules are cheap to import: what they need is imported when they run."""
-    from fsdp_migrate.cli.demo import demo
-    from fsdp_migrate.cli.verify import verify
-
-    app.command("demo")(guarded(demo))
-    from fsdp_migrate.cli import explain, rewrite
+    from fsdp_migrate.cli import convert_ckpt, demo, explain, rewrite, verify
 
     app.command("rewrite")(guarded(rewrite.rewrite))
     app.command("explain")(guarded(explain.explain))
     app.command("rules")(guarded(explain.rules))
-    from fsdp_migrate.cli import convert_ckpt
-
     app.command("convert-ckpt")(guarded(convert_ckpt.convert_ckpt))
-    app.command("verify")(guarded(verify))
+    app.command("verify")(guarded(verify.verify))
+    app.command("demo")(guarded(demo.demo))
 
 
 _register()
