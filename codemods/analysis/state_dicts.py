@@ -140,9 +140,13 @@ def _flags(project: Project, module: Module, node: ast.expr | None, *, offload_d
                 home = value.origin.module
                 offload = _bool(project, home, value, 0, "offload_to_cpu", default=offload_default)
                 rank0 = _bool(project, home, value, 1, "rank0_only", default=False)
+                is_full = ".Full" in value.function.name
+                if offload is None and rank0 and is_full:
+                    # Decided at run time (`offload_to_cpu=torch.cuda.is_available()`), for tensors that one rank
+                    # saves: on the CPU they are right in both cases, and the other ranks get nothing in both.
+                    offload = True
                 if offload is None or rank0 is None:
                     return None
-                is_full = ".Full" in value.function.name
                 found.add(Flags(offload, rank0 and is_full))
             case _:
                 return None

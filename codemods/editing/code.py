@@ -192,15 +192,16 @@ def unwrap_block(module: Module, block: ast.With | ast.AsyncWith, *, before: Cod
     first = block.body[0]
     header_end = module.span(block.items[-1].context_expr).end
     start = module.line_end(module.text.index(":", _after_header(module, block, header_end)))
+    # To the end of the last line, so that an edit that deletes the last statement with its line lies within.
+    end = module.line_end(module.span(block).end)
     lead: Code = (indent, *_indented(before, indent), "\n") if before else ()
     if not starts_line(module, first):
         body_start = module.span(first).start
-        body: Code = (indent, Hole(Span(body_start, module.span(block).end)))
+        body: Code = (indent, Hole(Span(body_start, end)))
     else:
         shift = len(indent) - len(indentation(module, first))
-        body = (Hole(Span(start, module.span(block).end), indent=shift, first_line=True),)
-    span = Span(module.line_start(module.span(block).start), module.span(block).end)
-    return Edit(module.path, span, (*lead, *body))
+        body = (Hole(Span(start, end), indent=shift, first_line=True),)
+    return Edit(module.path, Span(module.line_start(module.span(block).start), end), (*lead, *body))
 
 
 def _after_header(module: Module, block: ast.With | ast.AsyncWith, end: int) -> int:

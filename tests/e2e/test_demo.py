@@ -13,7 +13,13 @@ import pytest
 from fsdp_migrate.demo.losses import LossCurve
 
 ROOT = Path(__file__).parents[2]
-FSDP1_NAMES = ("FullyShardedDataParallel", "StateDictType", "auto_wrap_policy", "no_sync", "optim_state_dict_to_load")
+FSDP1_NAMES = (
+    "FullyShardedDataParallel",
+    "StateDictType",
+    "auto_wrap_policy",
+    "no_sync",
+    "optim_state_dict_to_load",
+)
 
 
 @dataclass(frozen=True)

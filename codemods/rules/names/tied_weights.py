@@ -19,7 +19,9 @@ def tied_weights(project: Project) -> Iterator[Finding]:
     With FSDP1 a weight shared between a unit and the root was handled or silently wrong; with FSDP2 it is an error on
     new releases of torch, and silently two weights on releases up to 2.9. Nothing is said where the policy only makes
     units of other classes, so that both ends stay in the root. Otherwise leave both modules out of the policy, or shard
-    them together: `fully_shard([model.embed, model.head])`.
+    them together: `fully_shard([model.embed, model.head])`. A policy that goes by something else than classes (sizes, a
+    function of the project) makes the same units as before, so that a job in which both ends were in one unit keeps
+    them there: that is a note.
     """
     if not project.wraps:
         return
@@ -39,6 +41,7 @@ def tied_weights(project: Project) -> Iterator[Finding]:
                 "FM506",
                 "these modules share a weight, and the wrap policy can make units of them: FSDP2 wants both in one unit",
                 remedy="keep both out of the policy, or shard them together: `fully_shard([first, second])`",
+                is_note=classes is None,
             )
 
 
