@@ -14,6 +14,7 @@ from codemods.editing.apply import apply_edits, compatible, replaces
 from codemods.editing.helper_assembly import Needs
 from codemods.editing.helpers import HelperHome, helper_homes, helper_source
 from codemods.editing.imports import Spelling, settle_imports
+from codemods.leftovers import left_over
 from codemods.model import (
     Edit,
     FileChange,
@@ -100,6 +101,13 @@ def decide(
             accepted.append(finding)
             for edit in finding.edits:
                 edits.setdefault(edit.path, []).append((edit, finding))
+    for finding in left_over(project, reported, edits):
+        if not project.options.wants(finding.code) or (only is not None and finding.place.path not in only):
+            continue
+        path = finding.place.path
+        reason = _ignored_by(project.modules[path], ignored[path], finding)
+        outcome = Outcome.TODO if reason is None else Outcome.IGNORED
+        reported.append(Reported(finding, outcome, reason or ""))
     return reported + _old_todos(project, reported, only), accepted
 
 

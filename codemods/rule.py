@@ -57,7 +57,8 @@ The edits of one finding are applied together or not at all. `Safety.MANUAL` fin
 statement and carry no edits; `is_note=True` informs only.
 
 Codes: FM1xx the wrap call and its keywords, FM2xx configuration types and policies, FM3xx methods, FM4xx state dicts
-and checkpoints, FM5xx names and surroundings, FM9xx the files themselves.
+and checkpoints, FM5xx names and surroundings, FM9xx the files themselves; FM516 is every FSDP1 name no rule
+spoke of (`codemods.leftovers`).
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ from codemods.analysis.values import (
 from codemods.editing.code import (
     code,
     delete,
+    delete_alias,
     delete_argument,
     finding,
     insert_after,
@@ -103,7 +105,7 @@ from codemods.editing.state_dicts import Refused, model_loaded, model_saved
 from codemods.editing.statements import is_result_used, is_where_not_instance, negated, remove_with_item
 from codemods.model import Code, Edit, Finding, Hole, Options, Ref, Safety, Span
 from codemods.project import MethodCall, NameUse, Project
-from codemods.torch_names import FSDP
+from codemods.torch_names import FSDP, is_fsdp1_import
 
 __all__ = [
     "FSDP",
@@ -144,12 +146,14 @@ __all__ = [
     "argument",
     "code",
     "delete",
+    "delete_alias",
     "delete_argument",
     "finding",
     "in_force",
     "insert_after",
     "insert_before",
     "insert_text",
+    "is_fsdp1_import",
     "is_result_used",
     "is_under_rank0",
     "is_where_not_instance",

@@ -369,7 +369,7 @@ class Links:
 
     def _method_calls(self, module: Module, owner: ast.ClassDef, name: str) -> list[tuple[Module, ast.Call]]:
         found = []
-        for other in self.modules.values():
+        for other in list(self.modules.values()):
             for call in other.calls():
                 if (
                     isinstance(call.func, ast.Attribute)
@@ -524,7 +524,7 @@ class Links:
         """Every assignment to an attribute, by the attribute's name."""
         if self._attributes is None:
             self._attributes = {}
-            for module in self.modules.values():
+            for module in list(self.modules.values()):
                 for kind in (ast.Assign, ast.AnnAssign):
                     for node in module.nodes(kind):
                         targets = node.targets if isinstance(node, ast.Assign) else [node.target]  # type: ignore[attr-defined]
@@ -557,7 +557,7 @@ class Links:
             return False
         if self._evidence is None:
             self._evidence = {}
-            for home in self.modules.values():
+            for home in list(self.modules.values()):
                 for call in home.calls():
                     subject = self._subject(home, call)
                     if subject is not None:

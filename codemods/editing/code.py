@@ -215,6 +215,12 @@ def delete_argument(module: Module, call: ast.Call, argument: ast.expr | ast.key
     return _delete_item(module, arguments, argument, module.span(call).end - 1)
 
 
+def delete_alias(module: Module, statement: ast.ImportFrom, alias: ast.alias) -> Edit:
+    """Remove one name of a `from ... import` statement with its comma."""
+    spans = [module.span(a) for a in statement.names]
+    return _delete_span(module, spans, statement.names.index(alias), module.span(statement).end)
+
+
 def delete_dict_item(module: Module, display: ast.Dict, position: int) -> Edit:
     """Remove one `key: value` of a dict display."""
     spans = []
