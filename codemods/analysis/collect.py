@@ -108,7 +108,7 @@ def link(index: Index, modules: dict[str, Module], options: Options) -> Project:
         known = len(modules)
         callers = _callers(index, modules)
         wraps = _wrap_calls(index, modules)
-    index.freeze()
+    index.freeze(modules)
     links = Links(index, modules, callers, {w.node: w for w in wraps})
     return Project(options, modules, index, links, Evaluator(index, callers), wraps)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import bisect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -185,21 +185,19 @@ class Index:
             parts = module_parts(path)
             if parts:
                 self._by_tail.setdefault(parts[-1], []).append(path)
-        self._found: set[str] = set()
         self._resolving: set[tuple[Scope, str]] = set()
         self._known: dict[tuple[Scope, str], Symbol | None] = {}
 
-    def freeze(self) -> None:
+    def freeze(self, read: Iterable[str]) -> None:
         """From now on only modules already read are found, so that every question has the same answer."""
-        self._paths = {path for path in self._paths if path in self._found}
-        self._by_tail = {k: [p for p in v if p in self._found] for k, v in self._by_tail.items()}
+        self._paths &= set(read)
+        self._by_tail = {k: [p for p in v if p in self._paths] for k, v in self._by_tail.items()}
 
     def find(self, dotted: str, importer: str) -> Module | None:
         """The project's module of that name as seen from a file; leading dots are relative imports."""
         path = self.locate(dotted, importer)
         if path is None:
             return None
-        self._found.add(path)
         return self._load(path)
 
     def locate(self, dotted: str, importer: str) -> str | None:
