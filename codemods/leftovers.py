@@ -67,8 +67,11 @@ def _is_inner(project: Project, module: Module, node: ast.expr) -> bool:
 
 
 def _is_gone(module: Module, node: ast.AST, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:
-    span = module.span(node)
-    return any(replaces(edit, span) for edit, _ in edits.get(module.path, []))
+    spans = [module.span(node)]
+    while isinstance(node, ast.Attribute):
+        node = node.value
+        spans.append(module.span(node))
+    return any(replaces(edit, span) for edit, _ in edits.get(module.path, []) for span in spans)
 
 
 def _header(module: Module, node: ast.AST) -> range:
