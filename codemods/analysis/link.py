@@ -134,6 +134,7 @@ class Links:
     _memo: dict[ast.expr, _HeldSet] = field(default_factory=dict)
     _active: set[ast.AST] = field(default_factory=set)
     _attributes: dict[str, list[tuple[Module, ast.Attribute, ast.expr, tuple[int, ...]]]] | None = None
+    _methods: dict[str, list[tuple[Module, ast.Call, ast.Attribute]]] | None = None
     _evidence: dict[tuple[str, ast.AST, str], bool] | None = None
 
     def sharded(self, module: Module, node: ast.expr) -> Holding:
@@ -150,6 +151,10 @@ class Links:
     def optimizers(self, module: Module, node: ast.expr) -> list[tuple[Module, ast.Call]]:
         """The constructor calls of the optimizers an expression can hold."""
         return [(h.module, h.node) for h in self.held(module, node) if isinstance(h, _Optimizer)]
+
+    def builds_optimizer(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call constructs an optimizer."""
+        return _is_optimizer(self.index.resolve(module, call.func), call)
 
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds the optimizer of a sharded model."""
@@ -368,17 +373,18 @@ class Links:
         return calls
 
     def _method_calls(self, module: Module, owner: ast.ClassDef, name: str) -> list[tuple[Module, ast.Call]]:
+        if self._methods is None:
+            self._methods = {}
+            for other in self.modules.values():
+                for call in other.calls():
+                    if isinstance(call.func, ast.Attribute):
+                        self._methods.setdefault(call.func.attr, []).append((other, call, call.func))
         found = []
-        for other in list(self.modules.values()):
-            for call in other.calls():
-                if (
-                    isinstance(call.func, ast.Attribute)
-                    and call.func.attr == name
-                    and call.func not in self._active
-                ):
-                    receivers = self.held(other, call.func.value)
-                    if any(isinstance(h, _Instance) and self._is_a(h, owner) for h in receivers):
-                        found.append((other, call))
+        for other, call, function in self._methods.get(name, []):
+            if function not in self._active:
+                receivers = self.held(other, function.value)
+                if any(isinstance(h, _Instance) and self._is_a(h, owner) for h in receivers):
+                    found.append((other, call))
         return found
 
     def _is_a(self, instance: _Instance, owner: ast.ClassDef) -> bool:
