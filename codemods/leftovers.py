@@ -101,6 +101,8 @@ def _unread_imports(
             name = canonical(f"{source}.{alias.name}")
             if alias.name == "*" or not is_fsdp1(name) or (alias.asname or alias.name) in names:
                 continue
+            if any(replaces(edit, module.span(alias)) for edit, _ in edits.get(module.path, [])):
+                continue
             if not any((module.path, line) in spoken for line in _header(module, node)):
                 spoken.add((module.path, module.place(node).line))
                 yield _finding(module, node, name)

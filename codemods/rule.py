@@ -102,7 +102,13 @@ from codemods.editing.optim_state_dicts import is_under_rank0, optim_loaded, opt
 from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dict_blocks import BlockPlan, plan_block
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
-from codemods.editing.statements import is_result_used, is_where_not_instance, negated, remove_with_item
+from codemods.editing.statements import (
+    is_result_used,
+    is_where_method_is_not,
+    is_where_not_instance,
+    negated,
+    remove_with_item,
+)
 from codemods.model import Code, Edit, Finding, Hole, Options, Ref, Safety, Span
 from codemods.project import MethodCall, NameUse, Project
 from codemods.torch_names import FSDP, is_fsdp1_import
@@ -156,6 +162,7 @@ __all__ = [
     "is_fsdp1_import",
     "is_result_used",
     "is_under_rank0",
+    "is_where_method_is_not",
     "is_where_not_instance",
     "load_sharded_optimizer",
     "model_loaded",

@@ -197,6 +197,8 @@ def unwrap_block(module: Module, block: ast.With | ast.AsyncWith, *, before: Cod
         body_start = module.span(first).start
         body: Code = (indent, Hole(Span(body_start, module.span(block).end)))
     else:
+        while start < module.span(first).start and not module.text[start : module.line_end(start)].strip():
+            start = module.line_end(start)
         shift = len(indent) - len(indentation(module, first))
         body = (Hole(Span(start, module.span(block).end), indent=shift, first_line=True),)
     span = Span(module.line_start(module.span(block).start), module.span(block).end)
