@@ -11,6 +11,7 @@ from codemods.analysis.index import Module
 from codemods.editing import todo
 from codemods.editing.apply import compatible, replaces
 from codemods.editing.changes import file_changes
+from codemods.leftovers import left_over
 from codemods.model import (
     Edit,
     Finding,
@@ -87,6 +88,13 @@ def decide(
             accepted.append(finding)
             for edit in finding.edits:
                 edits.setdefault(edit.path, []).append((edit, finding))
+    for finding in left_over(project, reported, edits):
+        if not project.options.wants(finding.code) or (only is not None and finding.place.path not in only):
+            continue
+        path = finding.place.path
+        reason = _ignored_by(project.modules[path], ignored[path], finding)
+        outcome = Outcome.TODO if reason is None else Outcome.IGNORED
+        reported.append(Reported(finding, outcome, reason or ""))
     return reported + _old_todos(project, reported, only), accepted
 
 

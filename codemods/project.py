@@ -95,7 +95,7 @@ class Project:
         """Every `x.<name>(...)`, whatever x is."""
         if self._methods is None:
             self._methods = {}
-            for module in self.modules.values():
+            for module in list(self.modules.values()):
                 for call in module.calls():
                     if isinstance(call.func, ast.Attribute):
                         found = MethodCall(module, call, call.func.value)
@@ -131,7 +131,7 @@ class Project:
         if not self._uses:
             from codemods.torch_names import is_fsdp_namespace
 
-            for module in self.modules.values():
+            for module in list(self.modules.values()):
                 for node in (*module.nodes(ast.Name), *module.nodes(ast.Attribute)):
                     assert isinstance(node, ast.Name | ast.Attribute)
                     symbol = self.resolve(module, node)

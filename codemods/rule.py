@@ -57,7 +57,8 @@ The edits of one finding are applied together or not at all. `Safety.MANUAL` fin
 statement and carry no edits; `is_note=True` informs only.
 
 Codes: FM1xx the wrap call and its keywords, FM2xx configuration types and policies, FM3xx methods, FM4xx state dicts
-and checkpoints, FM5xx names and surroundings, FM9xx the files themselves.
+and checkpoints, FM5xx names and surroundings, FM9xx the files themselves; FM516 is every FSDP1 name no rule
+spoke of (`codemods.leftovers`).
 """
 
 from __future__ import annotations
@@ -69,6 +70,9 @@ from dataclasses import dataclass
 
 from codemods.analysis.index import Module, Symbol
 from codemods.analysis.link import Holding, Maybe, No, Sharded, WrapCall
+from codemods.analysis.state_dicts import Kind, Setting, Unknown, argument, in_force, setting_of
+from codemods.analysis.state_dicts import blocks as state_dict_blocks
+from codemods.analysis.state_dicts import enclosing as state_dict_block_around
 from codemods.analysis.values import (
     CallValue,
     Choice,
@@ -85,17 +89,28 @@ from codemods.editing.code import (
     append_argument,
     code,
     delete,
+    delete_alias,
     delete_argument,
     finding,
     insert_after,
     insert_before,
+    insert_text,
     replace,
+    stands_alone,
     unwrap_block,
 )
+from codemods.editing.optim_state_dicts import is_under_rank0, optim_loaded, optim_saved
+from codemods.editing.sharded_optim import load_sharded_optimizer
+from codemods.editing.state_dict_blocks import BlockPlan, plan_block
+from codemods.editing.state_dicts import Refused, model_loaded, model_saved
+from codemods.editing.statements import is_result_used, is_where_not_instance, negated, remove_with_item
 from codemods.model import Code, Edit, Finding, Hole, Options, Ref, Safety, Span
 from codemods.project import MethodCall, NameUse, Project
+from codemods.torch_names import FSDP, is_fsdp1_import
 
 __all__ = [
+    "FSDP",
+    "BlockPlan",
     "CallValue",
     "Choice",
     "Code",
@@ -104,6 +119,7 @@ __all__ = [
     "Finding",
     "Holding",
     "Hole",
+    "Kind",
     "Literal",
     "Maybe",
     "MethodCall",
@@ -116,25 +132,48 @@ __all__ = [
     "Origin",
     "Project",
     "Ref",
+    "Refused",
     "Rule",
     "Safety",
     "Sequenced",
+    "Setting",
     "Sharded",
     "Span",
     "Symbol",
+    "Unknown",
     "Value",
     "WrapCall",
     "all_rules",
     "append_argument",
+    "argument",
     "code",
     "delete",
+    "delete_alias",
     "delete_argument",
     "finding",
+    "in_force",
     "insert_after",
     "insert_before",
+    "insert_text",
+    "is_fsdp1_import",
+    "is_result_used",
+    "is_under_rank0",
+    "is_where_not_instance",
+    "load_sharded_optimizer",
+    "model_loaded",
+    "model_saved",
+    "negated",
+    "optim_loaded",
+    "optim_saved",
     "options",
+    "plan_block",
+    "remove_with_item",
     "replace",
     "rule",
+    "setting_of",
+    "stands_alone",
+    "state_dict_block_around",
+    "state_dict_blocks",
     "unwrap_block",
 ]
 

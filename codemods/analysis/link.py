@@ -153,6 +153,7 @@ class Links:
     _memo: dict[ast.expr, _HeldSet] = field(default_factory=dict)
     _active: set[ast.AST] = field(default_factory=set)
     _attributes: dict[str, list[tuple[Module, ast.Attribute, ast.expr, tuple[int, ...]]]] | None = None
+    _methods: dict[str, list[tuple[Module, ast.Call, ast.Attribute]]] | None = None
     _evidence: dict[tuple[str, ast.AST, str], bool] | None = None
 
     def sharded(self, module: Module, node: ast.expr) -> Holding:
@@ -170,13 +171,17 @@ class Links:
         """The constructor calls of the optimizers an expression can hold."""
         return [(h.module, h.node) for h in self.held(module, node) if isinstance(h, _Optimizer)]
 
+    def builds_optimizer(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call constructs an optimizer."""
+        return _is_optimizer(self.index.resolve(module, call.func), call)
+
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds the optimizer of a sharded model."""
         sites: set[WrapCall] = set()
         certain = True
         found = self.optimizers(module, node)
         for home, call in found:
-            for models in [self._parameter_owners(home, call)]:
+            for models in [self.parameter_owners(home, call)]:
                 for owner in models:
                     match self.sharded(home, owner):
                         case Sharded(owned):
@@ -188,7 +193,7 @@ class Links:
             return No()
         return Sharded(frozenset(sites)) if certain else Maybe(frozenset(sites))
 
-    def _parameter_owners(self, module: Module, call: ast.Call) -> list[ast.expr]:
+    def parameter_owners(self, module: Module, call: ast.Call) -> list[ast.expr]:
         """`m` of every `m.parameters()` or `m.named_parameters()` an optimizer call is given, through names."""
         owners: list[ast.expr] = []
         seen: set[ast.AST] = set()
@@ -360,7 +365,7 @@ class Links:
         function = self._owner(module, parameter)
         if function is None:
             return frozenset(held | {OTHER})
-        calls = self._calls_of(module, function)
+        calls = self.calls_of(module, function)
         for caller, call in calls:
             bound = is_bound_call(module, function, call)
             argument = argument_for(function, parameter.arg, call, bound=bound)
@@ -375,7 +380,7 @@ class Links:
         function = module.parent(arguments) if arguments is not None else None
         return function if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) else None
 
-    def _calls_of(
+    def calls_of(
         self, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef
     ) -> list[tuple[Module, ast.Call]]:
         owner = module.parent(function)
@@ -387,17 +392,18 @@ class Links:
         return calls
 
     def _method_calls(self, module: Module, owner: ast.ClassDef, name: str) -> list[tuple[Module, ast.Call]]:
+        if self._methods is None:
+            self._methods = {}
+            for other in self.modules.values():
+                for call in other.calls():
+                    if isinstance(call.func, ast.Attribute):
+                        self._methods.setdefault(call.func.attr, []).append((other, call, call.func))
         found = []
-        for other in self.modules.values():
-            for call in other.calls():
-                if (
-                    isinstance(call.func, ast.Attribute)
-                    and call.func.attr == name
-                    and call.func not in self._active
-                ):
-                    receivers = self.held(other, call.func.value)
-                    if any(isinstance(h, _Instance) and self._is_a(h, owner) for h in receivers):
-                        found.append((other, call))
+        for other, call, function in self._methods.get(name, []):
+            if function not in self._active:
+                receivers = self.held(other, function.value)
+                if any(isinstance(h, _Instance) and self._is_a(h, owner) for h in receivers):
+                    found.append((other, call))
         return found
 
     def _is_a(self, instance: _Instance, owner: ast.ClassDef) -> bool:
@@ -555,7 +561,7 @@ class Links:
         """Every assignment to an attribute, by the attribute's name."""
         if self._attributes is None:
             self._attributes = {}
-            for module in self.modules.values():
+            for module in list(self.modules.values()):
                 for kind in (ast.Assign, ast.AnnAssign):
                     for node in module.nodes(kind):
                         targets = node.targets if isinstance(node, ast.Assign) else [node.target]  # type: ignore[attr-defined]
@@ -588,7 +594,7 @@ class Links:
             return False
         if self._evidence is None:
             self._evidence = {}
-            for home in self.modules.values():
+            for home in list(self.modules.values()):
                 for call in home.calls():
                     subject = self._subject(home, call)
                     if subject is not None:

@@ -139,6 +139,12 @@ def replace(module: Module, node: ast.AST, new: Code) -> Edit:
     return Edit(module.path, module.span(node), new)
 
 
+def insert_text(module: Module, node: ast.AST, text: str) -> Edit:
+    """Put text directly before an expression."""
+    start = module.span(node).start
+    return Edit(module.path, Span(start, start), (text,))
+
+
 def insert_before(module: Module, statement: ast.stmt, new: Code) -> Edit:
     """Put lines before the line of a statement, indented like it."""
     start = module.line_start(module.span(statement).start)
@@ -224,6 +230,12 @@ def _closing(module: Module, call: ast.Call, last: ast.AST) -> int:
     """Length of closing parentheses around the last argument that are not the call's own."""
     rest = module.text[module.span(last).end : module.span(call).end - 1]
     return rest.rindex(")") + 1 if ")" in rest.split("#")[0] else 0
+
+
+def delete_alias(module: Module, statement: ast.ImportFrom, alias: ast.alias) -> Edit:
+    """Remove one name of a `from ... import` statement with its comma."""
+    spans = [module.span(a) for a in statement.names]
+    return _delete_span(module, spans, statement.names.index(alias), module.span(statement).end)
 
 
 def delete_dict_item(module: Module, display: ast.Dict, position: int) -> Edit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codemods.editing import helper_text as part
+from codemods.editing.helper_training_text import TRAINING_HEADER, TRAINING_PARTS
 
 POLICY_PARTS = {
     "transformer_auto_wrap_policy": part.TRANSFORMER_POLICY,
@@ -78,13 +79,15 @@ def assemble(names: frozenset[str], needs: Needs) -> str:
     body = [POLICY_PARTS[n] for n in POLICY_PARTS if n in names]
     if shards:
         body += _sharding(draft)
+    body += [TRAINING_PARTS[n] for n in TRAINING_PARTS if n in names]
     text = "\n\n".join([*parts, *body])
     if "WrapPolicy" in text:
         text = (
             'WrapPolicy = Callable[..., bool]\n"""Called with `module`, `recurse` and `nonwrapped_numel`; see `find_units`."""\n\n\n'
             + text
         )
-    return part.HEADER + "\n" + _imports(text) + ("\n" if text.startswith("WrapPolicy") else "\n\n") + text
+    header = part.HEADER if set(names) - set(TRAINING_PARTS) else TRAINING_HEADER
+    return header + "\n" + _imports(text) + ("\n" if text.startswith("WrapPolicy") else "\n\n") + text
 
 
 _TYPE_OF = {
@@ -452,16 +455,16 @@ def _fully_shard(draft: _Draft, name: str, is_root: str, exempt: bool) -> list[s
 
 def _imports(text: str) -> str:
     """Exactly the imports the text uses."""
-    plain = [f"import {m}" for m in ("enum",) if f"{m}." in text]
+    plain = [f"import {m}" for m in ("contextlib", "enum", "functools", "math") if f"{m}." in text]
     stdlib = []
     if "deque(" in text:
         stdlib.append("from collections import deque")
-    abc = [n for n in ("Callable", "Iterable", "Sequence") if f"{n}[" in text]
+    abc = [n for n in ("Callable", "Iterable", "Iterator", "Sequence") if f"{n}[" in text]
     if abc:
         stdlib.append(f"from collections.abc import {', '.join(abc)}")
     if "@dataclass" in text:
         stdlib.append("from dataclasses import dataclass")
-    if "Any]" in text:
+    if "Any]" in text or ": Any" in text:
         stdlib.append("from typing import Any")
     third = ["import torch"] if "torch." in text else []
     if "dist." in text:
@@ -470,6 +473,9 @@ def _imports(text: str) -> str:
         third.append("from torch import nn")
     if "ProcessGroup" in text:
         third.append("from torch.distributed import ProcessGroup")
+    saving = [n for n in ("StateDictOptions", "set_optimizer_state_dict") if f"{n}(" in text]
+    if saving:
+        third.append(f"from torch.distributed.checkpoint.state_dict import {', '.join(saving)}")
     mesh = [n for n in ("DeviceMesh", "init_device_mesh") if n in text]
     if mesh:
         third.append(f"from torch.distributed.device_mesh import {', '.join(mesh)}")
@@ -477,7 +483,8 @@ def _imports(text: str) -> str:
     fsdp += ["fully_shard"] if "fully_shard(" in text else []
     if fsdp:
         third.append(f"from torch.distributed.fsdp import {', '.join(fsdp)}")
-    if "DTensor" in text:
-        third.append("from torch.distributed.tensor import DTensor")
+    tensors = [n for n in ("DTensor", "Replicate") if f"{n}." in text or f"{n}(" in text or f", {n})" in text]
+    if tensors:
+        third.append(f"from torch.distributed.tensor import {', '.join(tensors)}")
     groups = ["\n".join([*plain, *stdlib]), "\n".join(third)]
     return "\n\n".join(g for g in groups if g) + "\n"

@@ -100,10 +100,13 @@ class Spelling:
     def _through_parent(self, name: str) -> str | None:
         """`torch.nn.utils.x` through an import of `torch` or `torch.nn`; `dist.x`; `functools.x`."""
         head, _, last = name.rpartition(".")
+        parent = head
         rest = [last]
         while head:
             bound = self._bound_as(head)
-            if bound is not None and (head == "torch" or head in _MODULES):
+            # A module inside torch.distributed need not be loaded because its parent is.
+            is_loaded = head == parent or not head.startswith("torch.distributed")
+            if bound is not None and is_loaded and (head == "torch" or head in _MODULES):
                 if head == "torch" and name.startswith("torch.distributed."):
                     return None
                 return ".".join([bound, *rest])
