@@ -26,7 +26,7 @@ from codemods.model import (
 )
 from codemods.project import Project
 
-WRAP_FORMS = {"FM101": "inline", "FM102": "helper"}
+WRAP_FORMS = {"FM101": "inline", "FM102": "helper", "FM107": "helper"}
 """Codes of translated wrap calls, and what the report calls them."""
 
 
@@ -197,15 +197,19 @@ def _unread(path: str, why: str) -> Reported:
 
 def _wrap_reports(project: Project, reported: list[Reported]) -> tuple[WrapReport, ...]:
     found = []
-    for item in reported:
-        form = WRAP_FORMS.get(item.finding.code)
-        if form is not None:
-            form = form if item.outcome is Outcome.DONE else "left"
-            place = item.finding.place
-            found.append(WrapReport(place.path, place.line, form, item.finding.detail))
-    done = {(r.path, r.line) for r in found}
+    done = [r.finding for r in reported if r.outcome is Outcome.DONE and r.finding.code in WRAP_FORMS]
     for site in project.wraps:
         place = site.module.place(site.node)
-        if (place.path, place.line) not in done:
-            found.append(WrapReport(place.path, place.line, "left", ""))
-    return tuple(sorted(found, key=lambda r: (r.path, r.line)))
+        name = site.module.span(site.function)
+        owner = next(
+            (
+                f
+                for f in done
+                for e in f.edits
+                if e.path == place.path and e.span.holds(name) and replaces(e, name)
+            ),
+            None,
+        )
+        form = WRAP_FORMS[owner.code] if owner is not None else "left"
+        found.append(WrapReport(place.path, place.line, form, owner.detail if owner is not None else ""))
+    return tuple(found)

@@ -56,6 +56,7 @@ class Project:
     mentions: frozenset[str] = frozenset()
     imports: dict[str, set[str]] = field(default_factory=dict)
     line_length: int | None = None
+    _leaders: dict[str, str] = field(default_factory=dict)
     _uses: dict[str, list[NameUse]] = field(default_factory=dict)
     _methods: dict[str, list[MethodCall]] | None = None
 
@@ -74,6 +75,21 @@ class Project:
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds the optimizer of a sharded model."""
         return self.links.optimizer_of(module, node)
+
+    def group(self, path: str) -> str:
+        """A name for the files that belong together, because one imports the other or a third imports both."""
+        if not self._leaders:
+            self._leaders = {path: path for path in self.modules}
+            for importer in self.modules:
+                for other in self.imports.get(importer, ()):
+                    if other in self._leaders:
+                        self._leaders[self._leader(importer)] = self._leader(other)
+        return self._leader(path)
+
+    def _leader(self, path: str) -> str:
+        while self._leaders[path] != path:
+            path = self._leaders[path]
+        return path
 
     def method_calls(self, *names: str) -> Iterator[MethodCall]:
         """Every `x.<name>(...)`, whatever x is."""

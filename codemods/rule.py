@@ -49,7 +49,7 @@ inserts text (a `str`) or other code (a tuple); `{torch.distributed.fsdp.fully_s
 file imports it, and imported where it is not (imports that become unused go by themselves); `{helper.shard_model}` names
 something of the helper module, which is written with exactly the parts used. Edits:
 `replace(module, node, code)`, `insert_before(module, statement, code)`, `insert_after(...)`, `delete(module, statement)`,
-`unwrap_block(module, with_statement, before=code)` (keeps the body, moved to the left), `delete_argument(module, call, node)`.
+`unwrap_block(module, with_statement, before=code)` (keeps the body, moved to the left), `delete_argument(module, call, node)`, `append_argument(module, call, text)`.
 Original text in no hole is gone, and edits of other rules that fall there are conflicts, which are reported. A finding with
 `fades=True` is about the text at its place and nothing more: it is dropped where that text is replaced by another rule.
 
@@ -86,6 +86,7 @@ from codemods.analysis.values import (
     options,
 )
 from codemods.editing.code import (
+    append_argument,
     code,
     delete,
     delete_alias,
@@ -149,6 +150,7 @@ __all__ = [
     "Value",
     "WrapCall",
     "all_rules",
+    "append_argument",
     "argument",
     "code",
     "delete",

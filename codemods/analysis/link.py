@@ -41,14 +41,33 @@ _STATIC = frozenset(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WrapCall:
-    """A call of the FSDP1 constructor.
+    """A call that makes, or will make, an FSDP1 wrapper.
 
     Attributes:
-        function: the expression called.
+        kind: `call`: FSDP(m); `partial`: functools.partial(FSDP, ...); `wrap`: wrap(m) within enable_wrap.
+        block: the innermost `with enable_wrap(...)` around a wrap(m) in the same function.
     """
 
     module: Module
     node: ast.Call
+    kind: str = "call"
+    block: ast.With | None = None
+
+    @property
+    def settings(self) -> ast.Call:
+        """The call that holds the keywords: the constructor's, or that of `enable_wrap` around a `wrap`."""
+        item = self.block.items[0].context_expr if self.block is not None else None
+        return item if isinstance(item, ast.Call) else self.node
+
+    @property
+    def function(self) -> ast.expr:
+        """The expression that names the constructor."""
+        return self.node.args[0] if self.kind == "partial" else self.node.func
+
+    @property
+    def arguments(self) -> list[ast.expr]:
+        """Positional arguments of the constructor, the module first."""
+        return self.node.args[1:] if self.kind == "partial" else self.node.args
 
     @property
     def wrapped(self) -> ast.expr | None:
@@ -56,7 +75,7 @@ class WrapCall:
         for keyword in self.node.keywords:
             if keyword.arg == "module":
                 return keyword.value
-        return self.node.args[0] if self.node.args else None
+        return self.arguments[0] if self.arguments else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,8 +436,11 @@ class Links:
         )
 
     def _call(self, module: Module, node: ast.Call) -> _HeldSet:
-        if node in self.wraps:
+        if node in self.wraps and self.wraps[node].kind != "partial":
             return frozenset({self.wraps[node]})
+        made_by = self._partial(module, node.func)
+        if made_by is not None:
+            return frozenset({made_by})
         if isinstance(node.func, ast.Attribute) and node.func.attr in PASS_THROUGH:
             return self.held(module, node.func.value)
         symbol = self.index.resolve(module, node.func)
@@ -436,6 +458,15 @@ class Links:
         declared = definition.returns is not None and self._annotated(home, definition.returns)
         held = frozenset().union(*returned)
         return held | {DECLARED} if declared else held
+
+    def _partial(self, module: Module, function: ast.expr) -> WrapCall | None:
+        """The `functools.partial(FSDP, ...)` that a called name holds."""
+        found = module.scope_of(function).lookup(function.id) if isinstance(function, ast.Name) else None
+        for binding in reaching(module, *found, function) if found else ():
+            site = self.wraps.get(binding.value) if isinstance(binding.value, ast.Call) else None
+            if site is not None and site.kind == "partial":
+                return site
+        return None
 
     def _function(
         self, module: Module, node: ast.expr
