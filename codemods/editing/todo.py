@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from codemods.analysis.index import Module
+from codemods.editing.layout import DEFAULT
 from codemods.model import Edit, Finding, Outcome, Reported, Span
 from codemods.project import Project
 
@@ -34,9 +36,11 @@ class Comment:
     column: int = 1
 
 
-def todo_text(code: str, remedy: str) -> str:
-    """The comment written where a person is needed."""
-    return f"# TODO(fsdp-migrate {code}): {' '.join(remedy.split())}"
+def todo_lines(code: str, remedy: str, width: int) -> list[str]:
+    """The comment written where a person is needed, in lines of at most `width` columns."""
+    text = f"# TODO(fsdp-migrate {code}): {' '.join(remedy.split())}"
+    options = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.wrap(text, max(width, 40), subsequent_indent="#   ", **options)  # type: ignore[arg-type]
 
 
 def todos(module: Module) -> list[Comment]:
@@ -78,7 +82,9 @@ def comments_for(project: Project, reported: Iterable[Reported]) -> Iterator[Edi
         seen.add(key)
         line = module.text[position : module.line_end(position)]
         indent = line[: len(line) - len(line.lstrip(" \t"))]
-        text = f"{indent}{todo_text(finding.code, finding.remedy)}\n"
+        width = (project.line_length or DEFAULT) - len(indent)
+        lines = todo_lines(finding.code, finding.remedy, width)
+        text = "".join(f"{indent}{line}\n" for line in lines)
         yield Edit(module.path, Span(position, position), (text,))
 
 
