@@ -100,6 +100,7 @@ def _become_rank(rank: dict[str, object], path: list[str]) -> NoReturn:
 def _preload() -> int:
     """Import what every rank needs; the number of GPUs, counted without touching one."""
     import torch
+    import torch._dynamo  # torch.optim imports it at the first step, which takes a second
     import torch.distributed.device_mesh
     import torch.distributed.fsdp
     import torch.distributed.tensor
