@@ -50,6 +50,13 @@ class _Server:
                 # interrupts are for the rank alone.
                 (os.kill if number == signal.SIGUSR2 else os.killpg)(pid, number)
 
+    def end_all(self) -> None:
+        """Kill every rank and wait for it: where nobody else collects orphans they would stay as zombies."""
+        self.signal_all(signal.SIGKILL)
+        for pid in self.ranks:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
     def _fork(self, rank: dict[str, object]) -> None:
         pid = os.fork()
         if pid == 0:
@@ -137,4 +144,4 @@ def main(path: list[str]) -> None:
                     server.obey(json.loads(line))
             server.reap()
     finally:
-        server.signal_all(signal.SIGKILL)
+        server.end_all()

@@ -35,7 +35,9 @@ class Bench:
         def noise(size: float) -> ArmRecord:
             return self._arm(request, before, ArmName.NOISE, size)
 
-        return report(self.run, original, candidate, noise, subject="train_fsdp2.py", baseline="train_fsdp1.py")
+        return report(
+            self.run, original, candidate, noise, subject="train_fsdp2.py", baseline="train_fsdp1.py"
+        )
 
     def _arm(self, request: VerifyRequest, source: object, arm: ArmName, perturb: float) -> ArmRecord:
         key = (request.arguments, arm, perturb)
