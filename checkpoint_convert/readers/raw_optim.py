@@ -31,7 +31,7 @@ from checkpoint_convert.readers.local import LocalModel, cut
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.replicas import same_elements
 
-SEARCHED = "policy-by-sizes"
+SEARCHED = "CK104"
 """The FSDP1 policy was found by matching sizes, not given."""
 
 

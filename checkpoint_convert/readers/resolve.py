@@ -10,7 +10,7 @@ from checkpoint_convert.model import Notice, Opaque, TensorSource, Value
 from checkpoint_convert.optim_state import is_source
 from checkpoint_convert.plain_values import walk
 
-OPAQUE_EXTRA = "opaque-extra"
+OPAQUE_EXTRA = "CK101"
 """An extra value is an object of an unknown class, and is not carried over."""
 
 
