@@ -69,7 +69,7 @@ def _is_wrapper(module: nn.Module) -> bool:
 
 
 def _handles(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Clean FQN and flat parameter of every unit that has one; the releases keep handles in different places."""
+    """Clean FQN and handle of every unit that has one; releases keep them in different places."""
     for path, module in model.named_modules():
         if not _is_fsdp(module):
             continue
@@ -84,7 +84,7 @@ def _flat(handle: Any) -> Any:
 
 
 def _members(handle: Any) -> list[tuple[Any, str, str, tuple[int, ...], tuple[int, ...]]]:
-    """Owning module, its path inside the unit, attribute, shape, stride of each flattened parameter, in order."""
+    """Module, its path inside the unit, attribute, shape and stride of each parameter, in order."""
     flat = _flat(handle)
     infos, shapes = list(flat._param_infos), [tuple(shape) for shape in flat._shapes]
     strides = getattr(flat, "_strides", None)

@@ -28,7 +28,7 @@ from checkpoint_convert.stored_tensor import StoredTensor
 from checkpoint_convert.tensor_sources import ConcatTensor, SliceTensor, StridedTensor
 from checkpoint_convert.torch_objects import ShardedTensorOnRank
 
-UNTIED = "CK104"
+UNTIED = "CK103"
 """Parameters tied in the model were stored twice by FSDP1 (one copy per unit) and may have drifted apart."""
 _COMPUTE_ITEMSIZES = (None, 2, 4, 8, 1)
 """Mixed-precision dtypes to try, none first: they decide the alignment and are not in the files."""

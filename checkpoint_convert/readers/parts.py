@@ -22,7 +22,7 @@ from checkpoint_convert.readers.unsharded import unsharded
 from checkpoint_convert.tensor_sources import ConcatTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 
-DIFFERS_BY_RANK = "CK103"
+DIFFERS_BY_RANK = "CK102"
 """A value that every rank has for itself differs between ranks; the first rank's is taken."""
 
 

@@ -25,8 +25,8 @@ def capture_layout(
 ) -> ExitCode:
     """Write a layout.json: what flat FSDP1 checkpoints leave out (names, shapes, order, units).
 
-    Where the old job still runs, calling checkpoint_convert.capture_layout(model, "layout.json", optimizer) in it is better:
-    it also notes the parameter groups and which torch flattened the parameters.
+    Where the old job still runs, call checkpoint_convert.capture_layout(model, "layout.json", optimizer) in
+    it instead: that also notes the parameter groups, and which torch flattened the parameters.
 
     Example: fsdp-migrate capture-layout --model train.model:build --wrap train.model:Block layout.json
     """
@@ -48,5 +48,5 @@ def capture_layout(
         ) from None
     count = len(layout.unique_parameters())
     units = "" if layout.units is None else f", {len(layout.units)} units"
-    console.out().print(f"{out}: {count} parameters in {len(layout.modules)} modules{units}")
+    console.results().print(f"{out}: {count} parameters in {len(layout.modules)} modules{units}")
     return ExitCode.OK

@@ -6,7 +6,6 @@ Run as a program: `python fsdp1_jobs.py OUT`. Each job gets a folder with the ra
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import traceback
@@ -33,6 +32,8 @@ from torch.distributed.fsdp import (
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from zoo import Adapter, Block, Mlp, build
+
+from checkpoint_convert import capture_layout
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,7 @@ def save(job: Job, model: FSDP, optimizer: torch.optim.Optimizer, rank: int, out
     with full:
         state, state_optim = model.state_dict(), FSDP.optim_state_dict(model, optimizer)
         if rank == 0:
+            capture_layout(model, out / "layout.json", optimizer)
             torch.save(state, out / "truth.pt")
             torch.save(state_optim, out / "truth_optim.pt")
             nested = {"model": state, "optimizer": state_optim, "epoch": 3, "args": {"lr": 1e-2}}
@@ -212,4 +214,4 @@ def main(out: Path) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    functools.partial(main, Path(sys.argv[1]))()
+    main(Path(sys.argv[1]))

@@ -1,0 +1,130 @@
+"""The verdict of `verify` for a terminal."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from fsdp_migrate.reports.parity_rows import (
+    arm_rows,
+    check_words,
+    difference_words,
+    headline,
+    loss_rows,
+    origins,
+    setting,
+)
+from fsdp_migrate.verify.model import Outcome
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from fsdp_migrate.verify.model import ParityReport
+
+__all__ = ["headline", "render", "show"]
+
+_MARKS = {
+    Outcome.EQUAL: ("=", "green"),
+    Outcome.WITHIN: ("~", "green"),
+    Outcome.DIFFERS: ("x", "bold red"),
+    Outcome.NOT_OBSERVED: ("-", "dim"),
+}
+
+
+def render(report: ParityReport) -> str:
+    """The report as plain text."""
+    from rich.console import Console
+
+    page = io.StringIO()
+    show(report, Console(file=page, width=120, color_system=None))
+    return page.getvalue().rstrip("\n")
+
+
+def show(report: ParityReport, screen: Console) -> None:
+    """Print the report."""
+    from rich.text import Text
+
+    screen.print(Text(headline(report), style="bold green" if report.passed else "bold red"))
+    screen.print(f"      {setting(report)}\n", markup=False, soft_wrap=False)
+    if not report.passed:
+        _why(report, screen)
+    screen.print(_checks(report))
+    for origin in origins(report):
+        screen.print(f"  allowed: {origin}", markup=False, soft_wrap=False)
+    screen.print(_arms(report))
+    if report.largest:
+        screen.print(_largest(report))
+    for title, lines in (
+        ("Notices", report.notices),
+        ("Not observed", report.not_observed),
+        (
+            "Substitutions (rehearsal on the CPU: says nothing of GPU kernels, memory or speed)",
+            report.substitutions,
+        ),
+    ):
+        if lines:
+            screen.print(Text(f"\n{title}", style="bold"))
+            for line in lines:
+                screen.print(f"  {line}", markup=False, soft_wrap=False)
+    if report.records is not None:
+        screen.print(f"\nrecords and logs: {report.records}", markup=False)
+
+
+def _why(report: ParityReport, screen: Console) -> None:
+    from rich.text import Text
+
+    if report.first is not None:
+        screen.print(Text("First difference", style="bold"))
+        screen.print(f"  {difference_words(report.first)}", markup=False, soft_wrap=False)
+    for position, cause in enumerate(report.causes):
+        screen.print(Text("Likely cause" if position == 0 else "Also seen", style="bold"))
+        screen.print(f"  {cause.text}", markup=False, soft_wrap=False)
+        screen.print(f"  what to do: {cause.remedy}", markup=False, soft_wrap=False)
+    screen.print()
+
+
+def _table(title: str, *columns: str) -> Table:
+    from rich.table import Table
+
+    table = Table(*columns, title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.padding = (0, 2, 0, 0)
+    return table
+
+
+def _checks(report: ParityReport) -> Table:
+    from rich.text import Text
+
+    table = _table("Checks", "", "", "")
+    table.show_header = False
+    for check in report.checks:
+        mark, style = _MARKS[check.outcome]
+        table.add_row(Text(f"  {mark}", style=style), Text(check.title), Text(check_words(check)))
+    return table
+
+
+def _arms(report: ParityReport) -> Table:
+    table = _table("\nBoth arms", "", "original", "candidate")
+    for row in (*arm_rows(report), *loss_rows(report)):
+        table.add_row(f"  {row[0]}", *row[1:])
+    return table
+
+
+def _largest(report: ParityReport) -> Table:
+    from rich.text import Text
+
+    table = _table(
+        "\nLargest differences", "", "step", "quantity", "tensor", "relative", "allowed", "absolute"
+    )
+    for one in report.largest:
+        style = "red" if one.fails else ""
+        cells = [
+            str(one.step),
+            one.quantity,
+            one.name,
+            f"{one.relative:.1e}",
+            f"{one.limit:.1e}",
+            f"{one.max_abs:.1e}",
+        ]
+        table.add_row(*(Text(cell, style=style) for cell in ["  x" if one.fails else "  ~", *cells]))
+    return table

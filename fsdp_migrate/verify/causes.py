@@ -1,0 +1,277 @@
+"""Names the likely cause of a difference, by rules on the two records; pure.
+
+Rules are asked in order, from causes that explain everything to those that only say where to look. Every rule
+that applies is reported; the first is the likeliest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fsdp_migrate.verify import gradient_causes
+from fsdp_migrate.verify.compare import CLIPPED
+from fsdp_migrate.verify.evidence import Evidence
+from fsdp_migrate.verify.model import Cause, Difference
+from fsdp_migrate.verify.record import widen
+from fsdp_migrate.verify.whole import assemble
+
+Rule = Callable[[Evidence], Cause | None]
+
+
+def likely_causes(evidence: Evidence) -> tuple[Cause, ...]:
+    """Every cause whose rule applies, the likeliest first."""
+    found = tuple(cause for rule in _RULES if (cause := rule(evidence)) is not None)
+    return found or tuple(filter(None, [_place(evidence)]))
+
+
+def _foreign_parameters(evidence: Evidence) -> Cause | None:
+    held = max((one.foreign for one in evidence.candidate.optimizers), default=0)
+    before = max((one.foreign for one in evidence.original.optimizers), default=0)
+    if held <= before:
+        return None
+    return Cause(
+        "optimizer-before-shard",
+        f"the optimizer holds {held} parameter{'s' * (held != 1)} that {'are' if held != 1 else 'is'} not "
+        "in the model: "
+        "it was built before fully_shard, which replaces parameters, so its steps change nothing",
+        "build the optimizer after the last fully_shard call",
+    )
+
+
+def _inputs(evidence: Evidence) -> Cause | None:
+    for step in sorted(set(evidence.original.steps) & set(evidence.candidate.steps)):
+        pairs = zip(evidence.original.steps[step], evidence.candidate.steps[step], strict=False)
+        ranks = [rank for rank, (left, right) in enumerate(pairs) if left.inputs != right.inputs]
+        if ranks:
+            return Cause(
+                "different-data",
+                f"the model was given other inputs in step {step} (rank {', '.join(map(str, ranks))}): "
+                "the arms read "
+                "different data, so nothing can be said of the numbers after it",
+                "seed the data order in the script itself, and keep the order in which it draws random "
+                "numbers",
+            )
+    return None
+
+
+def _initial_weights(evidence: Evidence) -> Cause | None:
+    changed = [one for one in evidence.comparison.differences if one.step == 0 and one.quantity == "weight"]
+    if not changed:
+        return None
+    wrong = _ranks_that_differ(evidence, changed)
+    if wrong and 0 not in wrong:
+        return Cause(
+            "no-broadcast",
+            f"{len(changed)} initial weights differ, and only in what rank "
+            f"{', '.join(map(str, sorted(wrong)))} holds; "
+            "rank 0's part is equal: each rank kept the values it drew itself, so sync_module_states has no "
+            "replacement",
+            "broadcast parameters and buffers from rank 0 before fully_shard, or load with "
+            "broadcast_from_rank0=True",
+        )
+    return Cause(
+        "initial-weights",
+        f"{len(changed)} initial weights differ, on rank 0 too: the arms draw or load other values",
+        "initialise before fully_shard in the order the original does, or start both from the same "
+        "checkpoint",
+    )
+
+
+def _ranks_that_differ(evidence: Evidence, changed: list[Difference]) -> set[int]:
+    """Ranks whose part of the candidate's initial weights is not what the original has at that place."""
+    found: set[int] = set()
+    for one in changed:
+        whole = assemble(evidence.original.tensors(0, "weight")[one.name])
+        for part in evidence.candidate.tensors(0, "weight")[one.name]:
+            if whole.stored is None or part.stored is None or part.start is None:
+                return set()
+            expected = widen(whole.stored[part.start : part.start + part.numel], whole.dtype)
+            if not np.array_equal(expected, part.values()):
+                found.add(part.rank)
+    return found
+
+
+def _parameter_sets(evidence: Evidence) -> Cause | None:
+    left, right = set(evidence.original.shapes), set(evidence.candidate.shapes)
+    if left == right:
+        return None
+    untied = [names for names in evidence.original.tied if names not in evidence.candidate.tied]
+    if untied:
+        return Cause(
+            "untied",
+            f"{' and '.join(untied[0])} share a weight in the original and are two in the candidate",
+            "keep both in one unit: leave them to the root, or shard them together with fully_shard([a, b])",
+        )
+    lost, new = sorted(left - right), sorted(right - left)
+    return Cause(
+        "other-parameters",
+        f"the models have other parameters: {len(lost)} only in the original ({', '.join(lost[:3])}), "
+        f"{len(new)} only in the candidate ({', '.join(new[:3])})",
+        "compare how both arms build the model",
+    )
+
+
+def _input_casts(evidence: Evidence) -> Cause | None:
+    first = evidence.first
+    if first is None or first.quantity not in ("loss", "gradient"):
+        return None
+    for name, before in evidence.original.input_dtypes.items():
+        after = evidence.candidate.input_dtypes.get(name, before)
+        if before != after:
+            where = f"of {name}" if name else "of the root"
+            return Cause(
+                "input-cast",
+                f"block inputs {where} were {_dtypes(after)} in the candidate and {_dtypes(before)} in "
+                "the original: "
+                "cast_forward_inputs",
+                "FSDP1 casts inputs at the root alone: give every unit but the root "
+                "MixedPrecisionPolicy(..., cast_forward_inputs=False)",
+            )
+    return None
+
+
+def _dtypes(names: tuple[str, ...]) -> str:
+    return " and ".join(names) or "no floating-point tensors"
+
+
+def _precision(evidence: Evidence) -> Cause | None:
+    if evidence.first is None:
+        return None
+    before = {unit.name: unit for unit in evidence.original.units}
+    for unit in evidence.candidate.units:
+        known = before.get(unit.name)
+        if known is None:
+            continue
+        for field in ("param_dtype", "reduce_dtype"):
+            left, right = getattr(known, field), getattr(unit, field)
+            if left != right:
+                return Cause(
+                    "precision",
+                    f"unit {unit.name or '(root)'}: {field} is {right or 'not set'} in the candidate and "
+                    f"{left or 'not set'} in the original",
+                    "give MixedPrecisionPolicy both param_dtype and reduce_dtype, on every fully_shard call",
+                )
+    return None
+
+
+def _optimizer_settings(evidence: Evidence) -> Cause | None:
+    for left, right in zip(evidence.original.optimizers, evidence.candidate.optimizers, strict=False):
+        for name in sorted(set(left.settings) & set(right.settings)):
+            before, after = dict(left.settings[name]), dict(right.settings[name])
+            for key in sorted(set(before) & set(after)):
+                if before[key] != after[key] and right.foreign == 0:
+                    return Cause(
+                        "optimizer-settings",
+                        f"{name} has {key}={after[key]} in the candidate's optimizer and {before[key]} in "
+                        "the "
+                        f"original's (step {left.step})",
+                        "parameters are full-shape DTensors now: groups chosen by p.ndim or p.numel() "
+                        "change; choose "
+                        "them on the model before it is sharded, or by name",
+                    )
+    return None
+
+
+def _unused(evidence: Evidence) -> Cause | None:
+    unused = sorted(evidence.comparison.unused)
+    first = evidence.first
+    if not unused or first is None or not (first.name in unused or first.quantity == "weight"):
+        return None
+    return Cause(
+        "unused-parameters",
+        f"{len(unused)} parameters take no part in the loss ({', '.join(unused[:3])}): FSDP1 gives them a "
+        "zero "
+        "gradient, so weight decay and momentum still act on them; FSDP2 gives none",
+        "call model.set_reduce_scatter_unused_params(True) (torch 2.13 and later), or freeze them",
+    )
+
+
+def _buffers(evidence: Evidence) -> Cause | None:
+    first = evidence.first
+    differing = [
+        one
+        for one in evidence.comparison.differences
+        if one.quantity == "buffer" and one.step == 0 and one.fails
+    ]
+    if not differing or first is None:
+        return None
+    return Cause(
+        "buffers",
+        f"{len(differing)} buffers differ before the first backward pass ({differing[0].name}): FSDP1 "
+        "casts buffers to "
+        "buffer_dtype, FSDP2 leaves them",
+        "cast floating-point buffers after fully_shard, or recompute those that were initialised on the "
+        "meta device",
+    )
+
+
+def _replicas(evidence: Evidence) -> Cause | None:
+    for arm, step, quantity, name, ranks in evidence.comparison.replicas_differ:
+        if arm == "original":
+            return Cause(
+                "wrong-original",
+                f"in the original itself, replicas of {name} are not equal ({quantity}, step {step}, rank "
+                f"{', '.join(map(str, ranks))}): it does not average gradients over them (hybrid sharding "
+                "with one rank "
+                "per node: pytorch#154888)",
+                "the original is no measure here; compare against FULL_SHARD, or against a single process",
+            )
+        return Cause(
+            "replicas-differ",
+            f"replicas of {name} are not equal in the candidate ({quantity}, step {step}, rank "
+            f"{', '.join(map(str, ranks))})",
+            "check that gradients are all-reduced over the replicate dimension of the mesh",
+        )
+    return None
+
+
+def _place(evidence: Evidence) -> Cause | None:
+    """Where to look, when no rule knows why."""
+    first = evidence.first
+    if first is None:
+        return None
+    step, what = first.step, first.quantity
+    words = {
+        "loss": (
+            f"the loss of step {step} differs though weights before it and inputs are equal: the forward "
+            "pass differs",
+            "look at dropout and other random numbers, autocast (its weight cache must not outlive a "
+            "step), dtypes of "
+            "inputs and buffers, and evaluation between backward() and optimizer.step()",
+        ),
+        "gradient": (
+            f"the gradients of step {step} differ though its loss is equal",
+            "look at gradient accumulation, zero_grad() while synchronisation is off (FSDP2 keeps such "
+            "gradients), "
+            "reduce_dtype, and the number the loss is divided by",
+        ),
+        CLIPPED: (
+            f"the gradients of step {step} are equal after backward() and differ when the optimizer gets "
+            "them",
+            "look at clipping, unscaling, and anything else that changes gradients in between",
+        ),
+        "weight": (
+            f"the weights differ after step {step} though its gradients are equal",
+            "look at the optimizer: its parameter groups, its state, its settings",
+        ),
+    }.get(what)
+    return None if words is None else Cause("where-to-look", *words)
+
+
+_RULES: tuple[Rule, ...] = (
+    _replicas,
+    _foreign_parameters,
+    _inputs,
+    _parameter_sets,
+    _initial_weights,
+    gradient_causes.reductions,
+    _input_casts,
+    _precision,
+    _buffers,
+    gradient_causes.clipping,
+    gradient_causes.scale,
+    _optimizer_settings,
+    _unused,
+)

@@ -1,0 +1,205 @@
+"""Compares the records of two arms, number by number; pure.
+
+The order of a step's quantities is the order they come about in, so that the first difference is where to
+look: what went in, the loss, the gradient, its norm, the clipped gradient, the weight, the optimizer's state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fsdp_migrate.verify.model import Difference
+from fsdp_migrate.verify.record import ArmRecord, Part, widen
+from fsdp_migrate.verify.whole import Whole, assemble
+
+CLIPPED = "gradient as the optimizer got it"
+
+Limit = Callable[[int, str, str], float]
+"""(step, quantity, name) -> allowed relative difference."""
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What was compared and what differs.
+
+    Attributes:
+        differences: in the order in which they come about; those within their limit too.
+        compared: tensors and numbers compared, by quantity.
+        unused: parameters whose gradient is zero in one arm and absent in the other.
+        unmatched: (quantity, name, arm that lacks it).
+        incomplete: tensors whose parts do not cover them.
+        replicas_differ: (arm, quantity, name, ranks).
+    """
+
+    differences: list[Difference] = field(default_factory=list)
+    compared: dict[str, int] = field(default_factory=dict)
+    unused: set[str] = field(default_factory=set)
+    unmatched: list[tuple[int, str, str, str]] = field(default_factory=list)
+    incomplete: set[str] = field(default_factory=set)
+    replicas_differ: list[tuple[str, int, str, str, tuple[int, ...]]] = field(default_factory=list)
+
+    @property
+    def first(self) -> Difference | None:
+        """The first difference beyond its limit, else the first at all."""
+        return next((one for one in self.differences if one.fails), next(iter(self.differences), None))
+
+    @property
+    def bitwise(self) -> bool:
+        """Whether nothing differs, not even in the last bit."""
+        return not self.differences and not self.unmatched
+
+    def judged(self, limit: Limit) -> Comparison:
+        """The same differences with the limits that `limit` allows."""
+        return replace(
+            self,
+            differences=[
+                replace(one, limit=limit(one.step, one.quantity, one.name)) for one in self.differences
+            ],
+        )
+
+
+def compare(original: ArmRecord, candidate: ArmRecord) -> Comparison:
+    """Compare everything both arms recorded; every limit is 0."""
+    result = Comparison()
+    _tensors(result, original, candidate, 0, "weight")
+    _buffers(result, original, candidate, 0)
+    for step in range(1, min(original.last_step, candidate.last_step) + 1):
+        _losses(result, original, candidate, step)
+        _tensors(result, original, candidate, step, "gradient")
+        _norms(result, original, candidate, step)
+        if (step, CLIPPED) in original.parts or (step, CLIPPED) in candidate.parts:
+            _tensors(result, original, candidate, step, CLIPPED)
+        _tensors(result, original, candidate, step, "weight")
+        states = set(original.state_quantities(step)) | set(candidate.state_quantities(step))
+        for quantity in sorted(states):
+            _tensors(result, original, candidate, step, quantity)
+        _buffers(result, original, candidate, step)
+    return result
+
+
+def _tensors(result: Comparison, original: ArmRecord, candidate: ArmRecord, step: int, quantity: str) -> None:
+    left, right = original.tensors(step, quantity), candidate.tensors(step, quantity)
+    for name in [*left, *(name for name in right if name not in left)]:
+        pair = [assemble(parts) for parts in (left.get(name), right.get(name)) if parts]
+        for arm, parts in (("original", left.get(name)), ("candidate", right.get(name))):
+            if parts and (ranks := assemble(parts).replicas_differ):
+                result.replicas_differ.append((arm, step, quantity, name, ranks))
+        if len(pair) == 1:
+            _lonely(result, step, quantity, pair[0], "candidate" if name in left else "original")
+        else:
+            _pair(result, step, quantity, name, *pair)
+
+
+def _lonely(result: Comparison, step: int, quantity: str, whole: Whole, lacking: str) -> None:
+    """A tensor that one arm alone has: nothing to worry about where it stands for an unused parameter."""
+    zero = (
+        not widen(whole.stored, whole.dtype).any()
+        if whole.stored is not None
+        else whole.sums and not whole.sums.square
+    )
+    if zero and quantity in ("gradient", CLIPPED):
+        result.unused.add(whole.name)
+    elif whole.name not in result.unused:
+        result.unmatched.append((step, quantity, whole.name, lacking))
+
+
+def _pair(result: Comparison, step: int, quantity: str, name: str, left: Whole, right: Whole) -> None:
+    result.compared[quantity] = result.compared.get(quantity, 0) + 1
+    if not (left.complete and right.complete):
+        result.incomplete.add(name)
+    if left.shape != right.shape:
+        result.unmatched.append((step, quantity, name, f"shape {left.shape} and {right.shape}"))
+        return
+    found = difference(left, right)
+    if found is not None:
+        max_abs, relative, a, b, index = found
+        result.differences.append(Difference(step, quantity, name, max_abs, relative, 0.0, a, b, index))
+
+
+def difference(left: Whole, right: Whole) -> tuple[float, float, float, float, tuple[int, ...]] | None:
+    """Largest absolute difference, relative l2 difference, the two values and their place; `None` when "
+    "equal."""
+    if left.stored is not None and right.stored is not None:
+        if left.dtype == right.dtype and np.array_equal(left.stored, right.stored):
+            return None
+        return _elementwise(widen(left.stored, left.dtype), widen(right.stored, right.dtype), left.shape)
+    if left.sums is None or right.sums is None or left.sums.digest == right.sums.digest:
+        return None
+    apart = np.subtract(left.sums.projections, right.sums.projections)
+    distance = math.sqrt(float(np.mean(np.square(apart))))
+    norms = math.sqrt(left.sums.square), math.sqrt(right.sums.square)
+    return float("nan"), _ratio(distance, max(norms)), *norms, ()
+
+
+def _elementwise(
+    a: NDArray[np.float64], b: NDArray[np.float64], shape: tuple[int, ...]
+) -> tuple[float, float, float, float, tuple[int, ...]] | None:
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(a - b)
+    apart[(np.isnan(a) & np.isnan(b)) | (a == b)] = 0.0
+    apart[np.isnan(apart)] = np.inf
+    if not apart.any():
+        return None
+    worst = int(apart.argmax())
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance = float(np.sqrt(np.square(apart).sum()))
+        size = max(float(np.linalg.norm(a)), float(np.linalg.norm(b)))
+    index = tuple(int(one) for one in np.unravel_index(worst, shape)) if shape else ()
+    return float(apart[worst]), _ratio(distance, size), float(a[worst]), float(b[worst]), index
+
+
+def _ratio(distance: float, size: float) -> float:
+    if math.isinf(distance) or math.isnan(distance) or math.isnan(size):
+        return math.inf
+    return distance / size if size else math.inf
+
+
+def _buffers(result: Comparison, original: ArmRecord, candidate: ArmRecord, step: int) -> None:
+    """Buffers belong to a rank each."""
+    left, right = original.tensors(step, "buffer"), candidate.tensors(step, "buffer")
+    for name in sorted(set(left) & set(right)):
+        by_rank = {part.rank: part for part in right[name]}
+        for part in left[name]:
+            other = by_rank.get(part.rank)
+            if other is not None:
+                _pair(result, step, "buffer", f"{name} (rank {part.rank})", _alone(part), _alone(other))
+    for name in sorted(set(left) ^ set(right)):
+        result.unmatched.append((step, "buffer", name, "candidate" if name in left else "original"))
+
+
+def _alone(part: Part) -> Whole:
+    return assemble([part])
+
+
+def _losses(result: Comparison, original: ArmRecord, candidate: ArmRecord, step: int) -> None:
+    for rank, (left, right) in enumerate(_facts(original, candidate, step)):
+        if not left.losses or not right.losses:
+            continue
+        a, b = sum(left.losses) / len(left.losses), sum(right.losses) / len(right.losses)
+        _number(result, step, "loss", f"rank {rank}", a, b)
+
+
+def _norms(result: Comparison, original: ArmRecord, candidate: ArmRecord, step: int) -> None:
+    for left, right in zip(original.clipped_norms(step), candidate.clipped_norms(step), strict=False):
+        for rank, (a, b) in enumerate(zip(left, right, strict=False)):
+            _number(result, step, "gradient norm", f"rank {rank}", a, b)
+
+
+def _facts(original: ArmRecord, candidate: ArmRecord, step: int) -> Iterator[tuple[Any, Any]]:
+    return zip(original.steps.get(step, []), candidate.steps.get(step, []), strict=False)
+
+
+def _number(result: Comparison, step: int, quantity: str, name: str, a: float, b: float) -> None:
+    result.compared[quantity] = result.compared.get(quantity, 0) + 1
+    if a == b or (math.isnan(a) and math.isnan(b)):
+        return
+    apart = abs(a - b)
+    result.differences.append(
+        Difference(step, quantity, name, apart, _ratio(apart, max(abs(a), abs(b))), 0.0, a, b)
+    )

@@ -1,0 +1,146 @@
+"""Tells the first cause of a failed job from its echoes, and says it.
+
+When one rank dies, the others fail soon after in a collective: louder, with longer tracebacks, and sometimes
+earlier in the log (torch's own summary names the wrong rank now and then). A rank that failed for a reason of
+its own is the cause; a broken connection is an echo. In a hang, the cause is the rank that is *not* waiting
+in a collective.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsdp_migrate.errors import JobError
+from fsdp_migrate.verify.launcher import LaunchResult, RankExit
+from fsdp_migrate.verify.model import ArmName
+from fsdp_migrate.verify.spec import RankFiles
+
+_ECHO = re.compile(
+    r"connection (closed|reset|refused)|closed by peer|broken pipe|socket (closed|timeout)|DistBackendError|"
+    r"remote process exited|timed out waiting|Timed out after|DistNetworkError|NCCL communicator was aborted|"
+    r"watchdog|heartbeat|DistStoreError|failed to (recv|send)|no healthy|NCCL error.*remote",
+    re.IGNORECASE,
+)
+_WAITING = re.compile(
+    r"distributed_c10d\.py|_functional_collectives\.py|torch/distributed/rendezvous\.py|_fsdp_collectives\.py"
+)
+_TAIL_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class RankFailure:
+    """One rank that did not end well.
+
+    Args:
+        text: the exception as `Type: message`, or what the signal or exit code says.
+        traceback: of the exception, the user's frames first; for a hang, the stack of the main thread.
+        at: seconds since the epoch, infinite where the rank left no word.
+        echo: whether this looks like the consequence of another rank's failure.
+    """
+
+    rank: int
+    text: str
+    traceback: str
+    at: float
+    echo: bool
+
+
+def check(result: LaunchResult, records: Path, launch: ArmName, who: str, timeout_s: float) -> None:
+    """Raise when the launch did not end well.
+
+    A rank whose record is complete has not failed, whatever its exit code: gloo aborts interpreters at exit.
+
+    Args:
+        launch: first arm of the launch, under whose name its files are.
+        who: what ran, for the message.
+
+    Raises:
+        JobError: names the rank that failed first and why.
+    """
+    failures = [
+        _failure(one, RankFiles.of(records, launch.value, one.rank), hung=result.hung)
+        for one in result.exits
+        if not RankFiles.of(records, launch.value, one.rank).done.exists()
+    ]
+    if not failures:
+        return
+    first = first_cause(failures)
+    others = sorted(one.rank for one in failures if one is not first)
+    raise JobError(_words(first, others, who, result.hung, timeout_s), hint=_hint(result.hung))
+
+
+def first_cause(failures: list[RankFailure]) -> RankFailure:
+    """The failure that the others follow from: a reason of its own before an echo, then the earliest."""
+    return min(failures, key=lambda one: (one.echo, one.at, one.rank))
+
+
+def _failure(one: RankExit, files: RankFiles, *, hung: bool) -> RankFailure:
+    if files.error.exists():
+        said = json.loads(files.error.read_text(encoding="utf-8"))
+        text = f"{said['type']}: {said['message']}"
+        return RankFailure(one.rank, text, said["traceback"], said["at"], bool(_ECHO.search(text)))
+    if one.code is None:
+        stack = _main_thread(_read(files.stacks))
+        text = "still ran when it was stopped" if not hung else _where(stack)
+        return RankFailure(
+            one.rank, text, stack, float("inf"), not hung or bool(_WAITING.search(stack)) or not stack
+        )
+    text, echo = _exit_words(one.code)
+    return RankFailure(one.rank, text, _tail(files), 0.0 if not echo else float("inf"), echo)
+
+
+def _exit_words(code: int) -> tuple[str, bool]:
+    if code < 0:
+        name = signal.Signals(-code).name
+        reason = {
+            "SIGKILL": " (often the kernel's out-of-memory killer)",
+            "SIGSEGV": " (a crash in native code)",
+            "SIGABRT": " (an abort in native code; often the echo of another rank's failure)",
+        }.get(name, "")
+        return f"killed by {name}{reason}", name == "SIGABRT"
+    return f"ended with exit code {code} and left no exception", False
+
+
+def _main_thread(stacks: str) -> str:
+    """The main thread's frames, innermost first, out of what faulthandler wrote: it writes that thread "
+    "last."""
+    return stacks.rstrip().rpartition("\n\n")[2]
+
+
+def _where(stack: str) -> str:
+    frames = [line.strip() for line in stack.splitlines() if line.strip().startswith("File ")]
+    own = [frame for frame in frames if "/torch/" not in frame and "fsdp_migrate/verify" not in frame]
+    return f"stuck at {own[0]}" if own else "stuck, and its stack could not be read"
+
+
+def _words(first: RankFailure, others: list[int], who: str, hung: bool, timeout_s: float) -> str:
+    if hung:
+        opening = f"{who} hangs: no rank made progress for {timeout_s:g} s. Rank {first.rank} is {first.text}"
+    else:
+        opening = f"{who} failed on rank {first.rank}: {first.text}"
+    if others and not hung:
+        opening += f"\n(rank {', '.join(map(str, others))} failed or was stopped because of it)"
+    return opening + (f"\n{first.traceback.rstrip()}" if first.traceback else "")
+
+
+def _hint(hung: bool) -> str:
+    logs = "--keep DIR keeps the logs of every rank"
+    if hung:
+        return (
+            "the ranks do not all make the same collective calls: look for a branch that only some ranks "
+            "take, "
+            f"or raise --timeout if the job is slow; {logs}"
+        )
+    return f"run the script by itself under torchrun to see whether it fails there too; {logs}"
+
+
+def _tail(files: RankFiles) -> str:
+    return "\n".join(_read(files.stderr).splitlines()[-_TAIL_LINES:])
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

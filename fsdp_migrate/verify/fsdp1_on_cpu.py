@@ -1,0 +1,88 @@
+"""Works around what keeps FSDP1 from running, or from running right, on a CPU (torch 2.13 and earlier).
+
+- Without `device_id` FSDP1 looks for an accelerator.
+- `sync_module_states=True` refuses CPU tensors (`_init_utils._check_module_states_for_sync_module_states`),
+  though the broadcast behind it works.
+- Full state dictionaries "offloaded to CPU" alias storage that is freed afterwards: a crash, or corrupt
+`exp_avg`.
+- `CPUOffload(offload_params=True)` pins memory, which needs an accelerator; on a CPU it changes nothing
+anyway.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.distributed import fsdp
+from torch.distributed.fsdp import FullyShardedDataParallel, _init_utils
+
+Say = Callable[[str], None]
+
+
+def apply(say: Say) -> None:
+    """Patch FSDP1 in this process.
+
+    Args:
+        say: called with one sentence when a workaround is used for the first time or again.
+    """
+    _constructor(say)
+    check = "_check_module_states_for_sync_module_states"
+    if hasattr(_init_utils, check):
+        setattr(_init_utils, check, lambda _states: None)
+    for config in (fsdp.FullStateDictConfig, fsdp.FullOptimStateDictConfig):
+        _keep_in_place(config, say)
+    _summon(say)
+
+
+def _constructor(say: Say) -> None:
+    build = FullyShardedDataParallel.__init__
+    signature = inspect.signature(build)
+
+    @functools.wraps(build)
+    def __init__(self: Any, *arguments: Any, **keywords: Any) -> None:
+        call = signature.bind(self, *arguments, **keywords)
+        device = call.arguments.get("device_id")
+        if device is None or torch.device(device if not isinstance(device, int) else "cuda").type != "cpu":
+            say("FSDP1: device_id=torch.device('cpu')")
+            call.arguments["device_id"] = torch.device("cpu")
+        offload = call.arguments.get("cpu_offload")
+        if offload is not None and offload.offload_params:
+            say("FSDP1: cpu_offload dropped; parameters are on the CPU already")
+            call.arguments["cpu_offload"] = None
+        if call.arguments.get("sync_module_states"):
+            say("FSDP1: sync_module_states=True allowed for CPU tensors")
+        build(*call.args, **call.kwargs)
+
+    FullyShardedDataParallel.__init__ = __init__  # type: ignore[method-assign]
+
+
+def _keep_in_place(config: Any, say: Say) -> None:
+    build = config.__init__
+    signature = inspect.signature(build)
+
+    @functools.wraps(build)
+    def __init__(self: Any, *arguments: Any, **keywords: Any) -> None:
+        call = signature.bind(self, *arguments, **keywords)
+        # FSDP1 itself makes one with defaults for every unit: that is worth no word.
+        if call.arguments.get("offload_to_cpu"):
+            say(f"FSDP1 {config.__name__}: offload_to_cpu=False")
+        call.arguments["offload_to_cpu"] = False
+        build(*call.args, **call.kwargs)
+
+    config.__init__ = __init__
+
+
+def _summon(say: Say) -> None:
+    original: Any = FullyShardedDataParallel.summon_full_params
+
+    def summon_full_params(*arguments: Any, **keywords: Any) -> Any:
+        if keywords.get("offload_to_cpu"):
+            say("FSDP1 summon_full_params: offload_to_cpu=False")
+            keywords["offload_to_cpu"] = False
+        return original(*arguments, **keywords)
+
+    FullyShardedDataParallel.summon_full_params = staticmethod(summon_full_params)  # type: ignore[method-assign]

@@ -1,0 +1,268 @@
+"""Starts the ranks of a job, watches them, and leaves none behind.
+
+The variables a rank gets are those of torch's elastic launcher (`torch/distributed/run.py`): RANK,
+LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and their kin. `RankServer` forks ranks on
+this machine from a process that has imported torch; `verify.agent` hands jobs of several machines to torch's
+own agent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from fsdp_migrate.errors import JobError, UsageError
+from fsdp_migrate.verify.model import Device
+from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
+
+_STACKS_SECONDS = 1.5
+_ECHO_SECONDS = 3.0
+_PACKAGES = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class RankExit:
+    """How one rank ended.
+
+    Args:
+        code: exit code, `-N` for signal N, `None` for a rank that still ran when it was stopped.
+        order: position among the ranks that ended, from 0.
+    """
+
+    rank: int
+    code: int | None
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchResult:
+    """How a launch ended: every rank, and whether it was stopped for lack of progress."""
+
+    exits: tuple[RankExit, ...]
+    hung: bool
+
+
+def choose_device(wanted: Device, nproc: int, gpus: int) -> Literal["cuda", "cpu"]:
+    """The device a job runs on, "cuda" or "cpu".
+
+    Raises:
+        UsageError: more processes than GPUs, or no GPU where one was asked for.
+    """
+    if wanted == "cpu" or (wanted == "auto" and gpus == 0):
+        return "cpu"
+    if gpus == 0:
+        raise UsageError(
+            "--device cuda: torch finds no GPU on this machine", hint="rehearse with --device cpu"
+        )
+    if nproc > gpus:
+        raise UsageError(
+            f"--nproc {nproc}: this machine has {gpus} GPU{'s' * (gpus != 1)}, and NCCL takes one process "
+            "per GPU",
+            hint=f"use --nproc {gpus} or fewer, or rehearse on the CPU with --device cpu",
+        )
+    return "cuda"
+
+
+def free_port() -> int:
+    """A TCP port nothing listens on at this moment."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def rank_environment(rank: int, nproc: int, port: int) -> dict[str, str]:
+    """What torchrun tells rank `rank` of `nproc` on one machine."""
+    shared = {
+        "WORLD_SIZE": nproc,
+        "LOCAL_WORLD_SIZE": nproc,
+        "GROUP_WORLD_SIZE": 1,
+        "ROLE_WORLD_SIZE": nproc,
+        "GROUP_RANK": 0,
+        "ROLE_NAME": "default",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "TORCHELASTIC_RESTART_COUNT": 0,
+        "TORCHELASTIC_MAX_RESTARTS": 0,
+        "TORCHELASTIC_RUN_ID": "fsdp-migrate-verify",
+    }
+    return {
+        key: str(value)
+        for key, value in {**shared, "RANK": rank, "LOCAL_RANK": rank, "ROLE_RANK": rank}.items()
+    }
+
+
+def rank_server_environment(nproc: int) -> dict[str, str]:
+    """The environment of whatever starts ranks on this machine."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    known = environment.get("PYTHONPATH", "")
+    if str(_PACKAGES) not in known.split(os.pathsep):
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [known, str(_PACKAGES)]))
+    # As torchrun does; set before torch is imported because libgomp reads it then.
+    if nproc > 1:
+        environment.setdefault("OMP_NUM_THREADS", "1")
+    return environment
+
+
+class RankServer:
+    """The process ranks are forked from; a context manager, on whose exit no rank is left.
+
+    Attributes:
+        gpus: GPUs torch sees; known after `__enter__`.
+        torch_version: of the torch that the ranks run.
+    """
+
+    def __init__(self, *, nproc: int) -> None:
+        program = (
+            f"import sys; path = [p for p in sys.path if p]; sys.path = [{str(_PACKAGES)!r}, *path]; "
+            "from fsdp_migrate.verify.rank_server import main; main(path)"
+        )
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=rank_server_environment(nproc),
+            cwd="/",
+        )
+        self._buffer = b""
+        self.gpus = 0
+        self.torch_version = ""
+
+    def __enter__(self) -> RankServer:
+        ready = next(self._events(timeout_s=300.0), None)
+        if ready is None:
+            self._close()
+            raise JobError("torch could not be imported", hint=f"try: {sys.executable} -c 'import torch'")
+        self.gpus, self.torch_version = int(str(ready["gpus"])), str(ready["torch"])
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _command(self, **command: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write((json.dumps(command) + "\n").encode())
+        self._process.stdin.flush()
+
+    def _events(self, timeout_s: float) -> Iterator[dict[str, object]]:
+        """Events that arrive within `timeout_s`; ends early only when the server has gone."""
+        assert self._process.stdout is not None
+        until = time.monotonic() + timeout_s
+        while (left := until - time.monotonic()) > 0:
+            if not select.select([self._process.stdout], [], [], left)[0]:
+                return
+            chunk = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not chunk:
+                return
+            *lines, self._buffer = (self._buffer + chunk).split(b"\n")
+            for line in lines:
+                yield json.loads(line)
+
+    def launch(
+        self, spec: WorkerSpec, nproc: int, timeout_s: float, watch: Callable[[], None]
+    ) -> LaunchResult:
+        """Run one job to its end; afterwards no rank of it is left.
+
+        Args:
+            timeout_s: seconds without progress on any rank after which the job is stopped.
+            watch: called a few times per second.
+        """
+        records = Path(spec.records)
+        files = [RankFiles.of(records, spec.arms[0].value, rank) for rank in range(nproc)]
+        spec_path = records / f"{spec.arms[0].value}.json"
+        spec.write(spec_path)
+        port = free_port()
+        for each in files:
+            each.folder.mkdir(parents=True)
+            each.alive.touch()
+        ranks = [
+            {
+                "rank": rank,
+                "environment": rank_environment(rank, nproc, port),
+                "stdout": str(each.stdout),
+                "stderr": str(each.stderr),
+                "spec": str(spec_path),
+            }
+            for rank, each in enumerate(files)
+        ]
+        self._command(do="launch", ranks=ranks)
+        try:
+            return _Watch(self, files, timeout_s, watch).until_all_ended()
+        finally:
+            self._command(do="signal", signal=int(signal.SIGKILL))
+
+
+class _Watch:
+    """Follows one launch from its start to the last exit."""
+
+    def __init__(
+        self, server: RankServer, files: list[RankFiles], timeout_s: float, watch: Callable[[], None]
+    ):
+        self.server, self.files, self.timeout_s, self.watch = server, files, timeout_s, watch
+        self.codes: dict[int, int] = {}
+        self.stopped: frozenset[int] = frozenset()
+
+    def until_all_ended(self) -> LaunchResult:
+        hung = False
+        while len(self.codes) < len(self.files):
+            self._take(0.2)
+            self.watch()
+            if self._failed():
+                # Give the others time to run into the consequences: their words help to tell cause from echo.
+                self._wait(_ECHO_SECONDS)
+                self._stop()
+            elif time.time() - max(each.alive.stat().st_mtime for each in self.files) > self.timeout_s:
+                hung = True
+                self.server._command(do="signal", signal=int(signal.SIGUSR2))
+                self._wait(_STACKS_SECONDS)
+                self._stop()
+        order = {rank: position for position, rank in enumerate(self.codes)}
+        exits = (
+            RankExit(rank, None if rank in self.stopped else code, order[rank])
+            for rank, code in self.codes.items()
+        )
+        return LaunchResult(tuple(sorted(exits, key=lambda one: one.rank)), hung)
+
+    def _take(self, seconds: float) -> None:
+        if self.server._process.poll() is not None:
+            raise JobError("the process that starts the ranks has died", hint="is the machine out of memory?")
+        for event in self.server._events(seconds):
+            self.codes[int(str(event["rank"]))] = int(str(event["code"]))
+
+    def _failed(self) -> bool:
+        return any(code != 0 and not self.files[rank].done.exists() for rank, code in self.codes.items())
+
+    def _wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and len(self.codes) < len(self.files):
+            self._take(0.1)
+
+    def _stop(self) -> None:
+        self.stopped = frozenset(range(len(self.files))) - frozenset(self.codes)
+        self.server._command(do="signal", signal=int(signal.SIGKILL))
+        self._wait(10.0)
+        for rank in self.stopped - frozenset(self.codes):
+            self.codes[rank] = -int(signal.SIGKILL)

@@ -1,0 +1,196 @@
+"""What the verifier is asked and what it answers; the words every module of `verify` shares.
+
+An *arm* is one of the two jobs: the original (FSDP1) and the candidate (FSDP2). A *quantity* is what is
+compared: a weight, a gradient, a loss. A *step* is one call of `optimizer.step()`; step 0 is the state before
+the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Literal
+
+Device = Literal["auto", "cuda", "cpu"]
+
+
+class ArmName(str, Enum):
+    """The two jobs under comparison, and the original run a second time to measure rounding noise."""
+
+    ORIGINAL = "original"
+    CANDIDATE = "candidate"
+    NOISE = "noise"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOptions:
+    """How both arms are started.
+
+    Args:
+        nproc: processes on this machine.
+        nnodes: machines; more than one needs `rdzv_endpoint` and a `keep` directory that all machines share.
+        steps: optimizer steps after which an arm is stopped; a job that ends earlier is compared as far as it
+            got.
+        timeout_s: seconds without progress on any rank after which an arm is called hung.
+        keep: directory that receives the records and logs of every rank; a temporary one when `None`.
+        preload: start ranks by forking a process that has imported torch (several times faster than a fresh
+            interpreter for each rank).
+        fixed_order: sum gradients of 3 and more ranks in rank order in both arms, which makes them comparable
+            to the last bit.
+        measure_noise: when the arms differ by little, run the original again with its gradients perturbed in
+            the last bit, and judge against the difference this makes.
+    """
+
+    nproc: int = 2
+    nnodes: int = 1
+    rdzv_endpoint: str = ""
+    steps: int = 5
+    device: Device = "auto"
+    timeout_s: float = 300.0
+    keep: Path | None = None
+    preload: bool = True
+    fixed_order: bool = True
+    measure_noise: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyRequest:
+    """Verify a user's script.
+
+    Args:
+        script: the candidate: a file, or a module name when `as_module`.
+        arguments: what the script gets after its name.
+        baseline: a git revision, a directory or a file holding the original; `None` takes what `rewrite`
+            recorded.
+        cwd: directory the user would start the script from.
+    """
+
+    script: str
+    arguments: tuple[str, ...] = ()
+    as_module: bool = False
+    baseline: str | None = None
+    cwd: Path = field(default_factory=Path.cwd)
+    launch: LaunchOptions = LaunchOptions()
+
+
+class Outcome(str, Enum):
+    """What a check found."""
+
+    EQUAL = "equal"
+    """Equal to the last bit."""
+    WITHIN = "within tolerance"
+    DIFFERS = "differs"
+    NOT_OBSERVED = "not observed"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One tensor (or number) that is not the same in both arms.
+
+    Args:
+        step: optimizer step, from 1; 0 before the first.
+        quantity: "weight", "gradient", "loss", "optimizer state exp_avg" ...
+        name: FQN of the parameter, or the rank for a number every rank has of its own.
+        max_abs: largest absolute difference of two elements, in the tensor's own unit.
+        relative: l2 norm of the difference over the larger l2 norm of the two.
+        limit: the relative difference that was allowed; 0 where equality was expected.
+        original: value at `index` (or the number itself), or the norm where only digests were kept.
+    """
+
+    step: int
+    quantity: str
+    name: str
+    max_abs: float
+    relative: float
+    limit: float
+    original: float
+    candidate: float
+    index: tuple[int, ...] = ()
+
+    @property
+    def fails(self) -> bool:
+        """Whether this is more than rounding explains; a NaN in one arm alone always is."""
+        return not self.relative <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the verdict.
+
+    Args:
+        title: what was compared, in the user's words.
+        detail: numbers behind the outcome, one sentence.
+        tolerance: the largest relative difference that was allowed, 0 for equality.
+        origin: where that tolerance comes from.
+    """
+
+    title: str
+    outcome: Outcome
+    detail: str = ""
+    compared: int = 0
+    largest_relative: float = 0.0
+    tolerance: float = 0.0
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A likely reason, named by a rule: what was seen, and what to do."""
+
+    code: str
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSummary:
+    """Figures of one arm that stand beside the verdict.
+
+    Args:
+        step_seconds: median time of a step without the probes' own time; `None` with fewer than 2 steps.
+        probe_seconds: median time the probes took in a step.
+        peak_bytes: largest over the ranks: allocated GPU memory on cuda, resident memory of the process on
+            cpu.
+        units: FSDP units, by FQN ("" is the root).
+        collectives: per optimizer step on rank 0 (the last step), by name.
+        losses: mean over ranks and micro-batches, per step.
+    """
+
+    name: ArmName
+    kind: str
+    steps: int
+    step_seconds: float | None
+    probe_seconds: float
+    peak_bytes: int
+    peak_is: str
+    units: tuple[str, ...]
+    parameters: int
+    numel: int
+    collectives: tuple[tuple[str, int], ...]
+    losses: tuple[float, ...]
+    gradient_norms: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ParityReport:
+    """The verdict and what it rests on."""
+
+    passed: bool
+    subject: str
+    baseline: str
+    nproc: int
+    device: str
+    torch_version: str
+    reduction: str
+    steps: int
+    original: ArmSummary
+    candidate: ArmSummary
+    checks: tuple[Check, ...]
+    first: Difference | None
+    largest: tuple[Difference, ...]
+    causes: tuple[Cause, ...]
+    notices: tuple[str, ...]
+    substitutions: tuple[str, ...]
+    not_observed: tuple[str, ...]
+    records: Path | None = None

@@ -1,0 +1,120 @@
+"""How much two equal jobs may differ by rounding alone: where rounding enters, and how far it grows; pure.
+
+Equal arithmetic gives equal bits, and that is what is expected first. Where bits differ, each known place at
+which the two arms round differently has a size (`rounding_source`). How far a change of that size grows over
+the steps is not
+guessed: the original is run again with every gradient element changed by it, and the difference that makes is
+the noise floor every tensor is judged against (`measured_limits`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fsdp_migrate.verify.compare import Comparison, Limit
+from fsdp_migrate.verify.record import ArmRecord
+
+_EPS = {"float32": 2.0**-23, "bfloat16": 2.0**-8, "float16": 2.0**-11}
+FACTOR = 16
+"""How many times the measured noise a difference may reach."""
+_GROWTH_PER_STEP = 4.0
+_SCALARS = ("loss", "gradient norm")
+
+
+@dataclass(frozen=True, slots=True)
+class RoundingSource:
+    """A place at which both arms are right and round differently.
+
+    Args:
+        size: relative size of the difference where it enters.
+        reason: one clause, for the report.
+    """
+
+    size: float
+    reason: str
+
+    @property
+    def entry(self) -> float:
+        """Largest relative difference at the place where rounding enters: beyond it, it is no rounding."""
+        return self.size * (32 if self.size < 1e-5 else 8)
+
+
+def rounding_source(original: ArmRecord, candidate: ArmRecord, *, fixed_order: bool) -> RoundingSource:
+    """The coarsest known reason for these two arms to round differently."""
+    found = [RoundingSource(_EPS["float32"], "fp32 rounding: sums taken in another order")]
+    reduce = _coarsest([dtype for arm in (original, candidate) for dtype in _reduce_dtypes(arm)])
+    if original.ranks > 2 and not fixed_order and reduce:
+        size = _EPS[reduce]
+        found.append(
+            RoundingSource(size, f"{original.ranks} ranks reduce gradients in {reduce} in another order")
+        )
+    compute = _coarsest([unit.param_dtype for unit in original.units])
+    if compute != "float32" and compute and _unsynced(original) and _differs(original, compute):
+        found.append(
+            RoundingSource(
+                _EPS[compute],
+                f"FSDP1 adds gradients of micro-batches without synchronisation in {compute}, FSDP2 in "
+                "the dtype it "
+                "reduces in",
+            )
+        )
+    if clipped(original) and (dtype := _gradient_dtype(original)) in ("bfloat16", "float16"):
+        found.append(RoundingSource(_EPS[dtype], f"the norm of {dtype} gradients: FSDP1 adds it up in fp32"))
+    return max(found, key=lambda source: source.size)
+
+
+def _reduce_dtypes(arm: ArmRecord) -> list[str]:
+    return [dtype for facts in arm.steps.values() for one in facts for dtype in one.reduce_dtypes]
+
+
+def _coarsest(dtypes: list[str]) -> str:
+    return max((dtype for dtype in dtypes if dtype in _EPS), key=lambda dtype: _EPS[dtype], default="")
+
+
+def _unsynced(arm: ArmRecord) -> bool:
+    """Whether some backward pass of a step reduced no gradient and another did."""
+    return any(0 in one.reductions and any(one.reductions) for facts in arm.steps.values() for one in facts)
+
+
+def _differs(arm: ArmRecord, compute: str) -> bool:
+    return any(unit.param_dtype == compute and unit.reduce_dtype != compute for unit in arm.units)
+
+
+def _gradient_dtype(arm: ArmRecord) -> str:
+    return next((parts[0].dtype for parts in arm.tensors(1, "gradient").values()), "")
+
+
+def clipped(arm: ArmRecord) -> bool:
+    """Whether the job clips by norm."""
+    return any(one.clips for facts in arm.steps.values() for one in facts)
+
+
+def entry_limit(source: RoundingSource) -> Limit:
+    """Without a measurement: rounding where it enters, times a fixed growth per step."""
+    return lambda step, _quantity, _name: source.entry * _GROWTH_PER_STEP ** max(0, step - 1)
+
+
+def measured_limits(noise: Comparison, source: RoundingSource) -> Limit:
+    """Limits from the difference between the original and itself with perturbed gradients.
+
+    A tensor is allowed `FACTOR` times its own noise or the median noise of its kind at that step, whichever
+    is larger, and never less than rounding where it enters. Single numbers, which can agree by luck, are
+    allowed what any of them showed so far.
+    """
+    own: dict[tuple[int, str, str], float] = {}
+    kinds: dict[tuple[int, str], list[float]] = {}
+    for one in noise.differences:
+        if math.isfinite(one.relative):
+            own[one.step, one.quantity, one.name] = one.relative
+            kinds.setdefault((one.step, one.quantity), []).append(one.relative)
+
+    def limit(step: int, quantity: str, name: str) -> float:
+        if quantity in _SCALARS:
+            seen = [max(sizes) for (at, kind), sizes in kinds.items() if kind == quantity and at <= step]
+            return max([source.entry, *(FACTOR * size for size in seen)])
+        of_kind = sorted(kinds.get((step, quantity), [0.0]))
+        median = of_kind[len(of_kind) // 2]
+        return max(source.entry, FACTOR * own.get((step, quantity, name), 0.0), FACTOR * median)
+
+    return limit

@@ -1,0 +1,85 @@
+"""Records the gradient norm every clipping call works with.
+
+`torch.nn.utils.clip_grad_norm_` returns a DTensor under FSDP2 whose local value is this rank's part of the
+norm. The part is recorded as it is, with the ranks that hold the other parts; the comparison puts them
+together, so that no collective is added to the job.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.nn.utils import clip_grad
+
+from fsdp_migrate.verify.probes.session import Session
+from fsdp_migrate.verify.probes.shards import is_dtensor, local_part
+
+
+def attach(session: Session) -> None:
+    """Wrap torch's clipping functions and FSDP1's method."""
+    nesting = [0]
+
+    def recorded(
+        clip: Callable[..., Any], norm_of: Callable[[tuple[Any, ...], dict[str, Any], Any], Any]
+    ) -> Any:
+        @functools.wraps(clip)
+        def wrapper(*arguments: Any, **keywords: Any) -> Any:
+            nesting[0] += 1
+            try:
+                result = clip(*arguments, **keywords)
+            finally:
+                nesting[0] -= 1
+            if nesting[0] == 0:
+                with session.probing() as active:
+                    if active:
+                        session.now.clips.append(
+                            {
+                                "function": clip.__qualname__,
+                                "max_norm": _number(_argument(arguments, keywords, 1, "max_norm", None)),
+                                "norm_type": _number(_argument(arguments, keywords, 2, "norm_type", 2.0)),
+                                "norm": norm_of(arguments, keywords, result),
+                            }
+                        )
+            return result
+
+        return wrapper
+
+    returned = recorded(clip_grad.clip_grad_norm_, lambda _arguments, _keywords, result: result)
+    torch.nn.utils.clip_grad_norm_ = returned
+    clip_grad.clip_grad_norm_ = returned
+    given = getattr(torch.nn.utils, "clip_grads_with_norm_", None)
+    if given is not None:
+        torch.nn.utils.clip_grads_with_norm_ = recorded(
+            given, lambda arguments, keywords, _result: _argument(arguments, keywords, 2, "total_norm", None)
+        )
+    method = FullyShardedDataParallel.clip_grad_norm_
+    FullyShardedDataParallel.clip_grad_norm_ = recorded(method, lambda _arguments, _keywords, result: result)  # type: ignore[method-assign]
+
+
+def _argument(
+    arguments: tuple[Any, ...], keywords: dict[str, Any], position: int, name: str, default: Any
+) -> Any:
+    return arguments[position] if len(arguments) > position else keywords.get(name, default)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, Tensor):
+        value = local_part(value).item()
+    return None if value is None else float(value)
+
+
+def norm_words(norm: Any) -> dict[str, object]:
+    """A norm as the record keeps it: its local value, and the ranks whose parts make up the whole "
+    "(none: whole)."""
+    if not is_dtensor(norm):
+        return {"value": _number(norm), "ranks": []}
+    ranks: set[int] = set()
+    for dimension, placement in enumerate(norm.placements):
+        if placement.is_partial():
+            ranks |= set(torch.distributed.get_process_group_ranks(norm.device_mesh.get_group(dimension)))
+    return {"value": _number(norm), "ranks": sorted(ranks)}

@@ -1,0 +1,138 @@
+"""Finds the models of the job, records where they start, what goes into them, and in which dtype units get
+it.
+
+A model is the outermost module that is called with gradients enabled and holds a parameter that wants one.
+Effective inputs are taken from torch's global *forward* hook: it gets the arguments after every hook that may
+have cast them (FSDP2 casts in a pre-forward hook, FSDP1 in the wrapper's forward).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import xxhash
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils import _pytree as pytree
+
+from fsdp_migrate.verify.probes.recorder import whole
+from fsdp_migrate.verify.probes.session import Session
+from fsdp_migrate.verify.probes.shards import clean_name, local_part
+from fsdp_migrate.verify.probes.units import unit_bodies
+
+_DIGEST_BYTES = 64 << 20
+
+
+class _Calls:
+    """Follows the nesting of module calls in the main thread."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.depth = 0
+        self.outermost: nn.Module | None = None
+
+    def before(self, module: nn.Module, arguments: Any) -> None:
+        self.depth += 1
+        session = self.session
+        if self.depth > 1 or session.in_backward or not torch.is_grad_enabled():
+            return
+        with session.probing() as active:
+            if active and _wants_gradient(module):
+                self.outermost = module
+                _meet(session, module)
+                session.now.inputs.append(_digest(_tensors(arguments)))
+
+    def after(self, module: nn.Module, arguments: Any, keywords: Any, _output: Any) -> None:
+        self.depth = max(0, self.depth - 1)
+        session = self.session
+        if session.in_backward:
+            return
+        name = session.names.get(module) if session.step == 0 else None
+        if name is not None and name not in session.input_dtypes:
+            dtypes = {
+                str(one.dtype).removeprefix("torch.")
+                for one in _tensors((arguments, keywords))
+                if _is_float(one)
+            }
+            session.input_dtypes[name] = sorted(dtypes)
+        if self.depth == 0 and module is self.outermost:
+            self.outermost = None
+            # Keyword arguments are not shown to global pre-forward hooks; whole numbers are never cast on
+            # the way.
+            exact = [one for one in _tensors(keywords) if not _is_float(one)]
+            if exact:
+                with session.probing() as active:
+                    if active:
+                        session.now.inputs.append(_digest(exact))
+
+
+def attach(session: Session) -> None:
+    """Follow every module call."""
+    calls = _Calls(session)
+    register_module_forward_pre_hook(calls.before)
+    register_module_forward_hook(calls.after, with_kwargs=True, always_call=True)
+
+
+def _wants_gradient(module: nn.Module) -> bool:
+    return any(parameter.requires_grad for parameter in module.parameters())
+
+
+def _meet(session: Session, module: nn.Module) -> None:
+    """Take a model in at its first call, and record its weights as they are before anything has happened."""
+    inner = getattr(module, "module", None)
+    if isinstance(module, torch.nn.parallel.DistributedDataParallel) and inner is not None:
+        module = inner
+    if any(module is known or any(module is part for part in known.modules()) for known in session.models):
+        return
+    session.models.append(module)
+    prefix = session.prefix(module)
+    for name, body in unit_bodies(module):
+        session.names[body] = f"{prefix}.{name}".strip(".")
+    index = session.index()
+    mine = (
+        set(index.shapes) if not prefix else {name for name in index.shapes if name.startswith(f"{prefix}.")}
+    )
+    session.recorder.tensors(
+        0, "weight", ((slot, values) for slot, values in index.weights() if slot.name in mine)
+    )
+    session.recorder.event(
+        "parameters",
+        shapes={name: index.shapes[name] for name in sorted(mine)},
+        trainable={name: index.trainable[name] for name in sorted(mine)},
+        tied=[list(names) for names in index.tied],
+    )
+    for name, why in index.unreadable.items():
+        session.note(f"parameter {name}: its layout is not understood ({why})")
+
+
+def write_buffers(session: Session, step: int) -> None:
+    """Record every floating or integer buffer of every model; each rank has its own."""
+    for model in session.models:
+        prefix = session.prefix(model)
+        held = [
+            whole(".".join(part for part in (prefix, clean_name(name)) if part), local_part(buffer))
+            for name, buffer in model.named_buffers()
+            if buffer.numel()
+        ]
+        session.recorder.tensors(step, "buffer", held)
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, Tensor)]
+
+
+def _is_float(tensor: Tensor) -> bool:
+    return tensor.is_floating_point()
+
+
+def _digest(tensors: Iterable[Tensor]) -> str:
+    """Hash of what went into the model; of the first 64 MiB of each tensor."""
+    digest = xxhash.xxh3_128()
+    for tensor in tensors:
+        local = local_part(tensor)
+        digest.update(f"{tuple(local.shape)}{local.dtype}".encode())
+        flat = local.reshape(-1)[: _DIGEST_BYTES // local.element_size()].contiguous()
+        digest.update(flat.view(torch.uint8).cpu().numpy().tobytes())
+    return digest.hexdigest()

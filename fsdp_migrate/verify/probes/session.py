@@ -1,0 +1,148 @@
+"""What the probes of one rank share: the record, the models found so far, and the step they are in."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from fsdp_migrate.verify.probes.recorder import Recorder
+from fsdp_migrate.verify.probes.shards import ParameterIndex, Slot, index_parameters
+
+
+@dataclass
+class StepState:
+    """What happened since the last optimizer step."""
+
+    losses: list[Tensor] = field(default_factory=list)
+    reductions: list[int] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    clips: list[dict[str, object]] = field(default_factory=list)
+    collectives: Counter[str] = field(default_factory=Counter)
+    reduce_dtypes: set[str] = field(default_factory=set)
+    gradients: list[tuple[Slot, Tensor]] = field(default_factory=list)
+    probe_seconds: float = 0.0
+    seconds: float = 0.0
+    began: float = field(default_factory=time.perf_counter)
+
+
+@dataclass
+class Session:
+    """One arm on one rank, from its first line to its last.
+
+    Args:
+        recorder: where it is written.
+        steps: optimizer steps after which `on_last_step` is called.
+        alive: file touched at every step, for the launcher's watch.
+        perturb: relative change made to every gradient element; see `verify.noise`.
+    """
+
+    recorder: Recorder
+    steps: int
+    alive: Path
+    on_last_step: Callable[[], None]
+    fixed_order: bool = False
+    perturb: float = 0.0
+    step: int = 0
+    in_backward: int = 0
+    in_call: int = 0
+    probing_depth: int = 0
+    models: list[nn.Module] = field(default_factory=list)
+    now: StepState = field(default_factory=StepState)
+    input_dtypes: dict[str, list[str]] = field(default_factory=dict)
+    optimizers: dict[int, int] = field(default_factory=dict)
+    said: set[str] = field(default_factory=set)
+    buffers_written: bool = False
+    names: weakref.WeakKeyDictionary[nn.Module, str] = field(default_factory=weakref.WeakKeyDictionary)
+    open: bool = True
+
+    @contextmanager
+    def probing(self) -> Iterator[bool]:
+        """Around everything a probe does: no gradient, no recursion into probes, its time kept apart.
+
+        Yields:
+            False inside another probe, where nothing is to be recorded.
+        """
+        if self.probing_depth or not self.open:
+            yield False
+            return
+        began = time.perf_counter()
+        self.probing_depth += 1
+        try:
+            with torch.no_grad(), torch._C.DisableTorchFunction():
+                yield True
+        finally:
+            self.probing_depth -= 1
+            self.now.probe_seconds += time.perf_counter() - began
+
+    def index(self) -> ParameterIndex:
+        """All parameters of all models of the job, at this moment."""
+        indices = [index_parameters(model, self.prefix(model)) for model in self.models]
+        return ParameterIndex(
+            [holder for index in indices for holder in index.holders],
+            {key: holder for index in indices for key, holder in index.by_id.items()},
+            {key: shape for index in indices for key, shape in index.shapes.items()},
+            {key: wanted for index in indices for key, wanted in index.trainable.items()},
+            [names for index in indices for names in index.tied],
+            {key: why for index in indices for key, why in index.unreadable.items()},
+        )
+
+    def prefix(self, model: nn.Module) -> str:
+        """What names of this model start with: nothing for the first, its position for others."""
+        position = self.models.index(model)
+        return f"model{position + 1}" if position else ""
+
+    def note(self, text: str) -> None:
+        """Say once that something could not be observed."""
+        if text not in self.said:
+            self.said.add(text)
+            self.recorder.event("not_observed", text=text)
+
+    def restart(self, recorder: Recorder) -> None:
+        """Begin another arm in the same process; the models of the one before are let go."""
+        self.recorder, self.step, self.open = recorder, 0, True
+        self.models.clear()
+        self.input_dtypes.clear()
+        self.optimizers.clear()
+        self.said.clear()
+        self.buffers_written = False
+        _forget_peak_memory()
+        self.now = StepState()
+
+    def finish(self, reason: str) -> None:
+        """Write the last line of the record; nothing is recorded afterwards."""
+        if not self.open:
+            return
+        self.recorder.event("end", reason=reason, steps=self.step, **_memory())
+        self.recorder.close()
+        self.open = False
+
+
+def _cuda_in_use() -> bool:
+    used: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return used
+
+
+def _memory() -> dict[str, object]:
+    if torch.cuda.is_available() and _cuda_in_use():
+        return {"peak_bytes": torch.cuda.max_memory_allocated(), "peak_is": "GPU memory allocated"}
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+    return {"peak_bytes": int(peak.split()[1]) * 1024, "peak_is": "resident memory of the process"}
+
+
+def _forget_peak_memory() -> None:
+    gc.collect()
+    if torch.cuda.is_available() and _cuda_in_use():
+        torch.cuda.reset_peak_memory_stats()
+    with contextlib.suppress(OSError):  # "5" resets VmHWM; proc(5)
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")

@@ -1,0 +1,177 @@
+"""Records every optimizer step: gradients before and after clipping, weights, optimizer state, "
+"hyper-parameters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from fsdp_migrate.verify.probes.clipping import norm_words
+from fsdp_migrate.verify.probes.models import write_buffers
+from fsdp_migrate.verify.probes.session import Session, StepState
+from fsdp_migrate.verify.probes.shards import Holder, ParameterIndex, Slot, local_part
+from fsdp_migrate.verify.probes.units import describe_units, kind_of
+
+_PRINTED_FOREIGN = 5
+
+
+def attach(session: Session) -> None:
+    """Register torch's global optimizer hooks."""
+    nesting = [0]  # an optimizer may wrap another one, whose step it calls
+
+    def before(optimizer: Optimizer, *_: Any) -> None:
+        nesting[0] += 1
+        if nesting[0] == 1:
+            with session.probing() as active:
+                if active:
+                    _before(session, optimizer)
+
+    def after(optimizer: Optimizer, *_: Any) -> None:
+        nesting[0] -= 1
+        if nesting[0]:
+            return
+        with session.probing() as active:
+            if active:
+                _after(session, optimizer)
+        if active:
+            session.now = StepState()
+            session.alive.touch()
+            if session.step >= session.steps:
+                session.on_last_step()
+
+    register_optimizer_step_pre_hook(before)
+    register_optimizer_step_post_hook(after)
+
+
+def _before(session: Session, optimizer: Optimizer) -> None:
+    session.step += 1
+    session.now.seconds = time.perf_counter() - session.now.began - session.now.probe_seconds
+    index = session.index()
+    if session.step == 1:
+        _describe(session)
+    if id(optimizer) not in session.optimizers:
+        session.optimizers[id(optimizer)] = len(session.optimizers)
+    _describe_optimizer(session, optimizer, index)
+    used = list(index.gradients())
+    kept = session.now.gradients
+    if not kept:
+        session.note("gradients before clipping: the job does not call backward() on a tensor")
+    session.recorder.tensors(session.step, "gradient", kept)
+    if session.now.clips or not _same(kept, used):
+        session.recorder.tensors(session.step, "gradient as the optimizer got it", used)
+
+
+def _same(left: list[tuple[Slot, Tensor]], right: list[tuple[Slot, Tensor]]) -> bool:
+    return len(left) == len(right) and all(
+        a.name == b.name and x.dtype == y.dtype and torch.equal(x, y.to(x.device))
+        for (a, x), (b, y) in zip(left, right, strict=True)
+    )
+
+
+def _describe(session: Session) -> None:
+    """Units and input dtypes, known once a step has run."""
+    for model in session.models:
+        prefix = session.prefix(model)
+        units = describe_units(model)
+        for unit in units:
+            unit["name"] = f"{prefix}.{unit['name']}".strip(".")
+        session.recorder.event("model", prefix=prefix, kind=kind_of(model), units=units)
+    session.recorder.event("input_dtypes", dtypes=session.input_dtypes)
+    if not session.models:
+        session.note("the model: no module with trainable parameters was called with gradients enabled")
+
+
+def _describe_optimizer(session: Session, optimizer: Optimizer, index: ParameterIndex) -> None:
+    """What the optimizer holds: names and hyper-parameters per group, and parameters that no model has."""
+    groups: list[dict[str, object]] = []
+    foreign: list[list[int]] = []
+    for group in optimizer.param_groups:
+        names: set[str] = set()
+        for parameter in group["params"]:
+            holder = index.by_id.get(id(parameter))
+            if holder is None:
+                foreign.append(list(parameter.shape))
+            else:
+                names |= {slot.name for slot in holder.slots}
+        groups.append({"names": sorted(names), "settings": _settings(group)})
+    session.recorder.event(
+        "optimizer",
+        step=session.step,
+        number=session.optimizers[id(optimizer)],
+        kind=type(optimizer).__name__,
+        groups=groups,
+        foreign=len(foreign),
+        foreign_shapes=foreign[:_PRINTED_FOREIGN],
+    )
+
+
+def _settings(group: dict[str, Any]) -> dict[str, float | bool | str]:
+    found: dict[str, float | bool | str] = {}
+    for key, value in group.items():
+        if key in ("params", "param_names", "foreach", "fused", "capturable", "differentiable"):
+            continue
+        if isinstance(value, Tensor) and value.numel() == 1:
+            found[key] = float(local_part(value))
+        elif isinstance(value, bool | int | float):
+            found[key] = value
+        elif isinstance(value, tuple | list):
+            found[key] = repr([float(one) if isinstance(one, int | float) else repr(one) for one in value])
+    return found
+
+
+def _after(session: Session, optimizer: Optimizer) -> None:
+    index = session.index()
+    session.recorder.tensors(session.step, "weight", index.weights())
+    write_buffers(session, session.step)
+    for key, stretches in _states(session, optimizer, index).items():
+        session.recorder.tensors(session.step, f"optimizer state {key}", stretches)
+    now = session.now
+    session.recorder.event(
+        "step",
+        step=session.step,
+        losses=[float(loss) for loss in now.losses],
+        reductions=now.reductions,
+        reduce_dtypes=sorted(now.reduce_dtypes),
+        inputs=now.inputs,
+        clips=[{**clip, "norm": norm_words(clip["norm"])} for clip in now.clips],
+        collectives=dict(now.collectives),
+        seconds=now.seconds,
+        probe_seconds=now.probe_seconds,
+    )
+
+
+def _states(
+    session: Session, optimizer: Optimizer, index: ParameterIndex
+) -> dict[str, list[tuple[Slot, Tensor]]]:
+    """Every tensor of the optimizer's state, by its key; counters are kept as tensors of one element."""
+    found: dict[str, list[tuple[Slot, Tensor]]] = {}
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            holder = index.by_id.get(id(parameter))
+            for key, value in optimizer.state.get(parameter, {}).items() if holder is not None else ():
+                assert holder is not None
+                if isinstance(value, int | float):
+                    value = torch.tensor(float(value))
+                if isinstance(value, Tensor):
+                    found.setdefault(str(key), []).extend(_state_stretches(session, holder, str(key), value))
+    return found
+
+
+def _state_stretches(
+    session: Session, holder: Holder, key: str, value: Tensor
+) -> Iterator[tuple[Slot, Tensor]]:
+    local = local_part(value)
+    if local.numel() == 1 and (local.dim() == 0 or holder.local_numel != 1):
+        for slot in holder.slots:
+            yield Slot(slot.name, (), 0, 1, 0), local.reshape(1)
+    elif local.numel() == holder.local_numel:
+        for slot in holder.slots:
+            yield slot, slot.of(local)
+    elif local.numel():
+        session.note(f"optimizer state {key}: its shape is not that of the parameter")

@@ -1,0 +1,138 @@
+"""Reads what the probes of all ranks of one arm wrote.
+
+The format is JSON lines and raw little-endian bytes beside them; `probes/recorder.py` writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fsdp_migrate.verify.record import ArmRecord, Clip, OptimizerFacts, Part, StepFacts, Sums, Unit
+
+EVENTS = "events.jsonl"
+TENSORS = "tensors.bin"
+
+_STORED: dict[str, np.dtype[Any]] = {
+    "bfloat16": np.dtype("<u2"),
+    "float16": np.dtype("<f2"),
+    "float32": np.dtype("<f4"),
+    "float64": np.dtype("<f8"),
+    "int64": np.dtype("<i8"),
+    "int32": np.dtype("<i4"),
+    "int16": np.dtype("<i2"),
+    "int8": np.dtype("i1"),
+    "uint8": np.dtype("u1"),
+    "bool": np.dtype("u1"),
+}
+
+
+def read_arm(folder: Path) -> ArmRecord:
+    """Read the record of one arm, written below `folder` by ranks 0, 1, 2 ..."""
+    record = ArmRecord()
+    for rank, each in enumerate(sorted(folder.glob("rank*"), key=lambda path: int(path.name[4:]))):
+        _read_rank(record, rank, each)
+    record.ranks = max(record.ranks, len(record.ended))
+    return record
+
+
+def _read_rank(record: ArmRecord, rank: int, folder: Path) -> None:
+    blob = folder / TENSORS
+    data: NDArray[Any] = (
+        np.memmap(blob, dtype=np.uint8, mode="r") if blob.stat().st_size else np.empty(0, np.uint8)
+    )
+    with (folder / EVENTS).open(encoding="utf-8") as lines:
+        for line in lines:
+            _take(record, rank, data, json.loads(line))
+
+
+def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any]) -> None:
+    match event["event"]:
+        case "tensors":
+            kept = record.parts.setdefault((event["step"], event["quantity"]), {})
+            for part in _parts(rank, data, event):
+                kept.setdefault(part.name, []).append(part)
+        case "step":
+            record.steps.setdefault(event["step"], []).append(_step(event))
+        case "start":
+            record.ranks, record.torch_version = event["ranks"], event["torch"]
+        case "parameters":
+            record.shapes |= {name: tuple(shape) for name, shape in event["shapes"].items()}
+            record.trainable |= event["trainable"]
+            record.tied |= {tuple(names) for names in event["tied"]}
+        case "model" if rank == 0:
+            record.kind = event["kind"]
+            record.units += [Unit(**unit) for unit in event["units"]]
+        case "optimizer":
+            _optimizer(record, rank, event)
+        case "input_dtypes" if rank == 0:
+            record.input_dtypes = {name: tuple(dtypes) for name, dtypes in event["dtypes"].items()}
+        case "substitution" | "not_observed":
+            known = record.substitutions if event["event"] == "substitution" else record.not_observed
+            if event["text"] not in known:
+                known.append(event["text"])
+        case "strayed":
+            record.strayed |= set(event["files"])
+        case "end":
+            record.ended[rank] = event["reason"]
+            record.peak_bytes, record.peak_is = max(record.peak_bytes, event["peak_bytes"]), event["peak_is"]
+
+
+def _optimizer(record: ArmRecord, rank: int, event: dict[str, Any]) -> None:
+    """Names differ by rank (a rank knows what it holds a part of), so the ranks' maps are joined."""
+    settings = {
+        name: tuple(sorted(group["settings"].items())) for group in event["groups"] for name in group["names"]
+    }
+    if rank == 0:
+        record.optimizers.append(
+            OptimizerFacts(event["step"], event["number"], event["kind"], settings, event["foreign"])
+        )
+        return
+    for known in record.optimizers:
+        if (known.step, known.number) == (event["step"], event["number"]):
+            known.settings.update(settings)
+
+
+def _step(event: dict[str, Any]) -> StepFacts:
+    clips = tuple(
+        Clip(
+            clip["function"],
+            clip["max_norm"],
+            clip["norm_type"],
+            float("nan") if clip["norm"]["value"] is None else clip["norm"]["value"],
+            tuple(clip["norm"]["ranks"]),
+        )
+        for clip in event["clips"]
+    )
+    return StepFacts(
+        event["step"],
+        tuple(event["losses"]),
+        tuple(event["reductions"]),
+        tuple(event["reduce_dtypes"]),
+        tuple(event["inputs"]),
+        clips,
+        event["collectives"],
+        event["seconds"],
+        event["probe_seconds"],
+    )
+
+
+def _parts(rank: int, data: NDArray[Any], event: dict[str, Any]) -> Iterator[Part]:
+    dtype = event["dtype"]
+    stored = _STORED.get(dtype, np.dtype("u1"))
+    for item in event["items"]:
+        name, shape, numel, start, box = item["slot"]
+        values, sums = None, None
+        if "at" in item:
+            width = stored.itemsize
+            values = data[item["at"] : item["at"] + numel * width].view(stored)
+        else:
+            kept = item["sketch"]
+            sums = Sums(kept["digest"], kept["square"], tuple(kept["projections"]))
+        where = None if box is None else (tuple(box[0]), tuple(box[1]))
+        yield Part(rank, name, dtype, tuple(shape), numel, start, where, values, sums)

@@ -1,0 +1,175 @@
+"""The record of one arm: what the probes of all its ranks saw, as values. Needs no torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What is left of a tensor too large to keep; see `probes/sketch.py`."""
+
+    digest: int
+    square: float
+    projections: tuple[float, ...]
+
+
+def widen(stored: NDArray[Any], dtype: str) -> NDArray[np.float64]:
+    """Stored elements as float64."""
+    if dtype == "bfloat16":
+        return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return stored.astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one rank holds of one tensor.
+
+    Args:
+        shape: of the full tensor.
+        start: flat index of the first element there, or `None` with a `box` of offsets and sizes.
+        stored: the elements as stored (bfloat16 as its 16 bits), 1-D; `None` where only sums were kept.
+    """
+
+    rank: int
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    numel: int
+    start: int | None
+    box: tuple[tuple[int, ...], tuple[int, ...]] | None
+    stored: NDArray[Any] | None
+    sums: Sums | None
+
+    @property
+    def place(self) -> object:
+        """Equal for two parts that hold the same elements."""
+        return (self.start, self.numel) if self.box is None else self.box
+
+    def values(self) -> NDArray[np.float64]:
+        """The elements as float64, 1-D."""
+        assert self.stored is not None
+        return widen(self.stored, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """What one rank saw of one optimizer step.
+
+    Args:
+        losses: one per backward pass.
+        reductions: gradient reductions in each backward pass.
+        inputs: digests of what went into the models, in call order.
+        clips: function, norm type, and this rank's part of the norm with the ranks that hold the others.
+        seconds: wall time since the step before, without the probes' own.
+    """
+
+    step: int
+    losses: tuple[float, ...]
+    reductions: tuple[int, ...]
+    reduce_dtypes: tuple[str, ...]
+    inputs: tuple[str, ...]
+    clips: tuple[Clip, ...]
+    collectives: dict[str, int]
+    seconds: float
+    probe_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """One clipping call; `ranks` is empty where the norm is whole."""
+
+    function: str
+    max_norm: float | None
+    norm_type: float
+    value: float
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One FSDP unit and its settings, dtypes "" where none is set."""
+
+    name: str
+    kind: str
+    param_dtype: str
+    reduce_dtype: str
+    casts_inputs: bool
+    strategy: str
+    ranks: int
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerFacts:
+    """One optimizer at one step: hyper-parameters by parameter name, and parameters that belong to no "
+    "model."""
+
+    step: int
+    number: int
+    kind: str
+    settings: dict[str, tuple[tuple[str, object], ...]]
+    foreign: int
+
+
+@dataclass(slots=True)
+class ArmRecord:
+    """Everything the ranks of one arm wrote; rank by rank where ranks may differ."""
+
+    ranks: int = 0
+    torch_version: str = ""
+    kind: str = "not sharded"
+    units: list[Unit] = field(default_factory=list)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    trainable: dict[str, bool] = field(default_factory=dict)
+    tied: set[tuple[str, ...]] = field(default_factory=set)
+    optimizers: list[OptimizerFacts] = field(default_factory=list)
+    input_dtypes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    steps: dict[int, list[StepFacts]] = field(default_factory=dict)
+    parts: dict[tuple[int, str], dict[str, list[Part]]] = field(default_factory=dict)
+    substitutions: list[str] = field(default_factory=list)
+    not_observed: list[str] = field(default_factory=list)
+    strayed: set[str] = field(default_factory=set)
+    peak_bytes: int = 0
+    peak_is: str = ""
+    ended: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def last_step(self) -> int:
+        """Steps every rank has completed."""
+        complete = [step for step, facts in self.steps.items() if len(facts) == self.ranks]
+        return max(complete, default=0)
+
+    def tensors(self, step: int, quantity: str) -> dict[str, list[Part]]:
+        """Parts by tensor name; empty where nothing was recorded."""
+        found = self.parts.get((step, quantity))
+        if found is None and quantity == "gradient as the optimizer got it":
+            return self.parts.get((step, "gradient"), {})  # recorded only where it is not the same
+        return found or {}
+
+    def state_quantities(self, step: int) -> list[str]:
+        """Names of the optimizer-state quantities recorded at `step`."""
+        return sorted(what for at, what in self.parts if at == step and what.startswith("optimizer state"))
+
+    def clipped_norms(self, step: int) -> list[list[float]]:
+        """Per clipping call of `step`, the whole norm as every rank knows it."""
+        facts = self.steps.get(step, [])
+        calls = min((len(one.clips) for one in facts), default=0)
+        return [
+            [_whole_norm([one.clips[call] for one in facts], rank) for rank in range(len(facts))]
+            for call in range(calls)
+        ]
+
+
+def _whole_norm(clips: list[Clip], rank: int) -> float:
+    mine = clips[rank]
+    if not mine.ranks:
+        return mine.value
+    parts = [clips[other].value for other in mine.ranks]
+    if math.isinf(mine.norm_type):
+        return max(parts)
+    return float(sum(part**mine.norm_type for part in parts) ** (1 / mine.norm_type))

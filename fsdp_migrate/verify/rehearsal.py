@@ -1,0 +1,219 @@
+"""Runs a script that names CUDA and NCCL on CPUs with gloo, and says every substitution it makes.
+
+A rehearsal shows that both arms run and compute the same; it says nothing of GPU kernels, memory or speed.
+What is
+replaced: device arguments, the process group's backend, the device type of meshes and autocast, and those
+`torch.cuda` calls that fail without a GPU. `torch.cuda.is_available()` keeps answering False.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import device_mesh
+from torch.overrides import TorchFunctionMode
+
+Say = Callable[[str], None]
+
+_TEXT = {".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini"}
+_TEXT_BYTES = 1 << 20
+
+
+def names_cuda(tree: Path, arguments: tuple[str, ...]) -> bool:
+    """Whether any source or configuration file below `tree`, or an argument, speaks of cuda or nccl."""
+    if any(word in argument for argument in arguments for word in ("cuda", "nccl")):
+        return True
+    for folder, _, names in os.walk(tree):
+        for name in names:
+            path = Path(folder, name)
+            if path.suffix in _TEXT and path.is_file() and path.stat().st_size <= _TEXT_BYTES:
+                text = path.read_bytes()
+                if b"cuda" in text or b"nccl" in text:
+                    return True
+    return False
+
+
+class OnCpu(TorchFunctionMode):
+    """Sends every tensor meant for an accelerator to the CPU."""
+
+    def __init__(self, say: Say) -> None:
+        super().__init__()
+        self.say = say
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Replace device arguments of `func`."""
+        kwargs = kwargs or {}
+        if func is Tensor.cuda:
+            self.say("tensor.cuda() leaves the tensor on the CPU")
+            return args[0]
+        if "device" in kwargs:
+            kwargs = {**kwargs, "device": self.cpu(kwargs["device"])}
+        if func is Tensor.to:
+            args = (args[0], *(self.cpu(one, position == 0) for position, one in enumerate(args[1:])))
+        return func(*args, **kwargs)
+
+    def cpu(self, value: Any, is_device: bool = True) -> Any:
+        """`value`, or the CPU when it names an accelerator; a number is one where a device is expected."""
+        index = is_device and isinstance(value, int) and not isinstance(value, bool)
+        if index or (isinstance(value, str) and value.startswith("cuda")):
+            self.say("device cuda -> cpu")
+            return "cpu"
+        if isinstance(value, torch.device) and value.type == "cuda":
+            self.say("device cuda -> cpu")
+            return torch.device("cpu")
+        return value
+
+
+def apply(mode: OnCpu) -> None:
+    """Patch this process; the mode itself is entered by the caller around the script."""
+    _modules(mode)
+    _process_groups(mode.say)
+    _meshes(mode.say)
+    _precision(mode.say)
+    _cuda_calls(mode.say)
+
+
+def _modules(mode: OnCpu) -> None:
+    move = nn.Module.to
+
+    def to(self: nn.Module, *arguments: Any, **keywords: Any) -> Any:
+        arguments = tuple(mode.cpu(one, position == 0) for position, one in enumerate(arguments))
+        if "device" in keywords:
+            keywords["device"] = mode.cpu(keywords["device"])
+        return move(self, *arguments, **keywords)
+
+    nn.Module.to = to  # type: ignore[method-assign]
+
+
+def _process_groups(say: Say) -> None:
+    for name in ("init_process_group", "new_group"):
+        original = getattr(dist, name)
+
+        @functools.wraps(original)
+        def with_gloo(*arguments: Any, original: Any = original, name: str = name, **keywords: Any) -> Any:
+            backend = keywords.get(
+                "backend", arguments[0] if arguments and name == "init_process_group" else None
+            )
+            if isinstance(backend, str) and "nccl" in backend:
+                say("process group backend nccl -> gloo")
+                if "backend" in keywords:
+                    keywords["backend"] = "gloo"
+                else:
+                    arguments = ("gloo", *arguments[1:])
+            if keywords.pop("device_id", None) is not None:
+                say(f"{name}: device_id dropped")
+            return original(*arguments, **keywords)
+
+        setattr(dist, name, with_gloo)
+
+
+def _meshes(say: Say) -> None:
+    original = device_mesh.init_device_mesh
+
+    @functools.wraps(original)
+    def init_device_mesh(device_type: str, *arguments: Any, **keywords: Any) -> Any:
+        return original(_cpu_type(device_type, say), *arguments, **keywords)
+
+    device_mesh.init_device_mesh = init_device_mesh
+    dist.init_device_mesh = init_device_mesh  # type: ignore[attr-defined]
+    build = device_mesh.DeviceMesh.__init__
+
+    def __init__(self: Any, device_type: str, *arguments: Any, **keywords: Any) -> None:
+        build(self, _cpu_type(device_type, say), *arguments, **keywords)
+
+    device_mesh.DeviceMesh.__init__ = __init__  # type: ignore[method-assign]
+    from_group = device_mesh.DeviceMesh.from_group
+
+    def on_cpu(group: Any, device_type: str, *arguments: Any, **keywords: Any) -> Any:
+        return from_group(group, _cpu_type(device_type, say), *arguments, **keywords)
+
+    device_mesh.DeviceMesh.from_group = staticmethod(on_cpu)  # type: ignore[method-assign]
+
+
+def _cpu_type(device_type: str, say: Say) -> str:
+    if device_type == "cuda":
+        say("device mesh cuda -> cpu")
+        return "cpu"
+    return device_type
+
+
+def _precision(say: Say) -> None:
+    autocast = torch.amp.autocast_mode.autocast.__init__
+
+    def __init__(self: Any, device_type: str, dtype: Any = None, *arguments: Any, **keywords: Any) -> None:
+        if device_type == "cuda":
+            say("autocast cuda -> cpu")
+            device_type, dtype = "cpu", dtype or torch.get_autocast_dtype("cuda")
+        autocast(self, device_type, dtype, *arguments, **keywords)
+
+    torch.amp.autocast_mode.autocast.__init__ = __init__  # type: ignore[method-assign]
+    scaler = torch.amp.GradScaler.__init__
+
+    def scale(self: Any, device: str = "cuda", *arguments: Any, **keywords: Any) -> None:
+        if device == "cuda":
+            say("gradient scaler cuda -> cpu")
+        scaler(self, "cpu" if device == "cuda" else device, *arguments, **keywords)
+
+    torch.amp.GradScaler.__init__ = scale  # type: ignore[method-assign]
+    offload = torch.distributed.fsdp.CPUOffloadPolicy.__init__
+
+    def unpinned(self: Any, pin_memory: bool = True) -> None:
+        if pin_memory:
+            say("FSDP2 CPUOffloadPolicy: pin_memory=False")
+        offload(self, pin_memory=False)
+
+    torch.distributed.fsdp.CPUOffloadPolicy.__init__ = unpinned  # type: ignore[method-assign]
+
+
+class _Event:
+    """Stands in for `torch.cuda.Event`: wall-clock times."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.at = 0.0
+
+    def record(self, *_: object) -> None:
+        self.at = time.perf_counter()
+
+    def elapsed_time(self, end: _Event) -> float:
+        return (end.at - self.at) * 1e3
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None: ...
+
+    def wait(self, *_: object) -> None: ...
+
+
+def _cuda_calls(say: Say) -> None:
+    answers: dict[str, object] = {
+        "set_device": None,
+        "synchronize": None,
+        "reset_peak_memory_stats": None,
+        "reset_max_memory_allocated": None,
+        "current_device": 0,
+        "device_count": int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
+        "is_bf16_supported": True,
+        "get_device_name": "CPU",
+        "mem_get_info": (0, 0),
+    }
+    for name, answer in answers.items():
+
+        def stand_in(*_: object, name: str = name, answer: object = answer, **__: object) -> object:
+            say(
+                f"torch.cuda.{name}() answers {answer!r}"
+                if answer is not None
+                else f"torch.cuda.{name}() does nothing"
+            )
+            return answer
+
+        setattr(torch.cuda, name, stand_in)
+    torch.cuda.Event = _Event  # type: ignore[misc,assignment]

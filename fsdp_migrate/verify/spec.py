@@ -1,0 +1,97 @@
+"""What the launcher tells every rank, as one JSON file per launch, and where a rank leaves what."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from fsdp_migrate.verify.model import ArmName
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """One launch of one job, the same for all its ranks.
+
+    Args:
+        program: a user's script, a user's module, or the bundled reference job.
+        target: path of the script, name of the module, or the reference configuration as JSON.
+        records: directory with one folder per arm, and in it one per rank.
+        arms: arms run by this launch, in order; a script is one arm.
+        device: what the job is to run on; on "cpu" names of other devices are replaced.
+        perturb: relative size of the change made to every gradient element, to measure rounding noise; 0 is
+            none.
+        tree: the copied project, and the directory it was copied from; entries of `sys.path` inside the
+            latter are redirected to the former.
+        full_limit_bytes: tensors one rank may write in full; beyond it only digests and sketches are kept.
+    """
+
+    program: Literal["script", "module", "reference"]
+    target: str
+    arguments: tuple[str, ...]
+    cwd: str
+    records: str
+    arms: tuple[ArmName, ...]
+    steps: int
+    device: Literal["cuda", "cpu"]
+    fixed_order: bool
+    perturb: float = 0.0
+    tree: tuple[str, str] | None = None
+    full_limit_bytes: int = 1 << 30
+    start_with_peers_s: float = 20.0
+
+    def write(self, path: Path) -> None:
+        """Write the file a rank reads with `read`."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @staticmethod
+    def read(path: Path) -> WorkerSpec:
+        """Read what `write` wrote."""
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields["arguments"] = tuple(fields["arguments"])
+        fields["arms"] = tuple(ArmName(arm) for arm in fields["arms"])
+        fields["tree"] = tuple(fields["tree"]) if fields["tree"] else None
+        return WorkerSpec(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class RankFiles:
+    """Files of one rank of one launch; the record itself has a folder per arm."""
+
+    folder: Path
+
+    @staticmethod
+    def of(records: Path, launch: str, rank: int) -> RankFiles:
+        """Files of `rank` in the launch named `launch` (the name of its first arm)."""
+        return RankFiles(records / f"{launch}.ranks" / f"rank{rank}")
+
+    @property
+    def stdout(self) -> Path:
+        """What the job printed."""
+        return self.folder / "stdout.log"
+
+    @property
+    def stderr(self) -> Path:
+        """What the job printed to stderr."""
+        return self.folder / "stderr.log"
+
+    @property
+    def stacks(self) -> Path:
+        """Python stacks of all threads, written when the rank is asked for them or dies of a signal."""
+        return self.folder / "stacks.txt"
+
+    @property
+    def error(self) -> Path:
+        """The exception that ended the rank, as JSON; absent when none did."""
+        return self.folder / "error.json"
+
+    @property
+    def done(self) -> Path:
+        """Exists once the record of this rank is complete."""
+        return self.folder / "done"
+
+    @property
+    def alive(self) -> Path:
+        """Touched at every sign of progress."""
+        return self.folder / "alive"

@@ -1,0 +1,343 @@
+"""From two records and their comparison to checks, notices and pass or fail; pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fsdp_migrate.verify.compare import CLIPPED, Comparison
+from fsdp_migrate.verify.gradient_causes import reduced_passes
+from fsdp_migrate.verify.model import ArmName, ArmSummary, Check, Difference, Outcome
+from fsdp_migrate.verify.record import ArmRecord, Unit
+
+_STATE = "optimizer state"
+_TITLES = {
+    "loss": "Loss",
+    "gradient": "Gradients before clipping",
+    "gradient norm": "Gradient norm",
+    CLIPPED: "Gradients after clipping",
+    "weight": "Weights after each step",
+    _STATE: "Optimizer state",
+    "buffer": "Buffers",
+}
+_LARGEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Everything `judge` found."""
+
+    checks: tuple[Check, ...]
+    notices: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Parity holds: nothing differs by more than rounding, and enough was seen to say so."""
+        return not any(check.outcome is Outcome.DIFFERS for check in self.checks)
+
+
+def judge(original: ArmRecord, candidate: ArmRecord, comparison: Comparison, origin: str) -> Judged:
+    """Turn a comparison with limits into checks.
+
+    Args:
+        origin: where the limits come from, for the report.
+    """
+    checks = [
+        _structure(original, candidate),
+        _data(original, candidate),
+        _numbers(
+            comparison,
+            "Initial weights",
+            origin,
+            lambda one: (one.step, one.quantity) == (0, "weight"),
+            original,
+        ),
+        *(_by_quantity(comparison, quantity, origin, original, candidate) for quantity in _TITLES),
+        _dtypes(original, candidate),
+        _moved(original, candidate),
+        _optimizers(original, candidate),
+        _replicas(comparison),
+        _reductions(original, candidate),
+        _steps(original, candidate),
+    ]
+    return Judged(tuple(checks), tuple(_notices(original, candidate, comparison)))
+
+
+def _structure(original: ArmRecord, candidate: ArmRecord) -> Check:
+    left, right = original.shapes, candidate.shapes
+    title = "Parameters: names and shapes"
+    if not left:
+        return Check(title, Outcome.NOT_OBSERVED, "no model with trainable parameters was called")
+    wrong = sorted(name for name in set(left) | set(right) if left.get(name) != right.get(name))
+    frozen = sorted(
+        name for name in set(left) & set(right) if original.trainable[name] != candidate.trainable[name]
+    )
+    if wrong or frozen:
+        what = (
+            f"{len(wrong)} differ ({', '.join(wrong[:3])})"
+            if wrong
+            else f"requires_grad of {', '.join(frozen[:3])}"
+        )
+        return Check(title, Outcome.DIFFERS, what, len(left))
+    return Check(title, Outcome.EQUAL, compared=len(left))
+
+
+def _data(original: ArmRecord, candidate: ArmRecord) -> Check:
+    title, seen = "Model inputs", 0
+    for step in sorted(set(original.steps) & set(candidate.steps)):
+        for rank, (left, right) in enumerate(zip(original.steps[step], candidate.steps[step], strict=False)):
+            seen += len(left.inputs)
+            if left.inputs != right.inputs:
+                return Check(title, Outcome.DIFFERS, f"first in step {step} on rank {rank}", seen)
+    return Check(title, Outcome.EQUAL if seen else Outcome.NOT_OBSERVED, compared=seen)
+
+
+def _by_quantity(
+    comparison: Comparison, quantity: str, origin: str, original: ArmRecord, candidate: ArmRecord
+) -> Check:
+    def wanted(one: Difference) -> bool:
+        return _kind(one.quantity) == quantity and not (one.step == 0 and quantity == "weight")
+
+    if quantity == "gradient norm":
+        calls = [
+            sum(len(facts[0].clips) for facts in arm.steps.values() if facts) for arm in (original, candidate)
+        ]
+        if calls[0] != calls[1]:
+            detail = (
+                f"norms were reported {calls[0]} times in the original and {calls[1]} times in the candidate"
+            )
+            return Check(_TITLES[quantity], Outcome.NOT_OBSERVED, detail)
+    return _numbers(comparison, _TITLES[quantity], origin, wanted, original, quantity)
+
+
+def _kind(quantity: str) -> str:
+    return _STATE if quantity.startswith(_STATE) else quantity
+
+
+def _numbers(
+    comparison: Comparison,
+    title: str,
+    origin: str,
+    wanted: object,
+    original: ArmRecord,
+    quantity: str = "weight",
+) -> Check:
+    assert callable(wanted)
+    found = [one for one in comparison.differences if wanted(one)]
+    compared = sum(count for kind, count in comparison.compared.items() if _kind(kind) == quantity)
+    if title == "Initial weights":
+        compared = len(original.tensors(0, "weight"))
+    elif quantity == "weight":
+        compared -= len(original.tensors(0, "weight"))
+    lonely = [one for one in comparison.unmatched if _kind(one[1]) == quantity and title != "Initial weights"]
+    if lonely:
+        step, kind, name, lacking = lonely[0]
+        detail = f"{len(lonely)} without counterpart: {kind} of {name}, step {step} (missing in: {lacking})"
+        return Check(title, Outcome.DIFFERS, detail, compared)
+    if not compared:
+        return Check(title, Outcome.NOT_OBSERVED)
+    if not found:
+        return Check(title, Outcome.EQUAL, compared=compared)
+    worst = max(found, key=lambda one: one.relative)
+    failing = [one for one in found if one.fails]
+    if failing:
+        one = failing[0]
+        detail = f"{len(failing)} of {compared} differ, first {one.name} in step {one.step}"
+        return Check(title, Outcome.DIFFERS, detail, compared, worst.relative, one.limit, origin)
+    return Check(
+        title,
+        Outcome.WITHIN,
+        f"{len(found)} of {compared} differ",
+        compared,
+        worst.relative,
+        worst.limit,
+        origin,
+    )
+
+
+def _dtypes(original: ArmRecord, candidate: ArmRecord) -> Check:
+    title, seen, step = (
+        "Dtypes of weights and optimizer state",
+        0,
+        min(1, original.last_step, candidate.last_step),
+    )
+    for quantity in ("weight", *original.state_quantities(step)):
+        left, right = original.tensors(step, quantity), candidate.tensors(step, quantity)
+        for name in sorted(set(left) & set(right)):
+            seen += 1
+            before, after = left[name][0].dtype, right[name][0].dtype
+            if before != after:
+                return Check(title, Outcome.DIFFERS, f"{quantity} of {name}: {before} -> {after}", seen)
+    return Check(title, Outcome.EQUAL if seen else Outcome.NOT_OBSERVED, compared=seen)
+
+
+def moved(arm: ArmRecord) -> dict[str, bool]:
+    """Which parameters have other values after the last step than before the first."""
+    before, after = arm.tensors(0, "weight"), arm.tensors(arm.last_step, "weight")
+    return {
+        name: any(_bits(a) != _bits(b) for a, b in zip(before[name], after[name], strict=False))
+        for name in set(before) & set(after)
+    }
+
+
+def _bits(part: object) -> object:
+    stored = getattr(part, "stored", None)
+    return stored.tobytes() if stored is not None else getattr(part, "sums", None)
+
+
+def _moved(original: ArmRecord, candidate: ArmRecord) -> Check:
+    title, left, right = "Trainable parameters move, frozen ones stay", moved(original), moved(candidate)
+    still = sorted(
+        name for name in left if left[name] and not right.get(name, True) and candidate.trainable.get(name)
+    )
+    if still:
+        detail = (
+            f"{len(still)} of {len(left)} never move in the candidate and do in the original "
+            f"({', '.join(still[:3])})"
+        )
+        return Check(title, Outcome.DIFFERS, detail, len(left))
+    slid = sorted(name for name in right if right[name] and not left.get(name, True))
+    if slid:
+        detail = f"{len(slid)} move in the candidate and stay in the original ({', '.join(slid[:3])})"
+        return Check(title, Outcome.DIFFERS, detail, len(left))
+    return Check(title, Outcome.EQUAL if left else Outcome.NOT_OBSERVED, compared=len(left))
+
+
+def _optimizers(original: ArmRecord, candidate: ArmRecord) -> Check:
+    title = "Optimizer: parameters and settings"
+    pairs = list(zip(original.optimizers, candidate.optimizers, strict=False))
+    for left, right in pairs:
+        if right.foreign > left.foreign:
+            return Check(
+                title, Outcome.DIFFERS, f"{right.foreign} parameters are not in the model", len(pairs)
+            )
+        for name in sorted(set(left.settings) | set(right.settings)):
+            if name not in right.settings or name not in left.settings:
+                where = "candidate" if name in left.settings else "original"
+                return Check(title, Outcome.DIFFERS, f"{name} is not in the {where}'s optimizer", len(pairs))
+            if left.settings[name] != right.settings[name]:
+                return Check(
+                    title, Outcome.DIFFERS, f"{name}: {_changed(left.settings[name], right.settings[name])}"
+                )
+    return Check(title, Outcome.EQUAL if pairs else Outcome.NOT_OBSERVED, compared=len(pairs))
+
+
+def _changed(left: Iterable[tuple[str, object]], right: Iterable[tuple[str, object]]) -> str:
+    before, after = dict(left), dict(right)
+    return ", ".join(
+        f"{key} {before.get(key)} -> {after.get(key)}"
+        for key in sorted(set(before) | set(after))
+        if before.get(key) != after.get(key)
+    )
+
+
+def _replicas(comparison: Comparison) -> Check:
+    title = "Replicas equal on all ranks"
+    if comparison.replicas_differ:
+        arm, step, quantity, name, ranks = comparison.replicas_differ[0]
+        where = f"{quantity} of {name} in the {arm}, step {step}, rank {', '.join(map(str, ranks))}"
+        return Check(title, Outcome.DIFFERS, where)
+    return Check(title, Outcome.EQUAL)
+
+
+def _reductions(original: ArmRecord, candidate: ArmRecord) -> Check:
+    title, before, after = "Gradient reductions per step", reduced_passes(original), reduced_passes(candidate)
+    if not before and not after:
+        return Check(title, Outcome.NOT_OBSERVED, "no collective reduced a gradient")
+    if before != after:
+        return Check(title, Outcome.DIFFERS, f"backward passes that reduce: {before:g} -> {after:g}")
+    return Check(title, Outcome.EQUAL, f"in {after:g} backward pass{'es' * (after != 1)}")
+
+
+def _steps(original: ArmRecord, candidate: ArmRecord) -> Check:
+    before, after = original.last_step, candidate.last_step
+    if before != after:
+        return Check("Steps", Outcome.DIFFERS, f"the original made {before}, the candidate {after}")
+    return Check("Steps", Outcome.EQUAL, compared=after)
+
+
+def _notices(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) -> Iterable[str]:
+    before, after = {unit.name for unit in original.units}, {unit.name for unit in candidate.units}
+    if before != after:
+        yield (
+            f"units changed: {len(before)} -> {len(after)}; memory and overlap change with them, numbers "
+            "do not "
+            f"(gone: {_listed(before - after)}; new: {_listed(after - before)})"
+        )
+    for left, right in _same_units(original, candidate):
+        if left.casts_inputs != right.casts_inputs and left.name:
+            yield f"unit {left.name}: casts its inputs: {left.casts_inputs} -> {right.casts_inputs}"
+            break
+    if comparison.unused:
+        yield (
+            f"{len(comparison.unused)} unused parameters get a zero gradient in one arm and none in the "
+            "other "
+            f"({_listed(comparison.unused)})"
+        )
+    still = sorted(
+        name for name, moves in moved(candidate).items() if not moves and candidate.trainable.get(name)
+    )
+    if still and not any(moved(original).get(name) for name in still):
+        yield f"{len(still)} trainable parameters move in neither arm ({_listed(set(still))})"
+    if comparison.incomplete:
+        yield (
+            f"{len(comparison.incomplete)} tensors were compared in part only "
+            f"({_listed(comparison.incomplete)})"
+        )
+
+
+def _listed(names: set[str]) -> str:
+    shown = [name or "(root)" for name in sorted(names)[:4]]
+    return ", ".join(shown) + (", ..." if len(names) > 4 else "") if shown else "none"
+
+
+def _same_units(original: ArmRecord, candidate: ArmRecord) -> list[tuple[Unit, Unit]]:
+    by_name = {unit.name: unit for unit in original.units}
+    return [(by_name[unit.name], unit) for unit in candidate.units if unit.name in by_name]
+
+
+def largest(comparison: Comparison) -> tuple[Difference, ...]:
+    """The worst differences, at most one per quantity and step first, relative to what was allowed."""
+    ranked = sorted(comparison.differences, key=lambda one: one.relative, reverse=True)
+    chosen: dict[tuple[str, int], Difference] = {}
+    for one in ranked:
+        chosen.setdefault((one.quantity, one.step), one)
+    return tuple(sorted(chosen.values(), key=lambda one: one.relative, reverse=True)[:_LARGEST])
+
+
+def summary(name: ArmName, arm: ArmRecord) -> ArmSummary:
+    """Figures of one arm; the first step warms up and is left out of the median."""
+    steps = [arm.steps[step] for step in sorted(arm.steps) if step <= arm.last_step]
+    timed = [max(one.seconds for one in facts) for facts in steps[1:]]
+    probes = [max(one.probe_seconds for one in facts) for facts in steps[1:] or steps]
+    return ArmSummary(
+        name=name,
+        kind=arm.kind,
+        steps=arm.last_step,
+        step_seconds=statistics.median(timed) if timed else None,
+        probe_seconds=statistics.median(probes) if probes else 0.0,
+        peak_bytes=arm.peak_bytes,
+        peak_is=arm.peak_is,
+        units=tuple(unit.name for unit in arm.units),
+        parameters=len(arm.shapes),
+        numel=sum(_numel(shape) for shape in arm.shapes.values()),
+        collectives=tuple(sorted(steps[-1][0].collectives.items())) if steps else (),
+        losses=tuple(_mean([loss for one in facts for loss in one.losses]) for facts in steps),
+        gradient_norms=tuple(
+            norms[0][0]
+            for step in sorted(arm.steps)
+            if step <= arm.last_step and (norms := arm.clipped_norms(step))
+        ),
+    )
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")
+
+
+def _numel(shape: tuple[int, ...]) -> int:
+    numel = 1
+    for size in shape:
+        numel *= size
+    return numel

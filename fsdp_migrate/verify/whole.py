@@ -1,0 +1,79 @@
+"""Puts full tensors together from the parts the ranks hold; pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fsdp_migrate.verify.record import Part, Sums
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A full tensor put together: its elements, or sums where those were not kept.
+
+    Args:
+        stored: flat, `None` where only sums were kept.
+        complete: whether the parts cover the tensor.
+        replicas_differ: ranks that hold the same elements with other values.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    stored: NDArray[Any] | None
+    sums: Sums | None
+    complete: bool
+    replicas_differ: tuple[int, ...]
+
+
+def assemble(parts: list[Part]) -> Whole:
+    """Put the parts of one tensor together; the first rank's wins where several hold the same elements."""
+    first = parts[0]
+    distinct: dict[object, Part] = {}
+    strangers: list[int] = []
+    for part in parts:
+        known = distinct.setdefault(part.place, part)
+        if known is not part and not _same(known, part):
+            strangers.append(part.rank)
+    numel = math.prod(first.shape)
+    complete = sum(part.numel for part in distinct.values()) == numel
+    whole: NDArray[Any] | None = None
+    sums: Sums | None = None
+    kept = [(part, part.stored) for part in distinct.values() if part.stored is not None]
+    if len(kept) == len(distinct):
+        whole = np.zeros(numel, dtype=kept[0][1].dtype)
+        for part, stored in kept:
+            _lay(whole, part, stored)
+    else:
+        sums = _add([part.sums for part in distinct.values() if part.sums is not None])
+    return Whole(first.name, first.dtype, first.shape, whole, sums, complete, tuple(strangers))
+
+
+def _same(left: Part, right: Part) -> bool:
+    if left.stored is not None and right.stored is not None:
+        return left.stored.tobytes() == right.stored.tobytes()
+    return left.sums == right.sums
+
+
+def _lay(whole: NDArray[Any], part: Part, stored: NDArray[Any]) -> None:
+    if part.box is None:
+        assert part.start is not None
+        whole[part.start : part.start + part.numel] = stored
+        return
+    offsets, sizes = part.box
+    window = tuple(slice(offset, offset + size) for offset, size in zip(offsets, sizes, strict=True))
+    whole.reshape(part.shape)[window] = stored.reshape(sizes)
+
+
+def _add(all_sums: list[Sums]) -> Sums:
+    projections = np.sum([sums.projections for sums in all_sums], axis=0)
+    return Sums(
+        sum(sums.digest for sums in all_sums) % (1 << 64),
+        sum(sums.square for sums in all_sums),
+        tuple(float(one) for one in projections),
+    )

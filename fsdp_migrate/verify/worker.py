@@ -1,0 +1,221 @@
+"""The program of every rank: attach the probes, run the job as it is, leave a complete record.
+
+A script runs as `__main__` with its own arguments, its own process group and its own exit. After the last
+step that is wanted the rank leaves by `os._exit`: an orderly exit of a gloo process aborts about one time in
+ten (torch 2.13), and the rest of the script is not what is compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from fsdp_migrate.verify import fixed_order, fsdp1_on_cpu, rehearsal
+from fsdp_migrate.verify.model import ArmName
+from fsdp_migrate.verify.probes.attach import attach_all
+from fsdp_migrate.verify.probes.recorder import Recorder
+from fsdp_migrate.verify.probes.session import Session
+from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
+
+_OWN = str(Path(__file__).resolve().parent)
+
+
+def main(spec_path: str) -> int:
+    """Run one rank; the exit code of the process."""
+    spec = WorkerSpec.read(Path(spec_path))
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    peers = [RankFiles.of(Path(spec.records), spec.arms[0].value, each) for each in range(size)]
+    files = peers[rank]
+    files.folder.mkdir(parents=True, exist_ok=True)
+    files.alive.write_text(f"{socket.gethostname()} {os.getpid()}", encoding="utf-8")
+    stacks = files.stacks.open("w", encoding="utf-8")
+    faulthandler.enable(stacks)
+    faulthandler.register(signal.SIGUSR2, stacks, all_threads=True)
+    try:
+        if spec.program == "reference":
+            _reference(spec, rank, files)
+        else:
+            _script(spec, rank, files, peers)
+    except BaseException as error:
+        if not (isinstance(error, SystemExit) and error.code in (None, 0)):
+            _leave_word(files, error, spec.tree)
+            return error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
+    _wait_for_peers(files, peers, spec.start_with_peers_s)
+    return 0
+
+
+def _session(
+    spec: WorkerSpec, arm: ArmName, rank: int, files: RankFiles, on_last: Callable[[], None]
+) -> Session:
+    return Session(
+        _recorder(spec, arm, rank),
+        spec.steps,
+        files.alive,
+        on_last,
+        fixed_order=spec.fixed_order,
+        perturb=spec.perturb,
+    )
+
+
+def _recorder(spec: WorkerSpec, arm: ArmName, rank: int) -> Recorder:
+    import torch
+
+    recorder = Recorder(Path(spec.records) / arm.value / f"rank{rank}", spec.full_limit_bytes)
+    recorder.event(
+        "start", rank=rank, ranks=int(os.environ["WORLD_SIZE"]), torch=torch.__version__, pid=os.getpid()
+    )
+    return recorder
+
+
+def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
+    """Attach probes and, on CPU, what stands in for a GPU."""
+
+    def say(text: str) -> None:
+        if text not in session.said and session.open:
+            session.said.add(text)
+            session.recorder.event("substitution", text=text)
+
+    attach_all(session)
+    mode = None
+    if spec.device == "cpu":
+        if spec.program != "reference" and rehearsal.names_cuda(Path(spec.cwd), spec.arguments):
+            mode = rehearsal.OnCpu(say)
+            rehearsal.apply(mode)
+        fsdp1_on_cpu.apply(say)
+    if session.fixed_order:
+        fixed_order.divide_once_in_fsdp1()
+    return mode
+
+
+def _script(spec: WorkerSpec, rank: int, files: RankFiles, peers: list[RankFiles]) -> None:
+    def leave() -> NoReturn:
+        _complete(spec, session, files, "enough steps")
+        _wait_for_peers(files, peers, spec.start_with_peers_s)
+        os._exit(0)
+
+    session = _session(spec, spec.arms[0], rank, files, leave)
+    mode = _prepare(spec, session)
+    os.chdir(spec.cwd)
+    if spec.tree is not None:
+        copy, source = spec.tree
+        sys.path[:] = [_moved(entry, source, copy) for entry in sys.path]
+    sys.argv = [spec.target, *spec.arguments]
+    try:
+        with mode or contextlib.nullcontext():
+            if spec.program == "module":
+                sys.path.insert(0, spec.cwd)
+                runpy.run_module(spec.target, run_name="__main__", alter_sys=True)
+            else:
+                sys.path.insert(0, str(Path(spec.target).parent))
+                runpy.run_path(spec.target, run_name="__main__")
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            raise
+    _complete(spec, session, files, "the script ended")
+
+
+def _reference(spec: WorkerSpec, rank: int, files: RankFiles) -> None:
+    """Run every arm of the bundled job, one after the other in the same processes."""
+    import torch
+    import torch.distributed as dist
+
+    from fsdp_migrate.verify.reference_job import train
+    from fsdp_migrate.verify.reference_job.config import ReferenceConfig
+
+    config = ReferenceConfig(**json.loads(spec.target))
+    session = _session(spec, spec.arms[0], rank, files, lambda: None)
+    _prepare(spec, session)
+    if spec.device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl" if spec.device == "cuda" else "gloo")
+    for arm in spec.arms:
+        if arm is not spec.arms[0]:
+            session.restart(_recorder(spec, arm, rank))
+        train.run("fsdp2" if arm is ArmName.CANDIDATE else "fsdp1", config)
+        session.finish("the job ended")
+    sys.stdout.flush()
+    files.done.touch()
+
+
+def _moved(entry: str, source: str, copy: str) -> str:
+    inside = entry == source or entry.startswith(source + os.sep)
+    return copy + entry.removeprefix(source) if inside else entry
+
+
+def _complete(spec: WorkerSpec, session: Session, files: RankFiles, reason: str) -> None:
+    """Close the record, with the modules that came from the user's tree instead of the copy."""
+    if not session.open:
+        return
+    if spec.tree is not None:
+        copy, source = spec.tree
+        strayed = sorted(
+            path
+            for module in list(sys.modules.values())
+            if (path := str(getattr(module, "__file__", None) or "")).startswith(source + os.sep)
+            and not path.startswith(copy + os.sep)
+        )
+        session.recorder.event("strayed", files=[path.removeprefix(source + os.sep) for path in strayed])
+    session.finish(reason)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    files.done.touch()
+
+
+def _wait_for_peers(files: RankFiles, peers: list[RankFiles], seconds: float) -> None:
+    """Stay until every rank is done, so that nobody loses a connection in the middle of its last "
+    "collective."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and files.done.exists() and not all(each.done.exists() for each in peers):
+        time.sleep(0.01)
+
+
+def _leave_word(files: RankFiles, error: BaseException, tree: tuple[str, str] | None) -> None:
+    """Write the exception for the launcher, with the user's own paths and without the frames that "
+    "started the script."""
+    frames = traceback.extract_tb(error.__traceback__)
+    while frames and frames[0].filename.startswith((_OWN, "<frozen runpy>")):
+        del frames[0]
+    kind, message = type(error).__name__, str(error)
+    if isinstance(error, SystemExit):
+        message = f"the script called sys.exit({error.code!r})"
+    text = (
+        "Traceback (most recent call last):\n"
+        + "".join(traceback.format_list(frames))
+        + f"{kind}: {message}\n"
+    )
+    if tree is not None:
+        copy, source = tree
+        text = text.replace(copy, source)
+    word = {"type": kind, "message": message, "traceback": text, "at": time.time()}
+    temporary = files.error.with_suffix(".partial")
+    temporary.write_text(json.dumps(word), encoding="utf-8")
+    temporary.replace(files.error)
+    print(text, file=sys.stderr, flush=True)
+
+
+def _start_under_agent() -> NoReturn:
+    """Run as a program of torch's elastic agent: take over the streams, leave without an orderly exit."""
+    spec = WorkerSpec.read(Path(sys.argv[1]))
+    files = RankFiles.of(Path(spec.records), spec.arms[0].value, int(os.environ["RANK"]))
+    files.folder.mkdir(parents=True, exist_ok=True)
+    for stream, path in ((1, files.stdout), (2, files.stderr)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), stream)
+    code = main(sys.argv[1])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    _start_under_agent()
