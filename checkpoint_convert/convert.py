@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -239,7 +240,7 @@ class SourceWatch:
     """Notices when a source's files change while they are being read."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        self.paths = tuple(paths)
+        self.paths = tuple(found for path in paths for found in _matching(path))
         self._seen = {file: _stamp(file) for path in self.paths for file in files_below(path)}
 
     def check(self) -> None:
@@ -254,6 +255,13 @@ class SourceWatch:
                     f"{file} changed while it was being converted",
                     hint="convert again when the job that writes it has finished",
                 )
+
+
+def _matching(path: Path) -> list[Path]:
+    """The path, or what a pattern such as `ckpt/*.pt` stands for."""
+    return (
+        [path] if path.exists() else [Path(found) for found in sorted(glob.glob(str(path), recursive=True))]
+    )
 
 
 def files_below(path: Path) -> list[Path]:

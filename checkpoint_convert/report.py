@@ -36,11 +36,11 @@ def write_report(write: Callable[[str], object], done: Conversion) -> None:
         "values": [dotted(leaf.path) for leaf in done.items.objects],
         "left_out": [{"key": dotted(item.path), "reason": item.reason} for item in done.items.left_out],
     }
-    write(json.dumps(head, indent=1, ensure_ascii=False).removesuffix("\n}"))
+    write(json.dumps(head, indent=1).removesuffix("\n}"))
     write(',\n "tensors": [')
     comma = "\n"
     for row in tensor_rows(done):
-        write(f"{comma}  {json.dumps(row, ensure_ascii=False)}")
+        write(f"{comma}  {json.dumps(row)}")
         comma = ",\n"
     write("\n ]\n}\n")
 

@@ -191,7 +191,7 @@ class _Request:
 
         plan = make_plan(contents, self._destination, self._options)
         write = conversion.plan_json if self._json else conversion.plan_text
-        write(sys.stdout.write, contents, plan)
+        write(conversion.printable(sys.stdout.write), contents, plan)
         return len(plan.items.notices)
 
     def _convert(self, contents: Contents, watch: object) -> int:
@@ -219,7 +219,7 @@ class _Request:
         if self._json:
             write_report(sys.stdout.write, done)
         else:
-            conversion.done_text(sys.stdout.write, done, time.monotonic() - started)
+            conversion.done_text(conversion.printable(sys.stdout.write), done, time.monotonic() - started)
         return len(done.notices)
 
 

@@ -20,6 +20,16 @@ _LONG_NOTICE = 600
 LOADABLE = "already loadable by FSDP2, nothing to convert"
 
 
+def printable(write: Write) -> Write:
+    """Writes text with names from a checkpoint in it: control characters are shown, not sent to a terminal."""
+
+    def escaped(text: str) -> object:
+        shown = (char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
+        return write("".join(shown))
+
+    return escaped
+
+
 def human_bytes(size: int) -> str:
     """`1.2 GiB`; exact below 1 KiB."""
     amount = float(size)
@@ -89,7 +99,7 @@ def plan_json(write: Write, contents: Contents, plan: Plan) -> None:
         "left_out": [{"key": dotted(left.path), "reason": left.reason} for left in plan.items.left_out],
         "notices": [{"code": notice.code, "text": notice.text} for notice in plan.items.notices],
     }
-    write(json.dumps(head, indent=1, ensure_ascii=False).removesuffix("\n}"))
+    write(json.dumps(head, indent=1).removesuffix("\n}"))
     write(',\n "tensors": [')
     comma = "\n"
     for number, item in enumerate(plan.items.tensors):
@@ -100,7 +110,7 @@ def plan_json(write: Write, contents: Contents, plan: Plan) -> None:
             "size_bytes": item.size_bytes,
             "files": _files_of(plan, number),
         }
-        write(f"{comma}  {json.dumps(row, ensure_ascii=False)}")
+        write(f"{comma}  {json.dumps(row)}")
         comma = ",\n"
     write("\n ]\n}\n")
 

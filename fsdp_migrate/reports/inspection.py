@@ -58,7 +58,7 @@ def contents_json(write: Write, sources: Sequence[Path], contents: Contents) -> 
         "extras": {str(key): describe_value(value) for key, value in contents.extras.items()},
         "notices": [{"code": notice.code, "text": notice.text} for notice in _notices(contents)],
     }
-    write(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    write(json.dumps(record, indent=1) + "\n")
 
 
 def raw_text(
@@ -83,7 +83,7 @@ def raw_json(
         "missing": {"message": missing.message, "hint": missing.hint},
         "tensors": [{"file": str(entry.file), **_raw_row(entry)} for entry in entries],
     }
-    write(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    write(json.dumps(record, indent=1) + "\n")
 
 
 def describe_value(value: Value) -> str:

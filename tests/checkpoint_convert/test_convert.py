@@ -126,14 +126,41 @@ def test_an_existing_destination_is_kept_unless_told_otherwise(tmp_path: Path, t
     target = tmp_path / "out"
     target.mkdir()
     (target / "precious").write_text("old")
+    (target / ".metadata").write_text("old")
     with pytest.raises(DestinationError, match="exists already") as caught:
         run(trained_contents(), target, write=WriteOptions(to=to))
     assert "--overwrite" in caught.value.hint
     assert names(tmp_path) == ["out"]
-    assert names(target) == ["precious"]
+    assert names(target) == [".metadata", "precious"]
     run(trained_contents(), target, write=WriteOptions(to=to), overwrite=True)
     assert set(names(tmp_path)) <= {"out", "out.conversion.json"}
     assert target.is_file() if to is OutputFormat.TORCH else "precious" not in names(target)
+
+
+def test_overwrite_never_deletes_a_directory_that_is_no_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.tex").write_text("mine")
+    with pytest.raises(DestinationError, match="not of a checkpoint"):
+        run(trained_contents(), tmp_path / "home", overwrite=True)
+    (tmp_path / "empty").mkdir()
+    run(trained_contents(), tmp_path / "empty", overwrite=True)
+    assert names(tmp_path) == ["empty", "home"]
+    assert names(tmp_path / "home") == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("target", ["/", "some/.."])
+def test_a_destination_without_a_name_is_refused(target: str) -> None:
+    with pytest.raises(DestinationError, match="no name"):
+        run(trained_contents(), Path(target), overwrite=True)
+
+
+def test_files_of_a_pattern_are_watched(tmp_path: Path) -> None:
+    (tmp_path / "rank0.pt").write_bytes(b"1")
+    watch = SourceWatch([tmp_path / "rank*.pt"])
+    watch.check()
+    (tmp_path / "rank0.pt").write_bytes(b"12")
+    with pytest.raises(IncompleteError, match=r"rank0\.pt changed"):
+        watch.check()
 
 
 def test_a_failed_overwrite_keeps_the_old_output(tmp_path: Path) -> None:

@@ -141,13 +141,13 @@ def test_dtype_only_and_shards(full: Path, tmp_path: Path) -> None:
 def test_an_existing_destination(full: Path, tmp_path: Path, to: str) -> None:
     target = tmp_path / "out"
     target.mkdir()
-    (target / "old").write_text("")
+    (target / ".metadata").write_text("")
     done = call("convert-ckpt", full, target, "--to", to)
     assert done.exit_code == 2
     assert f"error: {target} exists already" in done.stderr
     assert "--overwrite" in done.stderr
     assert done.stdout == ""
-    assert [path.name for path in target.iterdir()] == ["old"]
+    assert [path.name for path in target.iterdir()] == [".metadata"]
     assert call("convert-ckpt", full, target, "--to", to, "--overwrite").exit_code == 0
 
 
@@ -327,6 +327,16 @@ def test_inspect_runs_nothing_and_names_unknown_classes(tmp_path: Path) -> None:
     converted = call("convert-ckpt", tmp_path / "x.pt", tmp_path / "out")
     assert converted.exit_code == 0
     assert "CK201: not in the output: args (an object of class argparse.Namespace)" in converted.stdout
+
+
+def test_names_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
+    torch.save({"model": {"w\x1b]0;pwned\x07": torch.ones(2)}, "\x1b[2J": 1}, tmp_path / "x.pt")
+    for command in (["inspect-ckpt"], ["convert-ckpt", "--dry-run"], ["convert-ckpt"]):
+        target = [] if command == ["inspect-ckpt"] else [tmp_path / "out"]
+        done = call(command[0], tmp_path / "x.pt", *target, *command[1:])
+        assert done.exit_code == 0
+        assert "\x1b" not in done.stdout
+        assert "\\x1b" in done.stdout
 
 
 def test_inspect_says_that_a_directory_is_loadable(tmp_path: Path) -> None:
