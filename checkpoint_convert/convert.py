@@ -259,9 +259,9 @@ class SourceWatch:
 
 def _matching(path: Path) -> list[Path]:
     """The path, or what a pattern such as `ckpt/*.pt` stands for."""
-    return (
-        [path] if path.exists() else [Path(found) for found in sorted(glob.glob(str(path), recursive=True))]
-    )
+    if path.exists():
+        return [path]
+    return sorted(map(Path, glob.glob(str(path), recursive=True)))  # noqa: PTH207 - absolute patterns too
 
 
 def files_below(path: Path) -> list[Path]:

@@ -21,7 +21,7 @@ LOADABLE = "already loadable by FSDP2, nothing to convert"
 
 
 def printable(write: Write) -> Write:
-    """Writes text with names from a checkpoint in it: control characters are shown, not sent to a terminal."""
+    """Writes text with names from a checkpoint: control characters are shown, not sent to a terminal."""
 
     def escaped(text: str) -> object:
         shown = (char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
