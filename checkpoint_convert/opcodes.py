@@ -118,12 +118,12 @@ def _binfloat(machine: Machine) -> None:
 @_on(pickle.INT)
 def _int(machine: Machine) -> None:
     line = machine.line()
-    machine.stack.append({"00": False, "01": True}[line] if line in ("00", "01") else int(line))
+    machine.stack.append(line == b"01" if line in (b"00", b"01") else int(line))
 
 
 @_on(pickle.LONG)
 def _long_line(machine: Machine) -> None:
-    machine.stack.append(int(machine.line().rstrip("L")))
+    machine.stack.append(int(machine.line().rstrip(b"L")))
 
 
 @_on(pickle.FLOAT)
@@ -133,15 +133,15 @@ def _float_line(machine: Machine) -> None:
 
 @_on(pickle.STRING)
 def _string_line(machine: Machine) -> None:
-    line = machine.line()
-    if len(line) < 2 or line[0] != line[-1] or line[0] not in "'\"":
+    line = machine.line(text=True)
+    if len(line) < 2 or line[0] != line[-1] or line[:1] not in (b"'", b'"'):
         raise Damaged("a text value has no quotes")
-    machine.stack.append(line[1:-1].encode("latin-1").decode("unicode_escape"))
+    machine.stack.append(line[1:-1].decode("unicode_escape"))
 
 
 @_on(pickle.UNICODE)
 def _unicode_line(machine: Machine) -> None:
-    machine.stack.append(machine.line().encode("latin-1").decode("raw_unicode_escape"))
+    machine.stack.append(machine.line(text=True).decode("raw_unicode_escape"))
 
 
 @_on(pickle.EMPTY_TUPLE)
@@ -308,8 +308,8 @@ def _long_binget(machine: Machine) -> None:
 
 @_on(pickle.GLOBAL)
 def _global(machine: Machine) -> None:
-    module = machine.line()
-    machine.push(Symbol(module, machine.line()))
+    module = machine.name_line()
+    machine.push(Symbol(module, machine.name_line()))
 
 
 @_on(pickle.STACK_GLOBAL)
@@ -342,8 +342,8 @@ def _newobj_ex(machine: Machine) -> None:
 
 @_on(pickle.INST)
 def _inst(machine: Machine) -> None:
-    module = machine.line()
-    symbol = Symbol(module, machine.line())
+    module = machine.name_line()
+    symbol = Symbol(module, machine.name_line())
     machine.call(symbol, tuple(machine.since_mark()))
 
 
@@ -365,7 +365,7 @@ def _build(machine: Machine) -> None:
 
 @_on(pickle.PERSID)
 def _persid(machine: Machine) -> None:
-    machine.persist(machine.line())
+    machine.persist(machine.name_line())
 
 
 @_on(pickle.BINPERSID)
