@@ -16,7 +16,7 @@ from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.layout import ModelLayout, ModuleSpec, ParameterSpec, UnitSpec, to_json
 from checkpoint_convert.meta_model import class_names, layout_of, parameter_spec
 from checkpoint_convert.model import DType
-from checkpoint_convert.readers.names import WRAPPERS, clean
+from checkpoint_convert.readers.names import FLAT_NAMES, WRAPPERS, clean
 from checkpoint_convert.stored_tensor import row_major
 
 if TYPE_CHECKING:
@@ -138,15 +138,7 @@ def _walk(
     slots: dict[tuple[int, str], int] = {}
     for path, module in _own_modules(model, ""):
         modules.append(ModuleSpec(path, class_names(type(module))))
-        names = [name for owner, name in held if owner == id(module)]
-        names += [
-            name for name, value in module._parameters.items() if value is not None and name not in names
-        ]
-        if all(name in module._parameters for name in names):
-            names = [name for name in module._parameters if name in names]
-        for name in names:
-            if name in ("_flat_param", "flat_param"):
-                continue
+        for name in _registered(module, held):
             key = (id(module), name)
             fqn = f"{path}.{name}" if path else name
             slot = slots.setdefault(key, len(slots))
@@ -168,6 +160,16 @@ def _walk(
             if value is not None and name not in left_out
         ]
     return tuple(specs), tuple(modules), tuple(buffers)
+
+
+def _registered(module: nn.Module, held: dict[tuple[int, str], _Held]) -> list[str]:
+    """Names of a module's parameters; flattened ones in flat order where FSDP1 took them out of it."""
+    there = [name for name, value in module._parameters.items() if value is not None]
+    there = [name for name in there if name not in FLAT_NAMES]
+    flattened = [name for owner, name in held if owner == id(module)]
+    if all(name in there for name in flattened):
+        return there
+    return [*flattened, *(name for name in there if name not in flattened)]
 
 
 def _own_modules(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:

@@ -189,7 +189,7 @@ def read_layout(path: Path) -> ModelLayout:
         return _from_json(document, str(path))
     except OSError as error:
         raise LayoutError(f"{path}: {error.strerror}", hint="Check the path.") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise LayoutError(
             f"{path}: is no layout: {error}",
             hint="Write it with capture_layout(model) in the old job, or with fsdp-migrate capture-layout.",

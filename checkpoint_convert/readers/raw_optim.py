@@ -26,8 +26,9 @@ from checkpoint_convert.raw_state import (
     named_state,
 )
 from checkpoint_convert.readers.assumptions import ignored_of, kinds
+from checkpoint_convert.readers.cutting import cut
 from checkpoint_convert.readers.group_orders import orders
-from checkpoint_convert.readers.local import LocalModel, cut
+from checkpoint_convert.readers.local import LocalModel
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.replicas import same_elements
 

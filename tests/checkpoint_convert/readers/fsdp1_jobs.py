@@ -154,7 +154,15 @@ def save(job: Job, model: FSDP, optimizer: torch.optim.Optimizer, rank: int, out
             torch.save({"state_dict": state, "optimizer_states": [by_number]}, out / "lightning.ckpt")
     if job.world > 1 and not job.mesh and not (job.name.startswith("hybrid") and rank > 1):
         with FSDP.state_dict_type(model, StateDictType.LOCAL_STATE_DICT, LocalStateDictConfig()):
-            torch.save(model.state_dict(), out / f"local_{rank}.pt")
+            local = model.state_dict()
+            torch.save(local, out / f"local_{rank}.pt")
+            both = {
+                "model": local,
+                "optimizer": optimizer.state_dict(),
+                "epoch": 3,
+                "rng": torch.tensor([rank]),
+            }
+            torch.save(both, out / f"both_{rank}.pt")
     if not job.name.startswith("channels_last"):
         with FSDP.state_dict_type(
             model, StateDictType.SHARDED_STATE_DICT, ShardedStateDictConfig(), ShardedOptimStateDictConfig()
@@ -162,6 +170,12 @@ def save(job: Job, model: FSDP, optimizer: torch.optim.Optimizer, rank: int, out
             sharded = {"model": model.state_dict(), "optim": FSDP.optim_state_dict(model, optimizer)}
             torch.save({**sharded, "rng": torch.get_rng_state(), "step": 3}, out / f"sharded_{rank}.pt")
             dcp.save(sharded, checkpoint_id=out / "dcp")
+            # Accelerate's and the Trainer's way: two directories in one, each with its own root.
+            outer = out / "checkpoint-3"
+            dcp.save({"model": sharded["model"]}, checkpoint_id=outer / "pytorch_model_fsdp_0")
+            dcp.save({"optimizer": sharded["optim"]}, checkpoint_id=outer / "optimizer_0")
+            torch.save({"last_epoch": 3}, outer / "scheduler.bin")
+            (outer / "trainer_state.json").write_text("{}")
 
 
 def run_job(job: Job, rank: int, groups: Any, out: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from comparing import bytes_of, tensor_bytes
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
@@ -26,7 +26,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from checkpoint_convert.flat_param import Sharding, UnitLayout, lay_out, span_on_rank, unit_members
 from checkpoint_convert.meta_model import layout_of
 from checkpoint_convert.model import DType
-from checkpoint_convert.readers.local import cut
+from checkpoint_convert.readers.cutting import cut
 from checkpoint_convert.readers.names import clean
 from checkpoint_convert.tensor_sources import ConcatTensor, MemoryTensor
 
@@ -151,12 +151,20 @@ def ours(tree: Tree, setting: Setting) -> dict[str, UnitLayout]:
     itemsize = setting.compute.itemsize if setting.compute else None
     sharding = Sharding(setting.world, setting.orig, itemsize, setting.sharded)
     dtype = next(dtype for dtype in DType if f"torch.{dtype.torch_name}" == str(setting.dtype))
-    members = unit_members(layout, prefixes)
+    members = unit_members(layout, prefixes, use_orig_params=setting.orig)
     return {prefix: lay_out(prefix, specs, dtype, sharding) for prefix, specs in members.items()}
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(trees(), settings_of_jobs())
+@example(  # tied across units: with use_orig_params only the unit wrapped first flattens it
+    Tree(False, ((1,), (1,)), (Tree(True, ((1,),), ()),)),
+    Setting(1, True, None, torch.float32, False, ((1, 3),), False, False),
+)
+@example(  # and without, both do
+    Tree(False, ((1,), (1,)), (Tree(True, ((1,),), ()),)),
+    Setting(2, False, None, torch.float32, True, ((1, 3),), False, False),
+)
 def test_layout_and_elements_are_torchs(tree: Tree, setting: Setting) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

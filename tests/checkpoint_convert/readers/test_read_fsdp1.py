@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from comparing import assert_same_model, assert_same_state, load
+from comparing import assert_same_model, assert_same_state, bytes_of, load
 from fsdp1_jobs import Job, jobs
 
 from checkpoint_convert.model import Contents, SourceFormat
@@ -95,6 +95,31 @@ def test_local_files_with_raw_optimizer(fsdp1_files: Path, name: str) -> None:
             truth.check(contents)
             expected = SourceFormat.FULL if job.strategy.name == "NO_SHARD" else SourceFormat.LOCAL
             assert contents.format is expected
+
+
+@pytest.mark.parametrize("name", ["base_2_flat", "base_3_orig", "hybrid_4_flat", "hybrid_4_orig"])
+def test_model_and_raw_optimizer_in_one_file_per_rank(fsdp1_files: Path, name: str) -> None:
+    folder, truth = fsdp1_files / name, Truth(fsdp1_files / name)
+    with open_source([folder / "both_*.pt"], ReadOptions(layout_from=folder / "layout.json")) as contents:
+        truth.check(contents)
+        assert contents.extras["epoch"] == 3
+        ranks: Any = contents.extras["rng"]
+        assert [bytes_of(ranks[rank])[0] for rank in ranks] == list(
+            range(len(list(folder.glob("both_*.pt"))))
+        )
+
+
+@pytest.mark.parametrize("name", ["base_2_flat", "base_3_orig", "mesh_4_flat"])
+def test_two_directories_in_one(fsdp1_files: Path, name: str) -> None:
+    folder, truth = fsdp1_files / name / "checkpoint-3", Truth(fsdp1_files / name)
+    for sources in (
+        [folder],
+        [folder / "pytorch_model_fsdp_0", folder / "optimizer_0", folder / "scheduler.bin"],
+    ):
+        with open_source(sources) as contents:
+            truth.check(contents)
+            assert contents.format is SourceFormat.DCP
+            assert contents.extras == {"last_epoch": 3}
 
 
 @pytest.mark.parametrize("name", JOBS)
