@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import pickletools
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -182,3 +183,25 @@ def test_an_optimizer_without_state(tmp_path: Path) -> None:
     assert found["param_groups"][0]["lr"] == 0.1
     assert found["param_groups"][0]["foreach"] is None
     assert torch.load(tmp_path / "torch", weights_only=True)["optim"]["state"] == {}
+
+
+def test_metadata_names_only_classes_that_torch_2_6_has(tmp_path: Path) -> None:
+    write(trained_contents(), tmp_path / "out")
+    pickled = (tmp_path / "out" / ".metadata").read_bytes()
+    named = {argument for code, argument, _ in pickletools.genops(pickled) if code.name == "GLOBAL"}
+    metadata = "torch.distributed.checkpoint.metadata"
+    assert named == {
+        f"{metadata} Metadata",
+        f"{metadata} TensorStorageMetadata",
+        f"{metadata} TensorProperties",
+        f"{metadata} _MEM_FORMAT_ENCODING",
+        f"{metadata} BytesStorageMetadata",
+        f"{metadata} ChunkStorageMetadata",
+        f"{metadata} MetadataIndex",
+        "torch.distributed.checkpoint.filesystem _StorageInfo",
+        "torch.serialization _get_layout",
+        "torch Size",
+        "torch float32",
+        "torch bfloat16",
+        "torch int64",
+    }
