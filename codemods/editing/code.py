@@ -37,7 +37,9 @@ def code(module: Module | None, template: str, **parts: ast.AST | str | Code) ->
     found: list[Part] = []
     pieces = list(string.Formatter().parse(template))
     for position, (literal, name, _, _) in enumerate(pieces):
-        if literal:
+        if literal and found and isinstance(found[-1], str):
+            found[-1] += literal  # the parser cuts text at `{{` and `}}`
+        elif literal:
             found.append(literal)
         if name is None:
             continue
