@@ -105,8 +105,8 @@ from codemods.editing.state_dict_blocks import BlockPlan, plan_block
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
 from codemods.editing.statements import (
     is_result_used,
-    is_where_method_is_not,
     is_where_not_instance,
+    is_where_other_branch_shards,
     negated,
     remove_with_item,
 )
@@ -164,7 +164,7 @@ __all__ = [
     "is_fsdp1_import",
     "is_result_used",
     "is_under_rank0",
-    "is_where_method_is_not",
+    "is_where_other_branch_shards",
     "is_where_not_instance",
     "load_sharded_optimizer",
     "model_loaded",

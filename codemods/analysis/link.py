@@ -161,6 +161,7 @@ class Links:
         held = self.held(module, node)
         sites = frozenset(h for h in held if isinstance(h, WrapCall))
         declared = any(isinstance(h, _Declared) for h in held) or self._is_evident(module, node)
+        declared = declared or self._is_tested(module, node)
         if not sites and not declared:
             return No()
         if declared or not any(isinstance(h, _Other | _Instance) for h in held):
@@ -484,21 +485,52 @@ class Links:
         return None
 
     def _attribute(self, module: Module, node: ast.Attribute) -> _HeldSet:
-        local = self._same_chain(module, node)
+        local, not_yet = self._same_chain(module, node)
         if local is not None:
             return local
         owners = [h for h in self.held(module, node.value) if isinstance(h, _Instance)]
         held: set[_Held] = set()
         for owner in owners:
             for definition, home in self._lineage(owner.node, owner.module):
-                held |= self._attribute_of(definition, home, node.attr)
+                held |= self._attribute_of(definition, home, node.attr, not_yet)
+        if not owners:
+            held |= self._same_class_chain(module, node, not_yet)
         return frozenset(held) or frozenset({OTHER})
 
-    def _attribute_of(self, owner: ast.ClassDef, home: Module, name: str) -> _HeldSet:
-        """What `self.<name>` can hold: every assignment in the class's methods and through its instances."""
+    def _same_class_chain(self, module: Module, node: ast.Attribute, not_yet: frozenset[ast.AST]) -> _HeldSet:
+        """What `self.a.b` is assigned in the same class, its bases and heirs, where nothing is known of `self.a`."""
+        owner, text = module.class_of(node), ast.unparse(node)
+        if owner is None or not text.startswith("self."):
+            return frozenset()
+        values = [
+            self._unpacked(home, value, unpack)
+            for home, target, value, unpack in self._stores().get(node.attr, [])
+            if ast.unparse(target) == text and target not in not_yet
+            if self._are_related(module, owner, home, home.class_of(target))
+        ]
+        return frozenset().union(*values)
+
+    def _are_related(
+        self, module: Module, one: ast.ClassDef, home: Module, other: ast.ClassDef | None
+    ) -> bool:
+        """Whether one class is, or inherits from, the other."""
+        if other is None:
+            return False
+        up = any(node is other for node, _ in self._lineage(one, module))
+        return up or any(node is one for node, _ in self._lineage(other, home))
+
+    def _attribute_of(
+        self, owner: ast.ClassDef, home: Module, name: str, not_yet: frozenset[ast.AST]
+    ) -> _HeldSet:
+        """What `self.<name>` can hold: every assignment in the class's methods and through its instances.
+
+        `not_yet`: assignments that come later in the function asked from.
+        """
         assigned: list[_HeldSet] = []
         wrapped_in_place = False
         for module, target, value, unpack in self._stores().get(name, []):
+            if target in not_yet:
+                continue
             direct = isinstance(target.value, ast.Name) and target.value.id == "self"
             if direct and not (module is home and module.class_of(target) is owner):
                 continue
@@ -542,20 +574,26 @@ class Links:
         function = module.function(target)
         return module.parent(module.statement(target)) is function
 
-    def _same_chain(self, module: Module, node: ast.Attribute) -> _HeldSet | None:
-        """What the same attribute chain was assigned earlier in the same function, as if it were a variable."""
+    def _same_chain(self, module: Module, node: ast.Attribute) -> tuple[_HeldSet | None, frozenset[ast.AST]]:
+        """What the same attribute chain was assigned earlier in the same function, as if it were a variable.
+
+        Also the targets of the function that are assigned on no path to the place.
+        """
         scope, text = module.scope_of(node), ast.unparse(node)
         bindings = []
+        targets: dict[Binding, ast.AST] = {}
         for home, target, value, unpack in self._stores().get(node.attr, []):
             if home is module and module.scope_of(target) is scope and ast.unparse(target) == text:
                 bindings.append(Binding(text, BindingKind.ASSIGN, module.statement(target), value, unpack))
+                targets[bindings[-1]] = target
         start = Binding(text, BindingKind.PARAMETER, node)
         live = reaching(module, scope, [start, *bindings], node) if bindings else []
         if not live or start in live:
-            return None
-        return frozenset().union(
+            return None, frozenset(targets[b] for b in bindings if b not in live)
+        held = frozenset().union(
             *(self._unpacked(module, b.value, b.unpack) for b in live if b.value is not None)
         )
+        return held, frozenset()
 
     def _stores(self) -> dict[str, list[tuple[Module, ast.Attribute, ast.expr, tuple[int, ...]]]]:
         """Every assignment to an attribute, by the attribute's name."""
@@ -586,6 +624,37 @@ class Links:
                 return symbol is not None and symbol.name == FSDP
             return False
         symbol = self.index.resolve(module, annotation)
+        return symbol is not None and symbol.name == FSDP
+
+    def _is_tested(self, module: Module, node: ast.expr) -> bool:
+        """Whether a place is reached only where `isinstance(<the same name>, FSDP)` holds."""
+        if not isinstance(node, ast.Name | ast.Attribute):
+            return False
+        text = ast.unparse(node)
+        child: ast.AST = node
+        for parent in module.ancestors(node):
+            if isinstance(parent, ast.If | ast.IfExp):
+                body = parent.body if isinstance(parent.body, list) else [parent.body]
+                if any(child is part for part in body) and self._tests(module, parent.test, text):
+                    return True
+            elif isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.And):
+                earlier = parent.values[: next(i for i, v in enumerate(parent.values) if v is child)]
+                if any(self._tests(module, value, text) for value in earlier):
+                    return True
+            elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                return False
+            child = parent
+        return False
+
+    def _tests(self, module: Module, test: ast.expr, text: str) -> bool:
+        """Whether a condition implies that a name is an instance of FSDP1's class."""
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            return any(self._tests(module, value, text) for value in test.values)
+        if not (isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and len(test.args) == 2):
+            return False
+        if test.func.id != "isinstance" or ast.unparse(test.args[0]) != text:
+            return False
+        symbol = self.index.resolve(module, test.args[1])
         return symbol is not None and symbol.name == FSDP
 
     def _is_evident(self, module: Module, node: ast.expr) -> bool:
