@@ -107,6 +107,7 @@ from codemods.editing.statements import (
     is_result_used,
     is_where_not_instance,
     is_where_other_branch_shards,
+    may_be_ddp,
     negated,
     remove_with_item,
 )
@@ -167,6 +168,7 @@ __all__ = [
     "is_where_other_branch_shards",
     "is_where_not_instance",
     "load_sharded_optimizer",
+    "may_be_ddp",
     "model_loaded",
     "model_saved",
     "negated",

@@ -28,23 +28,25 @@ def wrap_long_lines(before: str, after: str, width: int, newline: str) -> str:
     if not long:
         return after
     text = "\n".join(lines) + "\n"
-    commented = _comment_lines(text)
+    commented = _comment_columns(text)
     nodes = _nodes_by_line(ast.parse(text))
     for number in long:
-        if number in commented:
+        line = lines[number - 1][: commented.get(number)].rstrip()
+        comment = lines[number - 1][len(line) :]
+        if len(line) <= width:
             continue
-        line = lines[number - 1]
         for node in nodes.get(number, []):
             broken = _Breaker(line, width).broken(node)
             if broken is not None:
-                lines[number - 1] = broken
+                lines[number - 1] = broken + comment
                 break
     return newline.join("\n".join(lines).split("\n")) + (newline if after.endswith(("\n", "\r")) else "")
 
 
-def _comment_lines(text: str) -> set[int]:
+def _comment_columns(text: str) -> dict[int, int]:
+    """Line -> column of its comment."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
+    return {token.start[0]: token.start[1] for token in tokens if token.type == tokenize.COMMENT}
 
 
 def _nodes_by_line(tree: ast.Module) -> dict[int, list[ast.AST]]:

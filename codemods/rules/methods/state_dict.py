@@ -19,6 +19,8 @@ from codemods.rule import (
     finding,
     in_force,
     is_where_not_instance,
+    is_where_other_branch_shards,
+    may_be_ddp,
     model_saved,
     rule,
 )
@@ -57,7 +59,7 @@ def state_dict(project: Project) -> Iterator[Finding]:
         if told.block is not None:
             continue  # the block's own rule sees to it
         edits = model_saved(call.module, call.node, told.setting)
-        if isinstance(holding, Maybe) and _may_be_ddp(call.module.text):
+        if isinstance(holding, Maybe) and may_be_ddp(call.module):
             edits = Refused(
                 "the model may be wrapped in DistributedDataParallel too, which names its keys otherwise"
             )
@@ -72,7 +74,3 @@ def state_dict(project: Project) -> Iterator[Finding]:
             safety=Safety.SAFE,
             edits=edits,
         )
-
-
-def _may_be_ddp(text: str) -> bool:
-    return "DistributedDataParallel(" in text or "DDP(" in text

@@ -1,0 +1,11 @@
+import torch
+from torch.distributed.fsdp import (
+    FullStateDictConfig,
+    FullyShardedDataParallel as FSDP,
+    StateDictType,
+)
+
+
+def whole(model):
+    with torch.no_grad(), FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT):
+        return model.state_dict()

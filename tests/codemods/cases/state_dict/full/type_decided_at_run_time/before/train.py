@@ -1,0 +1,11 @@
+import torch
+from torch.distributed.fsdp import (
+    FullStateDictConfig,
+    FullyShardedDataParallel as FSDP,
+    StateDictType,
+)
+
+
+def save(model, path, kind):
+    with FSDP.state_dict_type(model, getattr(StateDictType, kind)):
+        torch.save(model.state_dict(), path)
