@@ -70,7 +70,15 @@ from dataclasses import dataclass
 
 from codemods.analysis.index import Module, Symbol
 from codemods.analysis.link import Holding, Maybe, No, Sharded, WrapCall
-from codemods.analysis.state_dicts import Kind, Setting, Unknown, argument, in_force, setting_of
+from codemods.analysis.state_dicts import (
+    Kind,
+    Setting,
+    Unknown,
+    argument,
+    in_force,
+    same_model,
+    setting_of,
+)
 from codemods.analysis.state_dicts import blocks as state_dict_blocks
 from codemods.analysis.state_dicts import enclosing as state_dict_block_around
 from codemods.analysis.values import (
@@ -179,6 +187,7 @@ __all__ = [
     "remove_with_item",
     "replace",
     "rule",
+    "same_model",
     "setting_of",
     "stands_alone",
     "state_dict_block_around",

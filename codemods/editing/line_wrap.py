@@ -60,6 +60,15 @@ def _nodes_by_line(tree: ast.Module) -> dict[int, list[ast.AST]]:
     return found
 
 
+class _Pair(ast.AST):
+    """A key of a dict display with its value, as if it were one node."""
+
+    def __init__(self, key: ast.expr, value: ast.expr) -> None:
+        super().__init__()
+        self.key, self.value = key, value
+        self.col_offset, self.end_col_offset = key.col_offset, value.end_col_offset
+
+
 @dataclass(slots=True)
 class _Breaker:
     """Breaks one line at one of its expressions."""
@@ -109,8 +118,12 @@ class _Breaker:
                 return self._render(node.value, column, indent, trailer + tail) + trailer
             case ast.List() | ast.Set():
                 return self._brackets(flat[0], list(node.elts), flat[-1], indent)
-            case ast.Dict():
-                return flat
+            case ast.Dict() if None not in node.keys:
+                pairs = [_Pair(k, v) for k, v in zip(node.keys, node.values, strict=True) if k is not None]
+                return self._brackets("{", list(pairs), "}", indent)
+            case _Pair():
+                key = f"{self._text(node.key)}: "
+                return key + self._render(node.value, column + len(key), indent, tail)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() if flat[0] in "[{(":
                 return self._comprehension(node, flat, indent)
             case ast.IfExp() | ast.BoolOp() | ast.BinOp() | ast.Compare() if parenthesize:

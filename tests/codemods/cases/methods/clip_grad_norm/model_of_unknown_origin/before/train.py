@@ -1,7 +1,5 @@
-import torch
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
-
 from registry import models
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 
 
 def shard(model):

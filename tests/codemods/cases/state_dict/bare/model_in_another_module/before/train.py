@@ -1,5 +1,4 @@
 import torch
-
 from setup import build
 
 

@@ -1,8 +1,10 @@
 import torch
 from torch.distributed.fsdp import (
     FullStateDictConfig,
-    FullyShardedDataParallel as FSDP,
     StateDictType,
+)
+from torch.distributed.fsdp import (
+    FullyShardedDataParallel as FSDP,
 )
 
 

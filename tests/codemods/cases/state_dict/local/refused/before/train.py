@@ -1,7 +1,8 @@
 import torch
 from torch.distributed.fsdp import (
-    FullStateDictConfig,
     FullyShardedDataParallel as FSDP,
+)
+from torch.distributed.fsdp import (
     StateDictType,
 )
 
