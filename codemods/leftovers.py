@@ -106,6 +106,8 @@ def _unread_imports(
                 or _is_gone(module, alias, edits)
             ):
                 continue
+            if any(replaces(edit, module.span(alias)) for edit, _ in edits.get(module.path, [])):
+                continue
             if not any((module.path, line) in spoken for line in _header(module, node)):
                 spoken.add((module.path, module.place(node).line))
                 yield _finding(module, node, name)

@@ -8,8 +8,8 @@ import tokenize
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from codemods.analysis.holding import WrapCall
 from codemods.analysis.index import Module
-from codemods.analysis.link import WrapCall
 from codemods.editing.code import code, delete, indentation, join, stands_alone
 from codemods.editing.layout import DEFAULT
 from codemods.model import Code, Edit, Hole, Ref
