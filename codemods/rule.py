@@ -68,8 +68,8 @@ import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.index import Module, Symbol
-from codemods.analysis.link import Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.state_dicts import (
     Kind,
     Setting,
@@ -173,8 +173,8 @@ __all__ = [
     "is_fsdp1_import",
     "is_result_used",
     "is_under_rank0",
-    "is_where_other_branch_shards",
     "is_where_not_instance",
+    "is_where_other_branch_shards",
     "load_sharded_optimizer",
     "may_be_ddp",
     "model_loaded",

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from codemods.analysis.holding import Maybe, Sharded
 from codemods.analysis.index import Module
-from codemods.analysis.link import Maybe, Sharded
 from codemods.analysis.state_dicts import Flags, Kind, Setting, argument
 from codemods.analysis.values import Literal
 from codemods.editing.code import code, delete, replace

@@ -80,7 +80,11 @@ def _is_submodule(project: Project, module: Module, subject: ast.expr) -> bool:
                 continue
             # `named_modules()` gives (name, module).
             target = loop.target.elts[-1] if isinstance(loop.target, ast.Tuple) else loop.target
-            if isinstance(target, ast.Name) and target.id == subject.id and _walks_sharded(project, module, loop.iter):
+            if (
+                isinstance(target, ast.Name)
+                and target.id == subject.id
+                and _walks_sharded(project, module, loop.iter)
+            ):
                 return True
     return False
 
