@@ -17,7 +17,7 @@ from pathlib import Path
 
 import leftovers
 
-NOT_CONTENT = frozenset({".fsdp-migrate", "__pycache__", ".git"})
+NOT_CONTENT = frozenset({".fsdp-migrate", "__pycache__", ".git", ".ruff_cache"})
 RUFF = (sys.executable, "-m", "ruff")
 ISOLATED = ("--isolated", "--no-cache", "--line-length", "88")
 # A comment that only speaks to a linter about a line may go together with that line.
