@@ -79,8 +79,8 @@ def unformatted(folder: Path) -> set[str]:
         text=True,
         check=False,
     )
-    mark = "Would reformat: "
-    return {line[len(mark) :] for line in done.stdout.splitlines() if line.startswith(mark)}
+    found = re.findall(r"^(?:Would reformat: |\s*--> )([^:\n]+)", done.stdout, flags=re.MULTILINE)
+    return {path.strip() for path in found}
 
 
 def introduced(
