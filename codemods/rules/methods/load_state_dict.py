@@ -18,6 +18,7 @@ from codemods.rule import (
     finding,
     in_force,
     is_where_not_instance,
+    is_where_other_branch_shards,
     model_loaded,
     rule,
 )

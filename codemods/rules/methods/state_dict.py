@@ -19,6 +19,7 @@ from codemods.rule import (
     finding,
     in_force,
     is_where_not_instance,
+    is_where_other_branch_shards,
     model_saved,
     rule,
 )
