@@ -285,6 +285,8 @@ def _delete_span(module: Module, spans: list[Span], position: int, closing: int)
         following = re.compile(r"[ \t]*").match(text, end)
         assert following is not None
         stop = following.end()
+        if stop >= closing and position and "#" not in text[spans[position - 1].end : span.start]:
+            return Edit(module.path, Span(spans[position - 1].end, span.end), ())
         if text[stop : stop + 1] in ("\n", "\r", "#"):  # last on its line: what stands before keeps its comma
             start = span.start
             while start > line_start and text[start - 1] in " \t":

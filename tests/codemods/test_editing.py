@@ -132,7 +132,7 @@ _IMPORT_CASES = {
         f'"""Doc."""\nfrom __future__ import annotations\nimport torch.distributed.fsdp as f\n\n{_WRAP}'.replace(
             "FSDP(", "f.FullyShardedDataParallel("
         ),
-        '"""Doc."""\nfrom __future__ import annotations\n\nfrom fsdp2_sharding import shard_model\n\n',
+        '"""Doc."""\nfrom __future__ import annotations\nfrom fsdp2_sharding import shard_model\n\n',
     ),
     "others of the statement stay": (
         f"from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel as FSDP\n\n{_WRAP}x = FSDPModule\n",
