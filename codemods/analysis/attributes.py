@@ -39,7 +39,8 @@ class Attributes:
         return frozenset(held) or frozenset({OTHER})
 
     def _same_class_chain(self, module: Module, node: ast.Attribute, not_yet: frozenset[ast.AST]) -> HeldSet:
-        """What `self.a.b` is assigned in the same class, its bases and heirs, where nothing is known of `self.a`."""
+        """What `self.a.b` is assigned in the same class, its bases and heirs, where nothing is known of
+        `self.a`."""
         owner, text = module.class_of(node), ast.unparse(node)
         if owner is None or not text.startswith("self."):
             return frozenset()

@@ -58,8 +58,8 @@ def rewrite(
 
     Example: fsdp-migrate rewrite --diff ./my_trainer
 
-    The originals are kept in .fsdp-migrate/ of the target, where `verify` finds them. What is not translated gets a
-    comment `# TODO(fsdp-migrate FM...)` and the exit status 1; `fsdp-migrate explain FM...` says more.
+    The originals are kept in .fsdp-migrate/ of the target, where `verify` finds them. What is not translated
+    gets a comment `# TODO(fsdp-migrate FM...)` and the exit status 1; `fsdp-migrate explain FM...` says more.
     """
     from codemods.model import Options
     from codemods.plan import plan_rewrite

@@ -27,10 +27,10 @@ def auto_wrap_policy(argument: Argument) -> Translation:
     """`auto_wrap_policy` becomes a loop over the submodules, children before parents, that shards each unit.
 
     By class (`ModuleWrapPolicy`, `transformer_auto_wrap_policy`) and by condition (`lambda_auto_wrap_policy`,
-    `_or_policy` of these): the loop is written at the call where the classes or the condition can be read there.
-    By size, by a function of the project, or chosen at run time: the helper module asks the policy as FSDP1 asked it,
-    with the number of parameters that are in no unit yet, and so finds the same units. Policies keep their names and
-    arguments; only their import changes.
+    `_or_policy` of these): the loop is written at the call where the classes or the condition can be read
+    there. By size, by a function of the project, or chosen at run time: the helper module asks the policy as
+    FSDP1 asked it, with the number of parameters that are in no unit yet, and so finds the same units.
+    Policies keep their names and arguments; only their import changes.
     """
     if isinstance(argument.value, Literal) and argument.value.value is None:
         return Translation(inline=Inline())
