@@ -14,8 +14,8 @@ registers itself by its decorator; nothing else has to be touched. The function'
     def summon_everything(project: Project) -> Iterator[Finding]:
         '''`model.summon_everything(x)` becomes `everything(model, x)`.
 
-        FSDP1 did such and such; FSDP2 has no method for it. Where the receiver is a sharded model only on some
-        paths, the call is left to a person.
+        FSDP1 did such and such; FSDP2 has no method for it. Where the receiver is a sharded model only on
+        some paths, the call is left to a person.
         '''
         for call in project.method_calls("summon_everything"):
             holding = project.sharded(call.module, call.receiver)

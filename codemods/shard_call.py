@@ -197,7 +197,7 @@ def refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
     for parent in site.module.ancestors(site.node):
         if isinstance(parent, _COMPREHENSIONS):
             return (
-                "a wrap inside a comprehension says neither which model the parts belong to nor when it is whole",
+                "a wrap inside a comprehension does not say which model the parts belong to",
                 "build the modules first, then shard each and the model around them with fully_shard",
             )
         if isinstance(parent, ast.stmt):

@@ -29,7 +29,7 @@ class ImportGroups:
     def placed(
         self, needed: list[Needed], freed: list[ast.stmt]
     ) -> tuple[list[tuple[int, int, str]], list[ast.stmt]]:
-        """Text changes that add imports, and the statements among `freed` (which go) whose place they took."""
+        """Text changes that add imports, and which of the statements that go (`freed`) they replace."""
         by_source: dict[tuple[str, bool], list[Needed]] = {}
         for wanted in needed:
             by_source.setdefault((wanted.module, bool(wanted.name)), []).append(wanted)
@@ -49,7 +49,7 @@ class ImportGroups:
         return _merged(changes), taken
 
     def _fits(self, place: ast.stmt, source: str) -> bool:
-        """Whether an import may stand where another one goes: in its own group, or in a file without groups."""
+        """Whether an import may take the place of another: in its own group, or in a file without groups."""
         assert isinstance(place, ast.Import | ast.ImportFrom)
         if not self._is_grouped(self._group(source)):
             return True

@@ -51,9 +51,9 @@ def _newly_unused(
                 if at_top and (name in exported or is_exported(name)):
                     continue
                 torch = is_fsdp_namespace(canonical(binding.target))
-                if torch or _was_used(before, after, scope, name):
-                    if not _is_kept_on_purpose(after, binding):
-                        gone.add((binding.node, name))
+                lost = torch or _was_used(before, after, scope, name)
+                if lost and not _is_kept_on_purpose(after, binding):
+                    gone.add((binding.node, name))
     return gone
 
 

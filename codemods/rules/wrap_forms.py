@@ -126,5 +126,5 @@ def subclass(project: Project) -> Iterator[Finding]:
                 use.node,
                 "FM106",
                 f"`{parent.name}` derives from FSDP1's wrapper; FSDP2 has none",
-                remedy="make it a function that calls fully_shard, and methods of the model for what it added",
+                remedy="make it a function that calls fully_shard, and what it added methods of the model",
             )

@@ -1,4 +1,4 @@
-"""The helper module: whatever parts are used, it is formatted, typed and lint-free, and finds FSDP1's units."""
+"""The helper module, whatever parts it has: formatted, typed, lint-free; its units are FSDP1's."""
 
 from __future__ import annotations
 

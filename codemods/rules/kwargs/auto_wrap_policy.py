@@ -1,4 +1,4 @@
-"""`auto_wrap_policy`. Source: `torch.distributed.fsdp.wrap`, `torch.distributed.fsdp._wrap_utils._auto_wrap`."""
+"""`auto_wrap_policy`. Source: `torch.distributed.fsdp.wrap`, `._wrap_utils._auto_wrap`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _custom(argument: Argument) -> Translation:
     function = value.arguments[0] if value.arguments else value.keywords.get("lambda_fn")
     if function is None or not _says_yes_or_no(argument, module, function):
         why = "`CustomPolicy` may give single units settings of their own"
-        remedy = "write the loop over the submodules by hand: fully_shard(unit, ...) with each unit's own arguments"
+        remedy = "loop over the submodules by hand: fully_shard(unit, ...) with each unit's own arguments"
         return Translation(inline=None, refused=why, remedy=remedy)
     assignment = local_assignment(argument.module, argument.node)
     visible = argument.at_call and (not isinstance(argument.node, ast.Name) or assignment is not None)

@@ -41,7 +41,8 @@ def _explicit(argument: Argument, value: CallValue) -> Translation:
     if kind.value == "cpu":
         mesh = code(
             None,
-            '{torch.distributed.device_mesh.init_device_mesh}("cpu", ({torch.distributed}.get_world_size(),))',
+            '{torch.distributed.device_mesh.init_device_mesh}("cpu", '
+            "({torch.distributed}.get_world_size(),))",
         )
         return Translation(inline=Inline(shared={"mesh": mesh}))
     if "set_device" in argument.project.mentions:

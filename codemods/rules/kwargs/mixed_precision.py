@@ -1,4 +1,4 @@
-"""`mixed_precision`. Source: `torch.distributed.fsdp.api.MixedPrecision`, `_runtime_utils._root_pre_forward`."""
+"""`mixed_precision`. Source: `torch.distributed.fsdp.api`, `._runtime_utils._root_pre_forward`."""
 
 from __future__ import annotations
 
