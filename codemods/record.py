@@ -1,11 +1,13 @@
-"""Writing a rewrite down: originals and manifest first, then each file at once, so that everything can be restored.
+"""Writing a rewrite down: originals and manifest first, then each file at once, so that everything can be
+restored.
 
-`<target>/.fsdp-migrate/manifest.json` says what was changed; `<target>/.fsdp-migrate/original/<path>` holds every
-changed file as it was before the first rewrite. `fsdp-migrate verify` runs the original from there.
+`<target>/.fsdp-migrate/manifest.json` says what was changed; `<target>/.fsdp-migrate/original/<path>` holds
+every changed file as it was before the first rewrite. `fsdp-migrate verify` runs the original from there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import json
@@ -54,8 +56,8 @@ def write_rewrite(
 ) -> None:
     """Write every change of a rewrite.
 
-    The originals and the manifest are on disk before the first file is replaced, and each file is replaced at once: a
-    run that is interrupted at any moment can be undone by `restore`.
+    The originals and the manifest are on disk before the first file is replaced, and each file is replaced at
+    once: a run that is interrupted at any moment can be undone by `restore`.
 
     Raises:
         CodemodError: a file changed since it was read, or cannot be written.
@@ -108,7 +110,8 @@ def restore(target: Path) -> list[str]:
         )
     for record in records:
         if record.original is None:
-            (target / record.path).unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                (target / record.path).unlink()
         else:
             _replace(target / record.path, (folder / record.original).read_bytes())
     _remove(folder, records)
