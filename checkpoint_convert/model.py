@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -30,6 +30,9 @@ class DType(enum.Enum):
     INT16 = ("int16", 2, "ShortStorage", "I16")
     INT8 = ("int8", 1, "CharStorage", "I8")
     UINT8 = ("uint8", 1, "ByteStorage", "U8")
+    UINT64 = ("uint64", 8, "", "U64")
+    UINT32 = ("uint32", 4, "", "U32")
+    UINT16 = ("uint16", 2, "", "U16")
     BOOL = ("bool", 1, "BoolStorage", "BOOL")
     COMPLEX64 = ("complex64", 8, "ComplexFloatStorage", "C64")
     COMPLEX128 = ("complex128", 16, "ComplexDoubleStorage", "")
@@ -162,3 +165,6 @@ class Contents:
     world_size: int | None = None
     saver_torch: str | None = None
     loadable_as_is: bool = False
+    finish: Callable[[], None] = lambda: None
+    """To be called after the last byte was read, before the output gets its name: verifies the checksums
+    of records that tensors cover only in part; raises UnreadableError."""

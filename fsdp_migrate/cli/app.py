@@ -98,11 +98,12 @@ def _say(text: str) -> None:
 
 def _register() -> None:
     """Add the commands. Their modules are cheap to import: what they need is imported when they run."""
-    from fsdp_migrate.cli import explain, rewrite
+    from fsdp_migrate.cli import demo, explain, rewrite
 
     app.command("rewrite")(guarded(rewrite.rewrite))
     app.command("explain")(guarded(explain.explain))
     app.command("rules")(guarded(explain.rules))
+    app.command("demo")(guarded(demo.demo))
 
 
 _register()

@@ -1,0 +1,194 @@
+"""The destination: absent or complete, whatever happens.
+
+All is written into `<dst>.partial/`, flushed, checked, and renamed. While a process writes, it holds a lock
+on that directory, so a second run can tell a directory that is being written from one a killed run left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from checkpoint_convert.errors import DestinationError
+
+MARK_NAME = ".fsdp-migrate-partial"
+"""Says that a `.partial` directory is ours, and may be deleted."""
+
+REPORT_NAME = "conversion.json"
+"""The report of a conversion; part of every output directory."""
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def beside(target: Path, suffix: str) -> Path:
+    """`<target><suffix>`, in the same folder, so that a rename is enough."""
+    return target.with_name(target.name + suffix)
+
+
+def check_free(target: Path, *, overwrite: bool, sources: tuple[Path, ...] = ()) -> None:
+    """Refuse a destination that is taken, or that is (or contains) the source.
+
+    Raises:
+        DestinationError: says which, and what to do.
+    """
+    real = target.resolve()
+    for source in sources:
+        if source.exists() and (real == source.resolve() or real in source.resolve().parents):
+            raise DestinationError(
+                f"{target} is the source itself, or contains it", hint="name another destination"
+            )
+    if os.path.lexists(target) and not overwrite:
+        raise DestinationError(
+            f"{target} exists already", hint="name another destination, or pass --overwrite"
+        )
+    parent = real.parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise DestinationError(
+            f"{parent} is no directory that can be written to", hint="name another destination"
+        )
+
+
+def check_space(target: Path, needed_bytes: int) -> None:
+    """Refuse to start where the file system has less room than the plan needs.
+
+    Raises:
+        DestinationError: with both numbers.
+    """
+    parent = target.resolve().parent
+    while not parent.exists():
+        parent = parent.parent
+    system = os.statvfs(parent)
+    free = system.f_bavail * system.f_frsize
+    if free < needed_bytes:
+        raise DestinationError(
+            f"the output needs {needed_bytes:,} bytes, and {parent} has {free:,} free",
+            hint="free some space, name another destination, or write less (--only model, --dtype bfloat16)",
+        )
+
+
+@contextlib.contextmanager
+def partial_directory(target: Path) -> Iterator[Path]:
+    """`<target>.partial`, empty and locked; deleted again unless `publish` has moved it away.
+
+    Raises:
+        DestinationError: another run is writing there, something foreign is in the way, or the disk is full.
+    """
+    partial = beside(target, ".partial")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(partial) as (emptied, descriptor):
+        try:
+            (emptied / MARK_NAME).write_text("An unfinished conversion. Safe to delete.\n", encoding="utf-8")
+            yield emptied
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                raise DestinationError(
+                    f"no space left while writing {target} ({error.strerror})",
+                    hint="nothing was left behind; free some space or name another destination",
+                ) from error
+            raise
+        finally:
+            if _is_same(partial, descriptor):  # once published, the name may be another run's already
+                shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(partial: Path) -> Iterator[tuple[Path, int]]:
+    """Make the directory, hold its lock, and empty it of what a killed run left."""
+    try:
+        partial.mkdir(exist_ok=True)
+        descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise DestinationError(
+            f"{partial} cannot be used ({error.strerror})", hint="remove it, or name another destination"
+        ) from error
+    try:
+        _take_lock(descriptor, partial)
+        held = list(partial.iterdir())
+        if held and not any(entry.name in (MARK_NAME, REPORT_NAME) for entry in held):
+            raise DestinationError(
+                f"{partial} is in the way, and was not made by fsdp-migrate",
+                hint="move it away, or name another destination",
+            )
+        for entry in held:
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        yield partial, descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_same(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _take_lock(descriptor: int, partial: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise DestinationError(
+            f"another conversion is writing {partial}", hint="wait for it, or name another destination"
+        ) from error
+    except OSError:
+        return  # a file system without locks
+
+
+def publish(partial: Path, target: Path, *, single_file: str | None, overwrite: bool) -> None:
+    """Give the finished output its name.
+
+    Args:
+        single_file: the one file of `partial` that becomes `target`; None: the directory does.
+        overwrite: replace what is there. The old output is moved aside first and deleted last.
+
+    Raises:
+        DestinationError: something took the name in the meantime.
+    """
+    ready = partial / single_file if single_file else partial
+    if not single_file:
+        (partial / MARK_NAME).unlink()
+    _flush_directory(partial)
+    replaced = beside(target, ".replaced")
+    if os.path.lexists(target):
+        if not overwrite:
+            raise DestinationError(
+                f"{target} exists already, since a moment ago",
+                hint="name another destination, or pass --overwrite",
+            )
+        _remove(replaced)
+        target.rename(replaced)
+    try:
+        ready.rename(target)
+    except BaseException:
+        if os.path.lexists(replaced) and not os.path.lexists(target):
+            replaced.rename(target)
+        raise
+    _flush_directory(target.parent)
+    _remove(replaced)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    elif os.path.lexists(path):
+        path.unlink()
+
+
+def _flush_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        return  # some network file systems refuse to flush a directory
+    finally:
+        os.close(descriptor)

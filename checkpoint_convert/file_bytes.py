@@ -1,0 +1,193 @@
+"""Bytes of files by position, through few open handles, with checksums verified on the way.
+
+A conversion may touch thousands of rank files; at most `MAX_OPEN` of them are open at one time. Reading is
+positioned (`preadv`), so threads may share a file.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from checkpoint_convert.errors import UnreadableError
+from checkpoint_convert.model import BLOCK_BYTES
+
+MAX_OPEN = 64
+
+
+class OpenFiles:
+    """The handles of one conversion: opened on demand, the longest unused closed first. Thread-safe."""
+
+    def __init__(self, limit: int = MAX_OPEN) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._handles: OrderedDict[Path, int] = OrderedDict()
+        self._users: dict[Path, int] = {}
+
+    @contextmanager
+    def borrow(self, path: Path) -> Iterator[int]:
+        """A file descriptor of `path` that stays open for the `with` block."""
+        with self._lock:
+            handle = self._handles.get(path)
+            if handle is None:
+                self._close_idle(self._limit - 1)
+                handle = self._handles[path] = _open(path)
+            self._handles.move_to_end(path)
+            self._users[path] = self._users.get(path, 0) + 1
+        try:
+            yield handle
+        finally:
+            with self._lock:
+                self._users[path] -= 1
+
+    def close(self) -> None:
+        """Close what nobody reads."""
+        with self._lock:
+            self._close_idle(0)
+
+    def _close_idle(self, keep: int) -> None:
+        for path in [path for path in self._handles if not self._users.get(path)]:
+            if len(self._handles) <= keep:
+                break
+            os.close(self._handles.pop(path))
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise UnreadableError(
+            f"{path}: cannot be opened: {error.strerror}", hint="Check the path and its permissions."
+        ) from None
+
+
+class Checksum:
+    """CRC-32 of one zip record, put together from the pieces of it that were read, in any order. Thread-safe.
+
+    Attributes:
+        where: file and record, for messages.
+        start, size_bytes: where the record's data lies in its file.
+        expected: the CRC the file promises.
+    """
+
+    __slots__ = ("_lock", "_pieces", "done", "expected", "size_bytes", "start", "where")
+
+    def __init__(self, where: str, start: int, size_bytes: int, expected: int) -> None:
+        self.where, self.start, self.size_bytes, self.expected = where, start, size_bytes, expected
+        self.done = False
+        self._pieces: list[tuple[int, int, int]] = []  # (from, to, crc), sorted, disjoint, not touching
+        self._lock = threading.Lock()
+
+    def saw(self, position: int, data: memoryview) -> None:
+        """Take note of bytes read at a file position.
+
+        Raises:
+            UnreadableError: the record is now complete and its CRC is another one.
+        """
+        if self.done or not len(data):
+            return
+        with self._lock:
+            begin = position - self.start
+            for gap_from, gap_to in self._gaps(begin, begin + len(data)):
+                self._insert(gap_from, gap_to, _crc32(data[gap_from - begin : gap_to - begin]))
+            if not self.done and self._pieces[0][:2] == (0, self.size_bytes):
+                self.done = True
+                if self._pieces[0][2] != self.expected:
+                    raise UnreadableError(
+                        f"{self.where}: its bytes do not match the CRC-32 stored with them "
+                        f"({self._pieces[0][2]:08x}, should be {self.expected:08x})",
+                        hint="The file was damaged after it was written. Take another copy of it.",
+                    )
+
+    def unseen(self) -> list[tuple[int, int]]:
+        """File positions of what is still missing, if reading has begun; nothing otherwise."""
+        with self._lock:
+            if self.done or not self._pieces:
+                return []
+            return [(self.start + a, self.start + b) for a, b in self._gaps(0, self.size_bytes)]
+
+    def _gaps(self, begin: int, end: int) -> list[tuple[int, int]]:
+        gaps, at = [], begin
+        for piece_from, piece_to, _ in self._pieces:
+            if piece_to <= at:
+                continue
+            if piece_from >= end:
+                break
+            if piece_from > at:
+                gaps.append((at, piece_from))
+            at = piece_to
+        if at < end:
+            gaps.append((at, end))
+        return gaps
+
+    def _insert(self, begin: int, end: int, crc: int) -> None:
+        from isal.isal_zlib import crc32_combine
+
+        pieces = self._pieces
+        index = next((i for i, piece in enumerate(pieces) if piece[0] >= end), len(pieces))
+        if index and pieces[index - 1][1] == begin:
+            before = pieces.pop(index - 1)
+            index -= 1
+            begin, crc = before[0], crc32_combine(before[2], crc, end - begin)
+        if index < len(pieces) and pieces[index][0] == end:
+            after = pieces.pop(index)
+            crc, end = crc32_combine(crc, after[2], after[1] - after[0]), after[1]
+        pieces.insert(index, (begin, end, crc))
+
+
+def _crc32(data: memoryview) -> int:
+    from isal.isal_zlib import crc32
+
+    return int(crc32(data))
+
+
+def read_at(files: OpenFiles, path: Path, position: int, count: int) -> bytes:
+    """`count` bytes of a file.
+
+    Raises:
+        UnreadableError: the file ends before them.
+    """
+    buffer = bytearray(count)
+    with files.borrow(path) as handle:
+        _fill(handle, path, memoryview(buffer), position)
+    return bytes(buffer)
+
+
+def read_blocks(
+    files: OpenFiles, path: Path, position: int, count: int, checksum: Checksum | None = None
+) -> Iterator[memoryview]:
+    """The same in blocks of at most `BLOCK_BYTES`, each valid until the next is asked for."""
+    if count <= 0:
+        return
+    block = memoryview(bytearray(min(count, BLOCK_BYTES)))
+    with files.borrow(path) as handle:
+        while count:
+            view = block[: min(count, BLOCK_BYTES)]
+            _fill(handle, path, view, position)
+            if checksum is not None:
+                checksum.saw(position, view)
+            yield view
+            position += len(view)
+            count -= len(view)
+
+
+def _fill(handle: int, path: Path, view: memoryview, position: int) -> None:
+    done = 0
+    while done < len(view):
+        try:
+            got = os.preadv(handle, [view[done:]], position + done)
+        except OSError as error:
+            raise UnreadableError(
+                f"{path}: reading at byte {position + done} failed: {error.strerror}",
+                hint="The file system reports an error; copy the file elsewhere and retry.",
+            ) from None
+        if not got:
+            raise UnreadableError(
+                f"{path}: ends at byte {position + done}, where {len(view) - done} more bytes should follow",
+                hint="The file was cut short, perhaps while it was written or copied.",
+            )
+        done += got

@@ -1,0 +1,167 @@
+"""The state of one pickle run: position, stack, marks, memo, limits. The opcodes work on it (`opcodes`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from mmap import mmap
+from typing import TypeAlias
+
+from checkpoint_convert.symbols import Record, Symbol
+
+Buffer: TypeAlias = "bytes | mmap"
+PersistentLoad: TypeAlias = "Callable[[object], object]"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where a stream stops being a checkpoint's.
+
+    Attributes:
+        objects: containers and records that may be built.
+        stack: values that may wait on the stack at one time, marks included.
+        memo: entries of the memo.
+        line_bytes: length of a text line (names, and numbers in protocol 0).
+    """
+
+    objects: int = 40_000_000
+    stack: int = 40_000_000
+    memo: int = 40_000_000
+    line_bytes: int = 4096
+
+
+class Damaged(Exception):
+    """Why the stream cannot be a pickle; `unpickle` adds where."""
+
+
+_PLAIN_KEYS = frozenset({str, int, float, bool, bytes, type(None), Record, Symbol, complex})
+_KEY_PARTS = 4096
+_BUILT = {("collections", "OrderedDict"): dict, ("builtins", "set"): set, ("__builtin__", "set"): set}
+
+
+class Machine:
+    """One run over one stream: position, stack, marks, memo."""
+
+    def __init__(
+        self, data: Buffer, start: int, persistent_load: PersistentLoad | None, limits: Limits
+    ) -> None:
+        self.data = data
+        self.end = len(data)
+        self.at = start
+        self.persistent_load = persistent_load
+        self.limits = limits
+        self.stack: list[object] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, object] = {}
+        self.objects = 0
+
+    # Reading operands.
+
+    def take(self, count: int) -> bytes:
+        """The next `count` bytes."""
+        stop = self.at + count
+        if count < 0 or stop > self.end:
+            raise Damaged(f"it promises {count} bytes where {self.end - self.at} are left")
+        piece = self.data[self.at : stop]
+        self.at = stop
+        return piece
+
+    def number(self, count: int) -> int:
+        """The next `count` bytes as an unsigned little-endian number."""
+        return int.from_bytes(self.take(count), "little")
+
+    def line(self) -> str:
+        """The next text line, without its newline."""
+        stop = self.data.find(b"\n", self.at, min(self.end, self.at + self.limits.line_bytes))
+        if stop < 0:
+            raise Damaged("a text line does not end")
+        text = self.data[self.at : stop].decode("utf-8")
+        self.at = stop + 1
+        return text
+
+    # Building.
+
+    def count_object(self) -> None:
+        """One more container or record."""
+        self.objects += 1
+        if self.objects > self.limits.objects:
+            raise Damaged(f"it builds more than {self.limits.objects} objects")
+
+    def push(self, value: object) -> None:
+        """Put a container or record on the stack."""
+        self.count_object()
+        self.stack.append(value)
+
+    def since_mark(self) -> list[object]:
+        """Pop the values above the topmost mark, and the mark."""
+        base = self.marks.pop()
+        values = self.stack[base:]
+        del self.stack[base:]
+        return values
+
+    def remember(self, index: int) -> None:
+        """Memoise the top of the stack."""
+        if len(self.memo) >= self.limits.memo:
+            raise Damaged(f"it memoises more than {self.limits.memo} values")
+        self.memo[index] = self.stack[-1]
+
+    def recall(self, index: int) -> None:
+        """Push a memoised value."""
+        if index not in self.memo:
+            raise Damaged(f"it recalls value {index}, which it never stored")
+        self.stack.append(self.memo[index])
+
+    def call(self, target: object, args: object) -> None:
+        """Record a call; the containers torch's state dicts are made of are built."""
+        if not isinstance(args, tuple):
+            raise Damaged("arguments of a call are no tuple")
+        if not isinstance(target, Symbol | Record):
+            raise Damaged(f"it calls a {type(target).__name__}")
+        if isinstance(target, Symbol):
+            container = _BUILT.get((target.module, target.name))
+            if container is not None and len(args) <= 1:
+                self.push(_filled(container, args))
+                return
+        self.push(Record(target, args))
+
+    def persist(self, key: object) -> None:
+        """Resolve a persistent id."""
+        if self.persistent_load is None:
+            raise Damaged("it refers to storages, which this kind of file has not")
+        self.push(self.persistent_load(key))
+
+
+def checked_key(key: object) -> object:
+    """The key, if hashing it is cheap: plain, or a tuple of few plain parts.
+
+    Tuples that share their parts can take exponential time to hash, and deeply nested ones exhaust C's stack.
+    """
+    if type(key) in _PLAIN_KEYS:
+        return key
+    todo, parts = [key], 0
+    while todo:
+        part = todo.pop()
+        parts += 1
+        if parts > _KEY_PARTS:
+            raise Damaged("a dictionary key is too large")
+        if type(part) is tuple:
+            todo.extend(part)
+        elif type(part) not in _PLAIN_KEYS:
+            raise Damaged(f"a dictionary key is a {type(part).__name__}")
+    return key
+
+
+def _filled(container: type, args: tuple[object, ...]) -> object:
+    if container is set:
+        return {checked_key(item) for item in _sequence(args[0])} if args else set()
+    built: dict[object, object] = {}
+    for pair in _sequence(args[0]) if args else ():
+        key, value = _sequence(pair)
+        built[checked_key(key)] = value
+    return built
+
+
+def _sequence(value: object) -> list[object] | tuple[object, ...]:
+    if not isinstance(value, list | tuple):
+        raise Damaged(f"a {type(value).__name__} stands where a sequence is needed")
+    return value

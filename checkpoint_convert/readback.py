@@ -1,0 +1,136 @@
+"""The check after writing: the output is opened like any checkpoint, and must hold what was sent to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from checkpoint_convert import digest
+from checkpoint_convert.errors import UnreadableError
+from checkpoint_convert.model import Contents, TensorSource, Value, numel
+from checkpoint_convert.parallel import Workers
+from checkpoint_convert.plan import Items, TensorItem, dotted
+from checkpoint_convert.progress import Progress
+from checkpoint_convert.transfer import Digests
+from checkpoint_convert.values import KeyPath, Leaf, is_tensor
+from checkpoint_convert.writers.safetensors import side_key
+
+ABSENT = object()
+
+
+Finder: TypeAlias = Callable[[KeyPath], object]
+"""What the output holds at a path; `ABSENT` where nothing."""
+
+
+def check_output(
+    find: Finder, items: Items, digests: Sequence[Digests], workers: Workers, progress: Progress
+) -> None:
+    """Compare an output with what was written: names, dtypes, shapes, digests, plain values.
+
+    Raises:
+        UnreadableError: the first difference.
+    """
+    progress.phase("checking", items.tensor_bytes)
+    for leaf in items.objects:
+        _check_value(find, leaf)
+    by_path = {item.path: item for item in items.tensors} if items.shared else {}
+    for shared in items.shared:
+        _check_header(find(shared.path), by_path[shared.of], dotted(shared.path))
+
+    def work(number: int) -> None:
+        item = items.tensors[number]
+        found = _check_header(find(item.path), item, dotted(item.path))
+        running = digest.new()
+        for block in found.blocks(0, numel(found.shape)):
+            workers.check()
+            running.update(block)
+            progress.advance(len(block))
+        if running.digest() != digests[number].written:
+            raise _damaged(f"{dotted(item.path)}: the bytes on disk are not the bytes that were written")
+
+    workers.run(work, [item.size_bytes for item in items.tensors])
+
+
+def _damaged(text: str) -> UnreadableError:
+    return UnreadableError(
+        f"the output failed its check after writing: {text}",
+        hint="nothing was left behind; this points to a failing disk or file system",
+    )
+
+
+def _check_header(found: object, item: TensorItem, key: str) -> TensorSource:
+    if not is_tensor(found):
+        raise _damaged(f"{key} is not there")
+    if (found.dtype, tuple(found.shape)) != (item.dtype, tuple(item.source.shape)):
+        raise _damaged(
+            f"{key} is {found.dtype.torch_name} {list(found.shape)}, "
+            f"expected {item.dtype.torch_name} {list(item.source.shape)}"
+        )
+    return found
+
+
+def _check_value(find: Finder, leaf: Leaf) -> None:
+    found = find(leaf.path)
+    if found is ABSENT or not _equal(found, leaf.value):
+        raise _damaged(f"{dotted(leaf.path)} is not what was written")
+
+
+def _equal(found: object, value: Value) -> bool:
+    """Equal in value and kind; NaN equals NaN, a tensor equals one of the same bytes."""
+    if is_tensor(value):
+        return is_tensor(found) and digest.of_tensor(found) == digest.of_tensor(value)
+    if isinstance(value, Mapping):
+        return (
+            isinstance(found, Mapping)
+            and list(found) == list(value)
+            and all(_equal(found[key], item) for key, item in value.items())
+        )
+    if isinstance(value, (list, tuple)):
+        return isinstance(found, type(value)) and len(found) == len(value) and all(map(_equal, found, value))
+    return type(found) is type(value) and repr(found) == repr(value)
+
+
+def in_contents(written: Contents) -> Finder:
+    """Finds things in an output that was opened like any checkpoint."""
+
+    def find(path: KeyPath) -> object:
+        if path[0] == "model":
+            name = str(path[1])
+            return written.model.get(name) or written.model.get(written.aliases.get(name, ""), ABSENT)
+        if path[0] != "optim":
+            return _walk(written.extras, path)
+        if written.optimizer is None:
+            return ABSENT
+        if path[1] == "state":
+            return _walk(written.optimizer.state, path[2:])
+        group = written.optimizer.groups[int(path[2])]
+        if path[3] == "params":
+            return list(group.params)
+        return _walk(group.options, path[3:])
+
+    return find
+
+
+def beside_safetensors(model: Contents | None, optimizer: Contents | None, groups: object) -> Finder:
+    """Finds things in safetensors files: the model's, the optimizer's by their keys, and the groups' JSON."""
+
+    def find(path: KeyPath) -> object:
+        if path[0] == "model":
+            return ABSENT if model is None else model.model.get(str(path[1]), ABSENT)
+        found = ABSENT if optimizer is None else optimizer.model.get(side_key(path), ABSENT)
+        if found is ABSENT and path[1] == "param_groups":
+            return _walk(groups, (path[2], dotted(path[3:])))
+        return found
+
+    return find
+
+
+def _walk(found: object, path: KeyPath) -> object:
+    for key in path:
+        if isinstance(found, Mapping):
+            found = found.get(key, ABSENT)
+        elif isinstance(found, (list, tuple)) and isinstance(key, int) and key < len(found):
+            found = found[key]
+        else:
+            return ABSENT
+    return found

@@ -1,0 +1,126 @@
+"""From the parts found to one `Contents`: which part is the model, which the optimizer, and their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError
+from checkpoint_convert.model import Contents, OptimizerContents, SourceFormat, TensorSource
+from checkpoint_convert.readers.full import named_optimizer, numbered_optimizer
+from checkpoint_convert.readers.options import ReadOptions
+from checkpoint_convert.readers.parts import Part
+from checkpoint_convert.readers.resolve import plain_extras, tied, whole_tensors
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """The parts a conversion is made of."""
+
+    model: Part | None
+    optimizer: Part | None
+
+
+def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
+    """Put parts together.
+
+    Raises:
+        AmbiguousFormatError: several parts could be the model, or the optimizer.
+        UnreadableError: there is neither.
+    """
+    chosen = choose(parts, options)
+    notices = [notice for part in parts for notice in part.notices]
+    model: dict[str, TensorSource] = {}
+    aliases: dict[str, str] = {}
+    if chosen.model is not None and chosen.model.model is not None:
+        model = whole_tensors(chosen.model.model, chosen.model.name)
+        aliases = tied(model)
+    optimizer = None
+    if chosen.optimizer is not None:
+        optimizer = _optimizer(chosen.optimizer, model, aliases)
+    extras: dict[str, object] = {}
+    for part in parts:
+        for key, value in part.extras.items():
+            extras[key if key not in extras else f"{part.name}:{key}"] = value
+    leader = chosen.model or chosen.optimizer
+    assert leader is not None
+    plain, more = plain_extras(extras, leader.name)
+    return Contents(
+        format=leader.model_format or leader.optimizer_format or SourceFormat.FULL,
+        model=model,
+        optimizer=optimizer,
+        extras=plain,
+        aliases=aliases,
+        notices=(*notices, *more),
+        world_size=leader.world_size,
+        saver_torch=leader.saver_torch,
+        loadable_as_is=leader.loadable_as_is,
+    )
+
+
+def choose(parts: Sequence[Part], options: ReadOptions) -> Chosen:
+    """The one model and the one optimizer among the parts."""
+    models = [part for part in parts if part.model is not None] if options.use_model else []
+    optimizers = (
+        [part for part in parts if part.optimizer_format is not None] if options.use_optimizer else []
+    )
+    wanted = options.format
+    if wanted is SourceFormat.RAW_OPTIM:
+        optimizers = [part for part in optimizers if part.optimizer_format is wanted]
+    elif wanted is not None:
+        models = [part for part in models if part.model_format is wanted] or (
+            [] if any(part.optimizer_format is wanted for part in optimizers) else models
+        )
+    model = _only(models, "model", wanted)
+    optimizer = _only(_closest(optimizers, model, wanted), "optimizer", wanted)
+    if model is None and optimizer is None:
+        asked = f" of format {wanted.value}" if wanted is not None else ""
+        raise UnreadableError(
+            f"{', '.join(part.name for part in parts)}: neither a model nor an optimizer{asked} in there",
+            hint="Give the files that hold the state dicts.",
+        )
+    return Chosen(model, optimizer)
+
+
+def _closest(optimizers: Sequence[Part], model: Part | None, wanted: SourceFormat | None) -> Sequence[Part]:
+    """Of several optimizers, those that were saved the way the chosen model was."""
+    if model is None or len(optimizers) < 2 or wanted is None:
+        same = [part for part in optimizers if part is model]
+        return same or optimizers
+    partner = {SourceFormat.LOCAL: SourceFormat.RAW_OPTIM}.get(wanted, wanted)
+    for rule in (
+        lambda part: part is model,
+        lambda part: part.optimizer_format is partner,
+        lambda part: part.world_size == model.world_size,
+    ):
+        kept = [part for part in optimizers if rule(part)]
+        if kept:
+            return kept
+    return optimizers
+
+
+def _only(parts: Sequence[Part], what: str, wanted: SourceFormat | None) -> Part | None:
+    if len(parts) <= 1:
+        return parts[0] if parts else None
+    one, two = parts[0], parts[1]
+    formats = [(part.model_format if what == "model" else part.optimizer_format) for part in (one, two)]
+    named = [fmt.value if fmt is not None else "unknown" for fmt in formats]
+    if named[0] != named[1]:
+        hint = f"Say which with --from {named[0]} or --from {named[1]}, or give one of them only."
+    else:
+        hint = "Give one of them only."
+    raise AmbiguousFormatError(
+        f"two candidates for the {what}: {one.name} ({named[0]}) and {two.name} ({named[1]})", hint=hint
+    )
+
+
+def _optimizer(
+    part: Part, model: Mapping[str, TensorSource], aliases: Mapping[str, str]
+) -> OptimizerContents | None:
+    shapes = {name: source.shape for name, source in model.items()}
+    if part.optimizer is None:
+        return None
+    if part.optimizer.by_number:
+        parameters = {name: shape for name, shape in shapes.items() if name not in aliases}
+        return numbered_optimizer(part.optimizer, parameters, part.name)
+    return named_optimizer(part.optimizer, shapes, part.name)

@@ -1,0 +1,123 @@
+"""From the paths a user gives (files, directories, globs) to the files that hold a checkpoint, by content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkpoint_convert.errors import UnreadableError, UnsupportedError
+
+_DEEPSPEED = re.compile(r"zero_pp_rank_\d+|_optim_states\.pt$|mp_rank_\d+_model_states\.pt$")
+_TORCH_SUFFIXES = frozenset({".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar", ".torch"})
+_OTHER_ZIPS = frozenset({".zip", ".npz", ".whl", ".docx", ".xlsx", ".jar", ".ipynb"})
+METADATA = ".metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The files behind the paths, by what their first bytes say.
+
+    Attributes:
+        torch_files: written by `torch.save` (or bare pickles).
+        dcp: directories with a `.metadata`.
+        safetensors: safetensors files.
+        ignored: files of given directories that hold no checkpoint data.
+    """
+
+    torch_files: tuple[Path, ...]
+    dcp: tuple[Path, ...]
+    safetensors: tuple[Path, ...]
+    ignored: tuple[Path, ...]
+
+
+def find(paths: Sequence[Path]) -> Found:
+    """Look behind paths.
+
+    Raises:
+        UnreadableError: a path that does not exist, or nothing there that is a checkpoint.
+        UnsupportedError: a DeepSpeed checkpoint.
+    """
+    kinds: dict[str, dict[Path, None]] = {"torch": {}, "dcp": {}, "safetensors": {}, "ignored": {}}
+    for path in paths:
+        for kind, found in _look_behind(Path(path)):
+            kinds[kind][found] = None
+    result = Found(*(tuple(kinds[kind]) for kind in ("torch", "dcp", "safetensors", "ignored")))
+    if not (result.torch_files or result.dcp or result.safetensors):
+        named = ", ".join(map(str, paths))
+        raise UnreadableError(
+            f"{named}: no checkpoint there",
+            hint="Give files that torch.save wrote, a distributed checkpoint directory (with its .metadata), "
+            "or safetensors files.",
+        )
+    return result
+
+
+def _look_behind(path: Path) -> Iterator[tuple[str, Path]]:
+    if path.is_dir():
+        yield from _look_into(path)
+    elif path.exists():
+        yield _kind_of_given(path)
+    elif any(mark in str(path) for mark in "*?["):
+        matches = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+        if not matches:
+            raise UnreadableError(f"{path}: matches no file", hint="Quote the pattern and check the path.")
+        for match in matches:
+            yield from _look_behind(match)
+    else:
+        raise UnreadableError(f"{path}: no such file or directory", hint="Check the path.")
+
+
+def _look_into(directory: Path) -> Iterator[tuple[str, Path]]:
+    if (directory / METADATA).is_file():
+        yield "dcp", directory
+    for entry in sorted(directory.iterdir(), key=_natural):
+        if entry.is_dir() and (entry / METADATA).is_file():
+            yield "dcp", entry
+        elif entry.is_file() and entry.name != METADATA:
+            yield _kind(entry), entry
+
+
+def _kind_of_given(path: Path) -> tuple[str, Path]:
+    if path.name == METADATA or path.suffix == ".distcp":
+        return "dcp", path.parent
+    if path.name.endswith(".safetensors.index.json"):
+        return "safetensors", path
+    kind = _kind(path)
+    if kind == "ignored":
+        raise UnreadableError(
+            f"{path}: is no checkpoint: it begins with {_head(path)[:8]!r}",
+            hint="Give a file that torch.save or safetensors wrote.",
+        )
+    return kind, path
+
+
+def _kind(path: Path) -> str:
+    if _DEEPSPEED.search(path.name):
+        raise UnsupportedError(
+            f"{path}: is part of a DeepSpeed checkpoint",
+            hint="Run DeepSpeed's own zero_to_fp32.py or ds_to_universal first and convert what it writes.",
+        )
+    head = _head(path)
+    if path.suffix in _OTHER_ZIPS or path.suffix == ".distcp":
+        return "ignored"
+    if path.suffix == ".safetensors" or (head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 28):
+        return "safetensors"
+    if head.startswith((b"PK\x03\x04", b"\x80")) or path.suffix in _TORCH_SUFFIXES:
+        return "torch"
+    return "ignored"
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as handle:
+            return handle.read(16)
+    except OSError as error:
+        raise UnreadableError(
+            f"{path}: cannot be read: {error.strerror}", hint="Check its permissions."
+        ) from None
+
+
+def _natural(path: Path) -> tuple[object, ...]:
+    return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.name))

@@ -1,0 +1,173 @@
+"""What one file holds: which part of its nested value is the model, which the optimizer, which the rest.
+
+Writers nest as they like (`{"model": ..., "optimizer": ..., "epoch": 3}`, `{"state": {"model": ...}}`); what
+a part is shows in its contents. Where contents do not decide, the usual names do; where these do not
+either, it is an error that names the candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from checkpoint_convert.errors import AmbiguousFormatError, UnsupportedError
+from checkpoint_convert.model import DType
+from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, read_saved
+from checkpoint_convert.stored_tensor import StoredTensor
+from checkpoint_convert.tensor_sources import BoxTensor, MemoryTensor
+from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
+
+_DEPTH = 5
+_MODEL_NAMES = (
+    "model",
+    "state_dict",
+    "model_state_dict",
+    "model_state",
+    "module",
+    "app",
+    "network",
+    "net",
+    "weights",
+    "_orig_mod",
+)
+_FLOATING = (DType.FLOAT64, DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64)
+_TENSORS = (StoredTensor, MemoryTensor, ShardedTensorOnRank, DTensorOnRank, BoxTensor)
+
+Path_ = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holding:
+    """One file's (or one DCP directory's) parts.
+
+    Attributes:
+        model: tensors by the names the file gives them; None where it holds no model.
+        optimizer: None where it holds none.
+        extras: the rest, by the file's own keys; keys of nested containers joined by dots.
+    """
+
+    path: Path
+    model: Mapping[str, object] | None
+    optimizer: SavedOptimizer | None
+    extras: Mapping[str, object] = field(default_factory=dict)
+
+
+def is_tensor(value: object) -> bool:
+    """Whether a plain value is a tensor of some kind."""
+    return isinstance(value, _TENSORS)
+
+
+def read_holding(value: object, path: Path) -> Holding:
+    """Tell a file's parts apart.
+
+    Raises:
+        AmbiguousFormatError: two parts could be the model, or there are two optimizers.
+        UnsupportedError: neither model nor optimizer nor plain values; a pickled module, say.
+    """
+    if not isinstance(value, dict | list | tuple):
+        raise UnsupportedError(
+            f"{path}: holds one {_kind(value)}, not a state dict",
+            hint="Save model.state_dict() instead of the object itself, and convert that.",
+        )
+    _refuse_deepspeed(value, path)
+    optimizers = dict(_optimizers(value, ()))
+    models = dict(_models(value, (), set(optimizers)))
+    optimizer_at = _one_optimizer(list(optimizers), path)
+    model_at = _one_model(models, path)
+    model = models[model_at] if model_at is not None else None
+    taken = {(*model_at, name) for name in model or ()} if model_at is not None else set()
+    if optimizer_at is not None:
+        taken |= {(*optimizer_at, "state"), (*optimizer_at, "param_groups")}
+    extras = dict(_extras(value, (), (model_at, optimizer_at), taken))
+    optimizer = None
+    if optimizer_at is not None:
+        optimizer = read_saved(optimizers[optimizer_at], str(path))
+    return Holding(path, model, optimizer, extras)
+
+
+def _kind(value: object) -> str:
+    name = getattr(value, "class_name", None)
+    return f"object of class {name}" if name else type(value).__name__
+
+
+def _refuse_deepspeed(value: object, path: Path) -> None:
+    if isinstance(value, dict) and {"ds_config", "ds_version"} & value.keys():
+        raise UnsupportedError(
+            f"{path}: is a DeepSpeed checkpoint",
+            hint="Run DeepSpeed's own zero_to_fp32.py or ds_to_universal first and convert what it writes.",
+        )
+
+
+def _optimizers(value: object, at: Path_) -> Iterator[tuple[Path_, dict[object, object]]]:
+    if is_optimizer(value):
+        yield at, value
+    elif len(at) < _DEPTH:
+        for key, item in _children(value):
+            yield from _optimizers(item, (*at, key))
+
+
+def _children(value: object) -> Iterator[tuple[object, object]]:
+    if isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, list | tuple) and len(value) < 64:
+        yield from enumerate(value)
+
+
+def _models(value: object, at: Path_, taken: set[Path_]) -> Iterator[tuple[Path_, dict[str, object]]]:
+    """Mappings from names to tensors, outside optimizers; a nested one is found before the one around it."""
+    if at in taken or not isinstance(value, dict) or len(at) > _DEPTH:
+        return
+    tensors = {key: item for key, item in value.items() if isinstance(key, str) and is_tensor(item)}
+    if _looks_like_model(tensors):
+        yield at, tensors
+        return
+    for key, item in value.items():
+        yield from _models(item, (*at, key), taken)
+
+
+def _looks_like_model(tensors: Mapping[str, object]) -> bool:
+    return any(getattr(item, "dtype", None) in _FLOATING for item in tensors.values())
+
+
+def _one_optimizer(found: list[Path_], path: Path) -> Path_ | None:
+    if len(found) > 1:
+        named = ", ".join(_dotted(at) or "the file itself" for at in found)
+        raise AmbiguousFormatError(
+            f"{path}: holds {len(found)} optimizers: {named}",
+            hint="Save the one you want in a file of its own, or convert the model alone (--only model).",
+        )
+    return found[0] if found else None
+
+
+def _one_model(models: Mapping[Path_, object], path: Path) -> Path_ | None:
+    if len(models) <= 1:
+        return next(iter(models), None)
+    known = [at for at in models if at and at[-1] in _MODEL_NAMES] or [
+        at for at in models if any(part in _MODEL_NAMES for part in at)
+    ]
+    if len(known) == 1:
+        return known[0]
+    named = ", ".join(_dotted(at) for at in (known or models))
+    raise AmbiguousFormatError(
+        f"{path}: more than one part could be the model: {named}",
+        hint="Save the one you want in a file of its own and convert that.",
+    )
+
+
+def _dotted(at: Path_) -> str:
+    return ".".join(map(str, at))
+
+
+def _extras(
+    value: object, at: Path_, opened: tuple[Path_ | None, ...], taken: set[Path_]
+) -> Iterator[tuple[str, object]]:
+    """What is neither model nor optimizer; containers on the way to them are opened, others kept whole."""
+    for key, item in _children(value):
+        here = (*at, key)
+        if here in taken:
+            continue
+        if any(target is not None and target[: len(here)] == here for target in opened):
+            yield from _extras(item, here, opened, taken)
+        else:
+            yield _dotted(here), item

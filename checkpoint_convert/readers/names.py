@@ -1,0 +1,61 @@
+"""Parameter names as the model itself calls them: wrappers' prefixes taken out.
+
+Source: `torch/distributed/fsdp/_common_utils.py` (`FSDP_PREFIX`, `clean_tensor_name`), its activation
+checkpointing and compile counterparts, and `DistributedDataParallel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from checkpoint_convert.errors import LayoutError
+
+WRAPPERS = ("_fsdp_wrapped_module", "_fpw_module", "_checkpoint_wrapped_module", "_orig_mod")
+_LEADING = ("module.", "_forward_module.")
+FLAT_NAMES = ("_flat_param", "flat_param")
+
+Value = TypeVar("Value")
+
+
+def clean(name: str) -> str:
+    """A name without the parts that wrappers put into it."""
+    return ".".join(part for part in name.split(".") if part not in WRAPPERS)
+
+
+def leading_wrapper(names: Iterable[str]) -> str:
+    """The wrapper prefix (`module.` of DDP) in front of every one of the names; "" where there is none."""
+    cleaned = [clean(name) for name in names]
+    found = ""
+    while cleaned:
+        prefix = next((p for p in _LEADING if all(name.startswith(p) for name in cleaned)), "")
+        if not prefix:
+            break
+        found += prefix
+        cleaned = [name[len(prefix) :] for name in cleaned]
+    return found
+
+
+def clean_names(values: Mapping[str, Value], where: str) -> dict[str, Value]:
+    """The same values under clean names.
+
+    Raises:
+        LayoutError: two names become one.
+    """
+    lead = leading_wrapper(values)
+    result: dict[str, Value] = {}
+    for name, value in values.items():
+        short = clean(name)[len(lead) :]
+        if short in result:
+            raise LayoutError(
+                f"{where}: two entries are named {short} without wrapper prefixes; the second is {name}",
+                hint="Remove one of them from the checkpoint.",
+            )
+        result[short] = value
+    return result
+
+
+def flat_prefix(name: str) -> str | None:
+    """The wrapped module whose flat parameter `name` (clean) is, "" for the root; None for other names."""
+    module, _, last = name.rpartition(".")
+    return module if last in FLAT_NAMES else None

@@ -1,0 +1,34 @@
+"""What the caller tells a reader that the files do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkpoint_convert.model import SourceFormat
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Answers to what a source leaves open; every field has the answer "find out".
+
+    Attributes:
+        format: what the source is (`--from`).
+        model: `pkg.module:factory`, called without arguments on the meta device.
+        wrap: the FSDP1 policy: classes as `pkg.module:Block`, comma separated.
+        layout_from: a `layout.json` that `capture_layout` wrote.
+        saver_torch: version of torch that wrote the files, where it matters and they do not say.
+        param_groups: parameter names per group, in the order the job gave them to its optimizer.
+        use_model: False where only the optimizer is wanted, so that a missing model is no error.
+        use_optimizer: False where only the model is wanted; the optimizer is then not even understood.
+    """
+
+    format: SourceFormat | None = None
+    model: str | None = None
+    wrap: str | None = None
+    layout_from: Path | None = None
+    saver_torch: str | None = None
+    param_groups: Sequence[Sequence[str]] | None = None
+    use_model: bool = True
+    use_optimizer: bool = True

@@ -1,0 +1,227 @@
+"""One save as the readers hand it on: whole tensors by clean name, whatever it was cut into.
+
+A part may be a model, an optimizer, or both, and keeps what only the layout of the model can resolve: flat
+parameters, and optimizer state over flat parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from checkpoint_convert.errors import IncompleteError
+from checkpoint_convert.model import Notice, SourceFormat
+from checkpoint_convert.optim_state import SavedOptimizer, is_source, number_of
+from checkpoint_convert.readers.holdings import Holding
+from checkpoint_convert.readers.names import clean_names, flat_prefix
+from checkpoint_convert.readers.rank_sets import RankSet
+from checkpoint_convert.readers.replicas import same_elements
+from checkpoint_convert.readers.sharded import OnRanks, equal_numbers, merge
+from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
+
+DIFFERS_BY_RANK = "CK103"
+"""A value that every rank has for itself differs between ranks; the first rank's is taken."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A save, or what one directory holds.
+
+    Attributes:
+        name: for messages: the file, directory, or pattern of files.
+        model: whole tensors by clean FQN, and flat parameters under their own names; None: no model.
+        model_format, optimizer_format: what each was found to be; None where it is not there.
+        optimizer: keyed by FQN, or by number over whole parameters; None where there is none, or it is raw.
+        raw: one state dict per rank over flat parameters, in rank order; None where it is not that.
+        local: per rank, the model as that rank saved it, for layouts that only the storages tell.
+        extras: everything else.
+        world_size: ranks over which it was sharded; None for a file that stands alone.
+        loadable_as_is: FSDP2 reads it directly.
+    """
+
+    name: str
+    model: Mapping[str, object] | None = None
+    model_format: SourceFormat | None = None
+    optimizer: SavedOptimizer | None = None
+    raw: tuple[SavedOptimizer, ...] | None = None
+    optimizer_format: SourceFormat | None = None
+    local: tuple[Mapping[str, object], ...] = ()
+    extras: Mapping[str, object] = field(default_factory=dict)
+    notices: tuple[Notice, ...] = ()
+    world_size: int | None = None
+    saver_torch: str | None = None
+    loadable_as_is: bool = False
+
+
+def part_of(ranks: RankSet) -> Part:
+    """Put the files of one save together.
+
+    Raises:
+        IncompleteError: a rank is missing or superfluous, or ranks disagree.
+    """
+    if ranks.ranks is None:
+        return _alone(ranks.first)
+    holdings = _complete(ranks)
+    notices: list[Notice] = []
+    world = len(holdings)
+    model: Mapping[str, object] | None = None
+    local: tuple[Mapping[str, object], ...] = ()
+    model_format = None
+    if holdings[0].model is not None:
+        local = tuple(clean_names(dict(holding.model or {}), str(holding.path)) for holding in holdings)
+        model = _merge_models(ranks, local, notices)
+        flat = any(flat_prefix(name) is not None for name in model)
+        model_format = SourceFormat.LOCAL if flat else SourceFormat.SHARDED
+    optimizer, raw, optimizer_format = None, None, None
+    saved = [holding.optimizer for holding in holdings if holding.optimizer is not None]
+    if saved and saved[0].by_number:
+        raw, optimizer_format = tuple(saved), SourceFormat.RAW_OPTIM
+    elif saved:
+        optimizer, optimizer_format = _merge_optimizers(ranks, saved), SourceFormat.SHARDED
+    extras = _merge_extras(holdings, notices, ranks.name)
+    return Part(
+        ranks.name,
+        model,
+        model_format,
+        optimizer,
+        raw,
+        optimizer_format,
+        local,
+        extras,
+        tuple(notices),
+        world,
+    )
+
+
+def _alone(holding: Holding) -> Part:
+    model = clean_names(dict(holding.model), str(holding.path)) if holding.model is not None else None
+    return Part(
+        str(holding.path),
+        model,
+        SourceFormat.FULL if model is not None else None,
+        holding.optimizer,
+        None,
+        SourceFormat.FULL if holding.optimizer is not None else None,
+        extras=holding.extras,
+    )
+
+
+def _complete(ranks: RankSet) -> tuple[Holding, ...]:
+    """The holdings, if no rank is missing and none is from elsewhere."""
+    numbers = ranks.ranks or ()
+    worlds = {world for holding in ranks.holdings for world in _worlds(holding)}
+    if len(worlds) > 1:
+        raise IncompleteError(
+            f"{ranks.name}: some files are of a run of {min(worlds)} ranks, others of {max(worlds)}",
+            hint="Give the files of one save only.",
+        )
+    world = next(iter(worlds), max(numbers) + 1)
+    stranger = next((rank for rank in numbers if rank >= world and not _hybrid(ranks)), None)
+    if stranger is not None:
+        raise IncompleteError(
+            f"{ranks.name}: there is a file of rank {stranger}, but the run had {world} ranks",
+            hint="Give the files of one save only.",
+        )
+    missing = sorted(set(range(world)) - set(numbers))
+    if missing and not _hybrid(ranks):
+        raise IncompleteError(
+            f"{ranks.name}: the file of rank {', '.join(map(str, missing))} of {world} is missing",
+            hint="Give the files of all ranks: the directory, or a quoted glob.",
+        )
+    return ranks.holdings
+
+
+def _worlds(holding: Holding) -> set[int]:
+    """World sizes the file's sharded tensors tell."""
+    found = set()
+    for value in _sharded_values(holding):
+        if isinstance(value, ShardedTensorOnRank) and value.world_size is not None:
+            found.add(value.world_size)
+        elif isinstance(value, DTensorOnRank) and value.mesh_shape:
+            product = 1
+            for size in value.mesh_shape:
+                product *= size
+            found.add(product)
+    return found
+
+
+def _sharded_values(holding: Holding) -> list[ShardedTensorOnRank | DTensorOnRank]:
+    states = holding.optimizer.state.values() if holding.optimizer is not None else ()
+    values = [*(holding.model or {}).values(), *(value for state in states for value in state.values())]
+    return [value for value in values if isinstance(value, ShardedTensorOnRank | DTensorOnRank)]
+
+
+def _hybrid(ranks: RankSet) -> bool:
+    """Whether replicas exist: then not every rank's file is needed, and coverage alone decides."""
+    for value in _sharded_values(ranks.first):
+        if isinstance(value, DTensorOnRank):
+            return None in value.placements and len(value.placements) > 1
+        return len(ranks.holdings) > (value.world_size or 0) or value.rank != value.global_rank
+    return False
+
+
+def _merge_models(
+    ranks: RankSet, local: Sequence[Mapping[str, object]], notices: list[Notice]
+) -> dict[str, object]:
+    merged: dict[str, object] = {}
+    differing = []
+    for name in dict.fromkeys(name for model in local for name in model):
+        found = _on_ranks(name, ranks, local)
+        merged[name] = merge(found, ranks.name)
+        if merged[name] is found.values[0] and not _all_same(found.values):
+            differing.append(name)
+    if differing and not any(flat_prefix(name) is not None for name in merged):
+        notices.append(_differs(ranks.name, differing))
+    return merged
+
+
+def _on_ranks(name: str, ranks: RankSet, models: Sequence[Mapping[str, object]]) -> OnRanks:
+    numbers = ranks.ranks or ()
+    here = [(rank, model[name]) for rank, model in zip(numbers, models, strict=True) if name in model]
+    return OnRanks(name, tuple(rank for rank, _ in here), tuple(value for _, value in here))
+
+
+def _all_same(values: Sequence[object]) -> bool:
+    first = values[0]
+    return all(
+        value is first
+        or (is_source(value) and is_source(first) and same_elements(first, value))
+        or value == first
+        for value in values
+    )
+
+
+def _differs(where: str, names: Sequence[str]) -> Notice:
+    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return Notice(DIFFERS_BY_RANK, f"{where}: {listed} differ between ranks; the first rank's are taken")
+
+
+def _merge_optimizers(ranks: RankSet, saved: Sequence[SavedOptimizer]) -> SavedOptimizer:
+    state: dict[object, dict[str, object]] = {}
+    for key in dict.fromkeys(key for one in saved for key in one.state):
+        entries = [one.state.get(key, {}) for one in saved]
+        state[key] = {}
+        for item in dict.fromkeys(item for entry in entries for item in entry):
+            found = _on_ranks(item, ranks, entries)
+            labelled = OnRanks(f"optimizer state {key}.{item}", found.ranks, found.values)
+            if number_of(found.values[0]) is not None:
+                equal_numbers(labelled, ranks.name)
+            state[key][item] = merge(labelled, ranks.name)
+    return SavedOptimizer(state, saved[0].groups)
+
+
+def _merge_extras(holdings: Sequence[Holding], notices: list[Notice], where: str) -> dict[str, object]:
+    """What all ranks agree on once; the rest by rank, since each rank's random state is its own."""
+    merged: dict[str, object] = {}
+    for key in dict.fromkeys(key for holding in holdings for key in holding.extras):
+        values = [holding.extras.get(key) for holding in holdings]
+        if all(key in holding.extras for holding in holdings) and _all_same(values):
+            merged[key] = values[0]
+        else:
+            merged[key] = dict(enumerate(values))
+            notices.append(
+                Notice(
+                    DIFFERS_BY_RANK, f"{where}: {key} differs between ranks; all of them are kept, by rank"
+                )
+            )
+    return merged

@@ -1,0 +1,59 @@
+"""What every reader does at the end: aliases of tied parameters, plain extras, notices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from checkpoint_convert.errors import UnsupportedError
+from checkpoint_convert.model import Notice, Opaque, TensorSource, Value
+from checkpoint_convert.optim_state import is_source
+from checkpoint_convert.plain_values import walk
+from checkpoint_convert.stored_tensor import StoredTensor
+
+OPAQUE_EXTRA = "CK101"
+"""An extra value is an object of an unknown class, and is not carried over."""
+NOT_A_TENSOR = "CK102"
+"""An entry of the model is no tensor; it is kept among the extras."""
+
+
+def whole_tensors(model: Mapping[str, object], where: str) -> dict[str, TensorSource]:
+    """A model's tensors, each whole.
+
+    Raises:
+        UnsupportedError: one of them is only a rank's part.
+    """
+    for name, value in model.items():
+        if not is_source(value):
+            raise UnsupportedError(
+                f"{where}: {name} is one rank's part of a sharded tensor",
+                hint="Give the files of all ranks: the directory, or a quoted glob.",
+            )
+    return cast("dict[str, TensorSource]", dict(model))
+
+
+def tied(model: Mapping[str, object]) -> dict[str, str]:
+    """Names whose tensor is another's, seen by the file itself: the same view of the same storage."""
+    first: dict[tuple[object, ...], str] = {}
+    aliases: dict[str, str] = {}
+    for name, value in model.items():
+        if isinstance(value, StoredTensor) and 0 not in value.shape:
+            view = (id(value.storage), value.offset, value.shape, value.stride, value.dtype)
+            if first.setdefault(view, name) != name:
+                aliases[name] = first[view]
+    return aliases
+
+
+def plain_extras(extras: Mapping[str, object], where: str) -> tuple[dict[str, Value], list[Notice]]:
+    """Extras as they are, with a notice for each object that cannot be carried over."""
+    notices = []
+    for path, leaf in walk(extras):
+        if isinstance(leaf, Opaque):
+            name = ".".join(map(str, path))
+            notices.append(
+                Notice(
+                    OPAQUE_EXTRA,
+                    f"{where}: {name} is an object of class {leaf.class_name} and is left behind",
+                )
+            )
+    return cast("dict[str, Value]", dict(extras)), notices

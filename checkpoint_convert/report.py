@@ -1,0 +1,66 @@
+"""`conversion.json`: every tensor with its digest, every value, all left out; the same bytes each time.
+
+Written line by line, so that a report of a hundred thousand tensors needs no memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from checkpoint_convert import digest
+from checkpoint_convert.plan import dotted
+
+if TYPE_CHECKING:
+    from checkpoint_convert.convert import Conversion
+
+FORMAT_VERSION = 1
+
+
+def write_report(write: Callable[[str], object], done: Conversion) -> None:
+    """Write the report as JSON text."""
+    source = done.source
+    head = {
+        "version": FORMAT_VERSION,
+        "source": {
+            "format": source.format.value,
+            "world_size": source.world_size,
+            "saver_torch": source.saver_torch,
+        },
+        "to": done.to.value,
+        "digest": digest.NAME,
+        "verified": done.verified,
+        "notices": [{"code": notice.code, "text": notice.text} for notice in done.notices],
+        "files": [{"name": file.name, "size_bytes": file.size_bytes} for file in done.files],
+        "values": [dotted(leaf.path) for leaf in done.items.objects],
+        "left_out": [{"key": dotted(item.path), "reason": item.reason} for item in done.items.left_out],
+    }
+    write(json.dumps(head, indent=1, ensure_ascii=False).removesuffix("\n}"))
+    write(',\n "tensors": [')
+    comma = "\n"
+    for row in tensor_rows(done):
+        write(f"{comma}  {json.dumps(row, ensure_ascii=False)}")
+        comma = ",\n"
+    write("\n ]\n}\n")
+
+
+def tensor_rows(done: Conversion) -> Iterator[dict[str, object]]:
+    """One row per name in the output: key, dtype, shape, digest; what it was before, where that differs."""
+    shared: dict[str, list[str]] = {}
+    for alias in done.items.shared:
+        shared.setdefault(dotted(alias.of), []).append(dotted(alias.path))
+    for item, digests in zip(done.items.tensors, done.digests, strict=True):
+        key = dotted(item.path)
+        row: dict[str, object] = {
+            "key": key,
+            "dtype": item.dtype.torch_name,
+            "shape": list(item.source.shape),
+            "digest": digests.written.hex(),
+        }
+        if item.dtype is not item.source.dtype:
+            row["source_dtype"] = item.source.dtype.torch_name
+            row["source_digest"] = digests.read.hex()
+        yield row
+        for name in shared.get(key, ()):
+            yield {**row, "key": name, "same_as": key}

@@ -1,0 +1,61 @@
+"""What an unpickled stream may refer to, held still: names that were not imported, calls that were not made.
+
+The pickle machine (`unpickle`) builds these; `torch_objects` knows which of them mean tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A global of the pickled program (`torch._utils._rebuild_tensor_v2`), by name only."""
+
+    module: str
+    name: str
+
+    @property
+    def dotted(self) -> str:
+        """Module and name in one, for messages."""
+        return f"{self.module}.{self.name}"
+
+
+class Record:
+    """A call that was recorded and not made, and what the stream did to its result.
+
+    Compared and hashed by identity, as an object of an unknown class must be.
+
+    Attributes:
+        target: the callable or class: a `Symbol`, or a `Record` where the callable was itself computed.
+        args: positional arguments; for `NEWOBJ_EX` followed by the keyword dictionary.
+        state: what `BUILD` would have given to `__setstate__`; None where it never came.
+        items: what was appended, for subclasses of list and set.
+        pairs: what was assigned by key, for subclasses of dict.
+    """
+
+    __slots__ = ("args", "items", "pairs", "state", "target")
+
+    def __init__(self, target: object, args: tuple[object, ...]) -> None:
+        self.target = target
+        self.args = args
+        self.state: object = None
+        self.items: list[object] | None = None
+        self.pairs: dict[object, object] | None = None
+
+    @property
+    def class_name(self) -> str:
+        """The dotted name of what would have been built."""
+        target = self.target
+        while isinstance(target, Record):
+            target = target.target
+        return target.dotted if isinstance(target, Symbol) else type(target).__name__
+
+    def attributes(self) -> dict[str, object]:
+        """The instance attributes the state describes: `__dict__`, and the slots of a two-part state."""
+        parts = self.state if isinstance(self.state, tuple) and len(self.state) == 2 else (self.state,)
+        found: dict[str, object] = {}
+        for part in parts:
+            if isinstance(part, dict):
+                found.update((key, value) for key, value in part.items() if isinstance(key, str))
+        return found

@@ -1,0 +1,93 @@
+"""The stream: blocks are read, digested, converted where asked, written where the layout says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from isal import isal_zlib
+
+from checkpoint_convert import digest
+from checkpoint_convert.casting import Cast, cast_between
+from checkpoint_convert.errors import UnreadableError
+from checkpoint_convert.parallel import Workers
+from checkpoint_convert.plan import dotted
+from checkpoint_convert.progress import Progress
+from checkpoint_convert.writers.layout import Layout, Span
+from checkpoint_convert.writers.output import Output
+
+
+@dataclass(frozen=True, slots=True)
+class Digests:
+    """Of one tensor, 16 bytes each: as read, and as written (the same object where nothing was converted)."""
+
+    read: bytes
+    written: bytes
+
+
+def transfer(layout: Layout, out: Output, workers: Workers, progress: Progress) -> list[Digests]:
+    """Write every tensor of a layout, between its `begin` and its `finish`.
+
+    Returns:
+        The digests, by tensor number.
+
+    Raises:
+        UnreadableError: a source gave fewer or more bytes than its shape says.
+        OSError: as the system has it.
+    """
+    done: list[Digests | None] = [None] * len(layout.tensors)
+
+    def work(number: int) -> None:
+        done[number] = _Tensor(layout, number, out, workers, progress).copy()
+
+    workers.run(work, [item.size_bytes for item in layout.tensors])
+    return [digests for digests in done if digests is not None]
+
+
+class _Tensor:
+    """One tensor under way."""
+
+    def __init__(
+        self, layout: Layout, number: int, out: Output, workers: Workers, progress: Progress
+    ) -> None:
+        self._layout = layout
+        self._number = number
+        self._item = layout.tensors[number]
+        self._out = out
+        self._workers = workers
+        self._progress = progress
+        self._cast: Cast | None = cast_between(self._item.source.dtype, self._item.dtype)
+        self._read = digest.new()
+        self._written = digest.new() if self._cast else self._read
+
+    def copy(self) -> Digests:
+        """Write all spans."""
+        for span in self._layout.spans(self._number):
+            crc = self._copy_span(span)
+            self._layout.close_span(self._out, self._number, span, crc)
+        read = self._read.digest()
+        return Digests(read, self._written.digest() if self._cast else read)
+
+    def _copy_span(self, span: Span) -> int:
+        crc, offset, read = 0, span.offset, 0
+        wants_crc, write, cast = self._layout.wants_crc, self._out.write, self._cast
+        for block in self._item.source.blocks(span.start, span.stop):
+            self._workers.check()
+            size = len(block)
+            self._read.update(block)
+            if cast is not None:
+                block = cast(block)
+                self._written.update(block)
+            if wants_crc:
+                crc = isal_zlib.crc32(block, crc)
+            write(span.file, offset, block)
+            offset += len(block)
+            read += size
+            self._progress.advance(size)
+        expected = (span.stop - span.start) * self._item.source.dtype.itemsize
+        if read != expected:
+            raise UnreadableError(
+                f"{dotted(self._item.path)}: elements {span.start} to {span.stop} are {expected} bytes, "
+                f"the source gave {read}",
+                hint="the source file is damaged, or is being written",
+            )
+        return crc

@@ -1,0 +1,172 @@
+"""A torch.distributed.checkpoint directory, written without torch.
+
+Every chunk of a tensor is an item: a small `torch.save` zip at an offset of a `.distcp` file. 0-dim tensors
+and plain values stand together in `__0_0.distcp`; `__<rank>_<k>.distcp`, k from 1, hold the rest. Our own
+writer, because torch's keeps every tensor of a file alive until the file is closed.
+Source: torch `distributed/checkpoint/filesystem.py` (`FileSystemWriter`, `_write_item`).
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from checkpoint_convert.plan import FILE_BYTES, Items, TensorItem, WriteOptions
+from checkpoint_convert.values import KeyPath
+from checkpoint_convert.writers.chunks import Chunk, cut
+from checkpoint_convert.writers.dcp_metadata import StoredChunk, StoredTensor, StoredValue, write_metadata
+from checkpoint_convert.writers.layout import PlannedFile, Span
+from checkpoint_convert.writers.output import Output
+from checkpoint_convert.writers.torch_zip import ALIGNMENT, object_archive, tensor_frame
+
+METADATA_NAME = ".metadata"
+SCALARS_NAME = "__0_0.distcp"
+
+_frame = functools.lru_cache(maxsize=256)(tensor_frame)
+
+
+@dataclass(slots=True)
+class _File:
+    name: str
+    size_bytes: int = 0
+    items: int = 0
+
+    def append(self, size_bytes: int) -> int:
+        """Place an item; returns its offset, a multiple of `ALIGNMENT`."""
+        offset = self.size_bytes + -self.size_bytes % ALIGNMENT
+        self.size_bytes = offset + size_bytes
+        self.items += 1
+        return offset
+
+
+class DcpLayout:
+    """Where everything of `items` goes in a DCP directory; see `Layout`."""
+
+    wants_crc = True
+
+    def __init__(self, items: Items, options: WriteOptions) -> None:
+        self._items = items
+        self._chunk_bytes = options.chunk_bytes
+        self._ranks = options.shards or 1
+        # With target ranks a file per rank; otherwise a new file every so many bytes.
+        self._file_bytes = None if options.shards else (options.file_bytes or FILE_BYTES)
+        self._files: list[_File] = []
+        self._open: dict[int | None, int] = {}
+        self._rotations: dict[int, int] = {}
+        self._first_chunk = array("q")
+        self._chunk_file = array("q")
+        self._chunk_offset = array("q")
+        self._objects: list[tuple[KeyPath, int, bytes]] = []
+        self._place()
+        self._left = [file.items for file in self._files]
+        self._lock = threading.Lock()
+
+    def _place(self) -> None:
+        for leaf in self._items.objects:
+            data = object_archive(leaf.value)
+            number = self._file_for(None)
+            self._objects.append((leaf.path, self._files[number].append(len(data)), data))
+        for item in self._items.tensors:
+            self._first_chunk.append(len(self._chunk_file))
+            for chunk in self._cut(item):
+                number = self._file_for(chunk.rank if item.source.shape else None)
+                self._chunk_file.append(number)
+                size = _frame(item.dtype, chunk.sizes).size_bytes
+                self._chunk_offset.append(self._files[number].append(size))
+        self._first_chunk.append(len(self._chunk_file))
+
+    def _cut(self, item: TensorItem) -> Iterator[Chunk]:
+        return cut(item.source.shape, item.dtype.itemsize, self._chunk_bytes, self._ranks)
+
+    def _file_for(self, rank: int | None) -> int:
+        """The file that takes the next item of a target rank; None: scalars and plain values."""
+        number = self._open.get(rank)
+        if number is not None:
+            limit = self._file_bytes
+            if rank is None or limit is None or self._files[number].size_bytes < limit:
+                return number
+        if rank is None:
+            name = SCALARS_NAME
+        else:
+            rotation = self._rotations.get(rank, 0) + 1
+            self._rotations[rank] = rotation
+            name = f"__{rank}_{rotation}.distcp"
+        self._open[rank] = len(self._files)
+        self._files.append(_File(name))
+        return len(self._files) - 1
+
+    @property
+    def files(self) -> Sequence[PlannedFile]:
+        """The `.distcp` files, in the order of their first item."""
+        return [PlannedFile(file.name, file.size_bytes) for file in self._files]
+
+    @property
+    def tensors(self) -> Sequence[TensorItem]:
+        """The tensors to write."""
+        return self._items.tensors
+
+    @property
+    def chunk_count(self) -> int:
+        """Items of tensors."""
+        return len(self._chunk_file)
+
+    @property
+    def closing_bytes(self) -> int:
+        """About the size of `.metadata`: it is written last and depends on the lengths of the names."""
+        names = sum(len(part) for item in self._items.tensors for part in item.path if isinstance(part, str))
+        return 1024 + 200 * self.chunk_count + 60 * len(self._objects) + 3 * names
+
+    def begin(self, out: Output) -> None:
+        """Write the plain values."""
+        for _, offset, data in self._objects:
+            number = self._open[None]
+            out.write(number, offset, data)
+            self._item_done(out, number)
+
+    def spans(self, number: int) -> Iterator[Span]:
+        """See `Layout`."""
+        item = self._items.tensors[number]
+        for key, chunk in enumerate(self._cut(item), self._first_chunk[number]):
+            data = self._chunk_offset[key] + _frame(item.dtype, chunk.sizes).data_offset
+            yield Span(self._chunk_file[key], data, chunk.start, chunk.stop, key, chunk.sizes)
+
+    def close_span(self, out: Output, number: int, span: Span, crc: int) -> None:
+        """Write the zip around a chunk's bytes."""
+        frame = _frame(self._items.tensors[number].dtype, span.sizes)
+        start = self._chunk_offset[span.key]
+        out.write(span.file, start, frame.head(crc))
+        tail = frame.tail(crc)
+        out.write(span.file, start + frame.size_bytes - len(tail), tail)
+        self._item_done(out, span.file)
+
+    def _item_done(self, out: Output, file: int) -> None:
+        with self._lock:
+            self._left[file] -= 1
+            done = self._left[file] == 0
+        if done:
+            out.close(file, self._files[file].size_bytes)
+
+    def finish(self, out: Output) -> None:
+        """Write `.metadata`: only now is the directory a checkpoint."""
+        with out.stream(METADATA_NAME) as sink:
+            write_metadata(sink, self._stored)
+
+    def _stored(self) -> Iterator[StoredTensor | StoredValue]:
+        shared: dict[KeyPath, list[KeyPath]] = {}
+        for alias in self._items.shared:
+            shared.setdefault(alias.of, []).append(alias.path)
+        for number, item in enumerate(self._items.tensors):
+            for path in (item.path, *shared.get(item.path, ())):
+                yield StoredTensor(path, item.dtype, item.source.shape, self._stored_chunks(number))
+        for path, offset, data in self._objects:
+            yield StoredValue(path, SCALARS_NAME, offset, len(data))
+
+    def _stored_chunks(self, number: int) -> Iterator[StoredChunk]:
+        item = self._items.tensors[number]
+        for key, chunk in enumerate(self._cut(item), self._first_chunk[number]):
+            length = _frame(item.dtype, chunk.sizes).size_bytes
+            file = self._files[self._chunk_file[key]].name
+            yield StoredChunk(chunk.offsets, chunk.sizes, file, self._chunk_offset[key], length)

@@ -1,0 +1,77 @@
+"""Output files: written at positions, by any thread, flushed to the disk before anyone relies on them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+
+
+class Output:
+    """The files of one output directory.
+
+    Args:
+        directory: where they are; exists.
+        names: file names by number.
+    """
+
+    def __init__(self, directory: Path, names: list[str]) -> None:
+        self.directory = directory
+        self._names = names
+        self._descriptors: dict[int, int] = {}
+        self._lock = threading.Lock()
+
+    def write(self, file: int, offset: int, data: bytes | memoryview) -> None:
+        """Write all of `data` at `offset` bytes from the file's start.
+
+        Raises:
+            OSError: as the system has it (no space, file too large, ...).
+        """
+        descriptor = self._descriptors.get(file)
+        if descriptor is None:
+            descriptor = self._open(file)
+        written = os.pwrite(descriptor, data, offset)
+        if written != len(data):  # a full disk may take a part first
+            rest = memoryview(data)[written:]
+            while rest:
+                offset += written
+                written = os.pwrite(descriptor, rest, offset)
+                rest = rest[written:]
+
+    def _open(self, file: int) -> int:
+        with self._lock:
+            if file not in self._descriptors:
+                path = self.directory / self._names[file]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._descriptors[file] = os.open(path, _FLAGS, 0o666)
+            return self._descriptors[file]
+
+    def close(self, file: int, size_bytes: int) -> None:
+        """The file is complete: give it its size, flush it to the disk and close it."""
+        descriptor = self._descriptors.get(file)
+        if descriptor is None:
+            descriptor = self._open(file)
+        os.ftruncate(descriptor, size_bytes)
+        os.fsync(descriptor)
+        with self._lock:
+            os.close(self._descriptors.pop(file))
+
+    def abandon(self) -> None:
+        """Close everything as it is."""
+        with self._lock:
+            while self._descriptors:
+                os.close(self._descriptors.popitem()[1])
+
+    @contextmanager
+    def stream(self, name: str) -> Iterator[Callable[[bytes], object]]:
+        """Write a further file from start to end, flushed to the disk when done."""
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb", buffering=1 << 16) as file:
+            yield file.write
+            file.flush()
+            os.fsync(file.fileno())

@@ -1,0 +1,77 @@
+"""Every command has help with an example; bad usage is answered with 2; neither imports anything heavy."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from fsdp_migrate.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from fsdp_migrate.cli.app import main; main()"
+    return subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", program, *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def imported(done: subprocess.CompletedProcess[str]) -> set[str]:
+    return {
+        line.rsplit("|", 1)[-1].strip()
+        for line in done.stderr.splitlines()
+        if line.startswith("import time:")
+    }
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    return "\n".join(line for line in done.stderr.splitlines() if not line.startswith("import time:"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_an_example_and_imports_nothing_heavy(command: str) -> None:
+    done = run(command, "--help")
+    assert done.returncode == 0, said(done)
+    assert f"fsdp-migrate {command}" in done.stdout
+    assert not imported(done) & {"torch", "libcst", "numpy", "transformers"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_unknown_option_is_bad_usage(command: str) -> None:
+    done = run(command, "--no-such-option")
+    assert done.returncode == 2
+    assert "--no-such-option" in said(done)
+    assert "Traceback" not in said(done)
+
+
+def test_unknown_command_is_bad_usage() -> None:
+    done = run("convert")
+    assert done.returncode == 2
+    assert "No such command 'convert'" in said(done)
+    assert done.stdout == ""
+
+
+def test_demo_keeps_out_of_a_directory_with_files(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("irreplaceable")
+    done = run("demo", "--directory", str(tmp_path))
+    assert done.returncode == 2
+    assert f"{tmp_path} is not an empty directory" in said(done)
+    assert "--directory" in said(done)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("nproc", ["1", "5", "two"])
+def test_demo_refuses_ranks_that_cannot_share_its_batch(nproc: str, tmp_path: Path) -> None:
+    done = run("demo", "--nproc", nproc, "--directory", str(tmp_path / "new"))
+    assert done.returncode == 2
+    assert "--nproc" in said(done)
+    assert not (tmp_path / "new").exists()

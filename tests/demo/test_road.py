@@ -1,0 +1,49 @@
+"""The road's verdict, and what it does when a job dies on it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fsdp_migrate.demo.road import PROJECT, Road
+from fsdp_migrate.demo.stages import Outcome, RoadReport, Stage
+from fsdp_migrate.exit_codes import ExitCode
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def started(self, title: str, command: str) -> None:
+        self.heard.append(command)
+
+    def finished(self, stage: Stage) -> None:
+        self.heard.append(stage.outcome.value)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ([Outcome.DONE, Outcome.DONE], ExitCode.OK),
+        ([Outcome.DONE, Outcome.NEEDS_YOU, Outcome.DONE], ExitCode.NEEDS_YOU),
+        ([Outcome.NEEDS_YOU, Outcome.FAILED], ExitCode.JOB_FAILED),
+    ],
+)
+def test_exit_code_is_that_of_the_worst_stage(outcomes: list[Outcome], expected: ExitCode) -> None:
+    stages = tuple(Stage("title", "command", outcome, "result", 1.0) for outcome in outcomes)
+    assert RoadReport(stages, 2.0).exit_code is expected
+
+
+def test_job_that_dies_ends_the_road_with_its_reason(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(PROJECT, broken)
+    (broken / "data" / "harbour.txt").unlink()
+    listener = Listener()
+    report = Road(tmp_path / "work", 2, listener, source=broken).walk()
+    assert report.exit_code is ExitCode.JOB_FAILED
+    assert [stage.outcome for stage in report.stages] == [Outcome.DONE, Outcome.FAILED]
+    died = report.stages[-1]
+    assert "harbour.txt" in died.result
+    assert "of 2 (train.py) failed: FileNotFoundError" in died.result
+    assert died.command.startswith("torchrun --nproc-per-node 2 train.py ")
+    assert listener.heard == [report.stages[0].command, "done", died.command, "failed"]
