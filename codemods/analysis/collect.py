@@ -103,8 +103,12 @@ def _line_length(target: Path) -> int | None:
 
 def link(index: Index, modules: dict[str, Module], options: Options) -> Project:
     """The project of these modules."""
-    callers = _callers(index, modules)
-    wraps = _wrap_calls(index, modules)
+    known = -1
+    while known != len(modules):  # following a name can read a module that no pattern announced
+        known = len(modules)
+        callers = _callers(index, modules)
+        wraps = _wrap_calls(index, modules)
+    index.freeze(modules)
     links = Links(index, modules, callers, {w.node: w for w in wraps})
     return Project(options, modules, index, links, Evaluator(index, callers), wraps)
 
@@ -154,7 +158,7 @@ def _imports(data: bytes) -> list[str]:
 def _callers(index: Index, modules: dict[str, Module]) -> dict[ast.AST, list[tuple[Module, ast.Call]]]:
     """Definition -> calls of it, `functools.partial(f, ...)` and thread-like `target=f` left out."""
     found: dict[ast.AST, list[tuple[Module, ast.Call]]] = {}
-    for module in modules.values():
+    for module in list(modules.values()):
         for call in module.calls():
             symbol = index.resolve(module, call.func)
             if symbol is not None and symbol.module is not None and symbol.node is not None:
