@@ -11,6 +11,7 @@ from codemods.analysis.index import Module
 from codemods.editing import todo
 from codemods.editing.apply import compatible, replaces
 from codemods.editing.changes import file_changes
+from codemods.leftovers import left_over
 from codemods.model import (
     Edit,
     Finding,
@@ -25,7 +26,7 @@ from codemods.model import (
 )
 from codemods.project import Project
 
-WRAP_FORMS = {"FM101": "inline", "FM102": "helper"}
+WRAP_FORMS = {"FM101": "inline", "FM102": "helper", "FM107": "helper"}
 """Codes of translated wrap calls, and what the report calls them."""
 
 
@@ -87,6 +88,13 @@ def decide(
             accepted.append(finding)
             for edit in finding.edits:
                 edits.setdefault(edit.path, []).append((edit, finding))
+    for finding in left_over(project, reported, edits):
+        if not project.options.wants(finding.code) or (only is not None and finding.place.path not in only):
+            continue
+        path = finding.place.path
+        reason = _ignored_by(project.modules[path], ignored[path], finding)
+        outcome = Outcome.TODO if reason is None else Outcome.IGNORED
+        reported.append(Reported(finding, outcome, reason or ""))
     return reported + _old_todos(project, reported, only), accepted
 
 
@@ -189,15 +197,19 @@ def _unread(path: str, why: str) -> Reported:
 
 def _wrap_reports(project: Project, reported: list[Reported]) -> tuple[WrapReport, ...]:
     found = []
-    for item in reported:
-        form = WRAP_FORMS.get(item.finding.code)
-        if form is not None:
-            form = form if item.outcome is Outcome.DONE else "left"
-            place = item.finding.place
-            found.append(WrapReport(place.path, place.line, form, item.finding.detail))
-    done = {(r.path, r.line) for r in found}
+    done = [r.finding for r in reported if r.outcome is Outcome.DONE and r.finding.code in WRAP_FORMS]
     for site in project.wraps:
         place = site.module.place(site.node)
-        if (place.path, place.line) not in done:
-            found.append(WrapReport(place.path, place.line, "left", ""))
-    return tuple(sorted(found, key=lambda r: (r.path, r.line)))
+        name = site.module.span(site.function)
+        owner = next(
+            (
+                f
+                for f in done
+                for e in f.edits
+                if e.path == place.path and e.span.holds(name) and replaces(e, name)
+            ),
+            None,
+        )
+        form = WRAP_FORMS[owner.code] if owner is not None else "left"
+        found.append(WrapReport(place.path, place.line, form, owner.detail if owner is not None else ""))
+    return tuple(found)

@@ -49,7 +49,10 @@ def helper_homes(
     """File -> its helper module, for the files whose edits use one."""
     names = {path: _names_of(found) for path, found in edits.items()}
     homes: dict[str, HelperHome] = {}
-    for group in _groups(project, [path for path in edits if names[path]]):
+    groups: dict[str, list[str]] = {}
+    for path in sorted(path for path in edits if names[path]):
+        groups.setdefault(project.group(path), []).append(path)
+    for group in groups.values():
         wanted = frozenset().union(*(names[path] for path in group))
         joined = Needs()
         for path in group:
@@ -66,25 +69,6 @@ def _names_of(edits: Iterable[Edit]) -> set[str]:
     return {
         p.name.removeprefix("helper.") for p in parts if isinstance(p, Ref) and p.name.startswith("helper.")
     }
-
-
-def _groups(project: Project, users: list[str]) -> list[list[str]]:
-    """Files that belong together because one imports the other, or a third imports both."""
-    leader = {path: path for path in project.modules}
-
-    def find(path: str) -> str:
-        while leader[path] != path:
-            path = leader[path]
-        return path
-
-    for path in project.modules:
-        for other in project.imports.get(path, ()):
-            if other in leader:
-                leader[find(path)] = find(other)
-    groups: dict[str, list[str]] = {}
-    for path in sorted(users):
-        groups.setdefault(find(path), []).append(path)
-    return list(groups.values())
 
 
 def _home(

@@ -138,7 +138,9 @@ def _merged(changes: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
     for start, end, text in changes:
         if (start, end) in merged:
             earlier = merged[start, end]
-            if earlier.endswith("\n\n") and not text.startswith("\n"):
+            if earlier.startswith("\n") and text.startswith("\n"):
+                merged[start, end] = earlier.rstrip("\n") + "\n" + text.lstrip("\n")
+            elif earlier.endswith("\n\n") and not text.startswith("\n"):
                 merged[start, end] = earlier[:-1] + text
             else:
                 merged[start, end] = earlier + text

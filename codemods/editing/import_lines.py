@@ -87,6 +87,10 @@ def _without(module: Module, statement: ast.stmt) -> tuple[int, int, str]:
     start, end = module.line_start(span.start), module.line_end(span.end)
     if module.text[start : span.start].strip() or module.text[span.end : end].strip():
         return span.start, span.end, "pass" if module.text[start : span.start].strip() else ""
+    following = module.line_end(end) if end < len(module.text) else end
+    blank_above = not module.text[module.line_start(start - 1) : start].strip() if start else True
+    if blank_above and following > end and not module.text[end:following].strip():
+        end = following  # one blank line is enough where it stood between two
     return start, end, ""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import re
 import subprocess
 import sys
 import tokenize
@@ -60,7 +61,11 @@ def ruff_findings(folder: Path, select: str = "F") -> Counter[tuple[str, str, st
     )
     root = folder.resolve()
     return Counter(
-        (Path(entry["filename"]).relative_to(root).as_posix(), entry["code"] or "syntax", entry["message"])
+        (
+            Path(entry["filename"]).relative_to(root).as_posix(),
+            entry["code"] or "syntax",
+            re.sub(r"from line \d+", "from another line", entry["message"]),
+        )
         for entry in json.loads(done.stdout)
     )
 

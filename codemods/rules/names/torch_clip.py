@@ -34,7 +34,7 @@ def torch_clip(project: Project) -> Iterator[Finding]:
     curves change, so a person should know. With `--unsafe-fixes` a used result gets `.full_tensor()`, because it is a
     DTensor now; nothing else has to be done.
     """
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for call in module.calls():
             symbol = project.resolve(module, call.func)
             if symbol is None or symbol.name not in _FUNCTIONS or not call.args:
