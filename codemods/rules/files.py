@@ -1,0 +1,37 @@
+"""The files themselves, and the comments that suppress findings: findings of the plan, not of a rule's check."""
+
+from __future__ import annotations
+
+from codemods.rule import Rule, register
+
+FILES = {
+    "FM901": "the file could not be read",
+    "FM903": "the file was left as it is",
+}
+SUPPRESSIONS = {
+    "FM904": "a suppression without a reason",
+    "FM905": "a suppression that suppresses nothing",
+}
+
+_FILES_MANUAL = """A file that could not be looked at, or whose rewritten form would not be valid Python, is left alone.
+
+FM901: the file cannot be opened, decoded or parsed by this Python. Nothing in it was looked at, so nothing is known
+about it: mend it, or leave it out with `--exclude`.
+
+FM903: what the rules made of the file does not parse, or has characters that its encoding lacks. The file stays as it
+was. This is a fault of the tool and worth a report.
+"""
+
+_SUPPRESSIONS_MANUAL = """`# fsdp-migrate: ignore[FM203] reason` leaves one place alone; the reason is part of it.
+
+The comment stands on a line of the statement, or alone on the line above it. Without codes in brackets it holds for every
+code. It is reported with its reason as ignored.
+
+FM904: the comment gives no reason. Whoever reads it next cannot tell whether it still holds, so it counts as work left.
+
+FM905: no finding of this run stands where the comment does. It can go. Not said where `--select` or `--ignore` leave
+codes out.
+"""
+
+register(Rule("files", FILES, None, _FILES_MANUAL))
+register(Rule("suppressions", SUPPRESSIONS, None, _SUPPRESSIONS_MANUAL))
