@@ -30,8 +30,8 @@ _LEVELS = {
 def as_sarif(report: RewriteReport) -> str:
     """One SARIF log and a newline.
 
-    Locations are relative to the git repository that holds the target, as code scanning wants them; outside git
-    to the target itself.
+    Locations are relative to the git repository that holds the target, as code scanning wants them;
+    outside git to the target itself.
     """
     owners = {code: rule for rule in reversed(all_rules()) for code in rule.codes}
     codes = [code for code, _ in report.by_code()]
