@@ -68,8 +68,8 @@ import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.index import Module, Symbol
-from codemods.analysis.link import Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.state_dicts import Kind, Setting, Unknown, argument, in_force, setting_of
 from codemods.analysis.state_dicts import blocks as state_dict_blocks
 from codemods.analysis.state_dicts import enclosing as state_dict_block_around
@@ -103,7 +103,13 @@ from codemods.editing.optim_state_dicts import is_under_rank0, optim_loaded, opt
 from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dict_blocks import BlockPlan, plan_block
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
-from codemods.editing.statements import is_result_used, is_where_not_instance, negated, remove_with_item
+from codemods.editing.statements import (
+    is_result_used,
+    is_where_not_instance,
+    is_where_other_branch_shards,
+    negated,
+    remove_with_item,
+)
 from codemods.model import Code, Edit, Finding, Hole, Options, Ref, Safety, Span
 from codemods.project import MethodCall, NameUse, Project
 from codemods.torch_names import FSDP, is_fsdp1_import
@@ -159,6 +165,7 @@ __all__ = [
     "is_result_used",
     "is_under_rank0",
     "is_where_not_instance",
+    "is_where_other_branch_shards",
     "load_sharded_optimizer",
     "model_loaded",
     "model_saved",

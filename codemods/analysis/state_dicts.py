@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from codemods.analysis.holding import Maybe, Sharded
 from codemods.analysis.index import Module
-from codemods.analysis.link import Maybe, Sharded
 from codemods.analysis.values import CallValue, Literal, Named, options
 
 if TYPE_CHECKING:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from codemods.editing import todo
 from codemods.editing.apply import apply_edits
+from codemods.editing.dead_names import without_dead_names
 from codemods.editing.helper_assembly import Needs
 from codemods.editing.helpers import HelperHome, helper_homes, helper_source
 from codemods.editing.imports import settle_imports
 from codemods.editing.layout import DEFAULT
+from codemods.editing.line_wrap import wrap_long_lines
 from codemods.editing.spelling import Spelling
 from codemods.model import Edit, FileChange, Finding, Reported
 from codemods.project import Project
@@ -55,7 +57,10 @@ def _settled(
     for path, (text, spelling) in sorted(texts.items()):
         module = project.modules[path]
         try:
-            new = settle_imports(module, text, spelling, partial(_is_exported, exported, path))
+            lean = without_dead_names(module, text)
+            new = settle_imports(module, lean, spelling, partial(_is_exported, exported, path))
+            width = project.line_length or DEFAULT
+            new = wrap_long_lines(module.text, new, width, module.source.newline)
             compile(new, path, "exec", dont_inherit=True, flags=ast.PyCF_ONLY_AST)
             encoded = module.source.encoded(new)
         except (SyntaxError, UnicodeEncodeError) as error:

@@ -37,7 +37,9 @@ def code(module: Module | None, template: str, **parts: ast.AST | str | Code) ->
     found: list[Part] = []
     pieces = list(string.Formatter().parse(template))
     for position, (literal, name, _, _) in enumerate(pieces):
-        if literal:
+        if literal and found and isinstance(found[-1], str):
+            found[-1] += literal  # the parser cuts text at `{{` and `}}`
+        elif literal:
             found.append(literal)
         if name is None:
             continue
@@ -197,6 +199,8 @@ def unwrap_block(module: Module, block: ast.With | ast.AsyncWith, *, before: Cod
         body_start = module.span(first).start
         body: Code = (indent, Hole(Span(body_start, module.span(block).end)))
     else:
+        while start < module.span(first).start and not module.text[start : module.line_end(start)].strip():
+            start = module.line_end(start)
         shift = len(indent) - len(indentation(module, first))
         body = (Hole(Span(start, module.span(block).end), indent=shift, first_line=True),)
     span = Span(module.line_start(module.span(block).start), module.span(block).end)

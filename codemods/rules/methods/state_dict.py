@@ -45,9 +45,10 @@ def state_dict(project: Project) -> Iterator[Finding]:
     """
     for call in project.method_calls("state_dict"):
         holding = project.sharded(call.module, call.receiver)
-        if isinstance(holding, No) or is_where_not_instance(
-            call.module, call.node, ast.unparse(call.receiver)
-        ):
+        text = ast.unparse(call.receiver)
+        if isinstance(holding, No) or is_where_not_instance(call.module, call.node, text):
+            continue
+        if is_where_other_branch_shards(call.module, call.node, text):
             continue
         told = in_force(project, call.module, call.node, call.receiver)
         if isinstance(told, Unknown):

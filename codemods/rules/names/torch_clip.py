@@ -18,6 +18,7 @@ from codemods.rule import (
     finding,
     is_result_used,
     is_where_not_instance,
+    is_where_other_branch_shards,
     replace,
     rule,
 )
@@ -42,7 +43,10 @@ def torch_clip(project: Project) -> Iterator[Finding]:
             model = _owner(call.args[0])
             if model is None or isinstance(project.sharded(module, model), No):
                 continue
-            if is_where_not_instance(module, call, ast.unparse(model)) or _already_full(module, call):
+            text = ast.unparse(model)
+            if is_where_not_instance(module, call, text) or _already_full(module, call):
+                continue
+            if is_where_other_branch_shards(module, call, text):
                 continue
             edits = []
             if is_result_used(module, call):
