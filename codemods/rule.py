@@ -70,7 +70,15 @@ from dataclasses import dataclass
 
 from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.index import Module, Symbol
-from codemods.analysis.state_dicts import Kind, Setting, Unknown, argument, in_force, setting_of
+from codemods.analysis.state_dicts import (
+    Kind,
+    Setting,
+    Unknown,
+    argument,
+    in_force,
+    same_model,
+    setting_of,
+)
 from codemods.analysis.state_dicts import blocks as state_dict_blocks
 from codemods.analysis.state_dicts import enclosing as state_dict_block_around
 from codemods.analysis.values import (
@@ -107,6 +115,7 @@ from codemods.editing.statements import (
     is_result_used,
     is_where_not_instance,
     is_where_other_branch_shards,
+    may_be_ddp,
     negated,
     remove_with_item,
 )
@@ -167,6 +176,7 @@ __all__ = [
     "is_where_not_instance",
     "is_where_other_branch_shards",
     "load_sharded_optimizer",
+    "may_be_ddp",
     "model_loaded",
     "model_saved",
     "negated",
@@ -177,6 +187,7 @@ __all__ = [
     "remove_with_item",
     "replace",
     "rule",
+    "same_model",
     "setting_of",
     "stands_alone",
     "state_dict_block_around",

@@ -103,6 +103,8 @@ class Evidence:
         for keyword in call.keywords:
             if keyword.arg in ("model", "module"):
                 return keyword.value
+        if call.func.attr == "optim_state_dict_to_load":
+            return None  # before torch 2.1 the state dict came first
         return call.args[0] if call.args and isinstance(call.args[0], ast.Name | ast.Attribute) else None
 
 

@@ -35,6 +35,11 @@ def is_result_used(module: Module, call: ast.expr) -> bool:
     return not isinstance(module.parent(call), ast.Expr)
 
 
+def may_be_ddp(module: Module) -> bool:
+    """Whether a file also wraps models in DistributedDataParallel."""
+    return "DistributedDataParallel" in module.text or "DDP(" in module.text
+
+
 def negated(module: Module, test: ast.expr) -> Code:
     """The opposite condition, as a person would write it."""
     match test:

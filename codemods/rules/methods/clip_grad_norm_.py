@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.rule import (
+    FSDP,
     Finding,
     MethodCall,
     No,
@@ -92,7 +93,7 @@ def _is_only_fsdp1s(project: Project, call: MethodCall, first: ast.expr) -> bool
         or words == "self"
     ):
         return False
-    return project.resolve(call.module, call.receiver) is None and "fsdp" in call.module.text.lower()
+    return bool(project.uses(FSDP)) and project.resolve(call.module, call.receiver) is None
 
 
 def needs_helper(project: Project, path: str) -> bool:

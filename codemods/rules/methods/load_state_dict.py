@@ -18,8 +18,10 @@ from codemods.rule import (
     finding,
     in_force,
     is_where_not_instance,
+    is_where_other_branch_shards,
     model_loaded,
     rule,
+    state_dict_block_around,
 )
 
 _REMEDY = (
@@ -49,10 +51,10 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
         if is_where_other_branch_shards(call.module, call.node, text):
             continue
         told = in_force(project, call.module, call.node, call.receiver)
+        if state_dict_block_around(project, call.module, call.node, call.receiver) is not None:
+            continue  # the block's own rule sees to it
         if isinstance(told, Unknown):
             yield finding(call.module, call.node, "FM403", told.why, remedy=_REMEDY)
-            continue
-        if told.block is not None:
             continue
         edits = model_loaded(call.module, call.node, told.setting)
         if isinstance(edits, Refused):
