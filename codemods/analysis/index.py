@@ -32,9 +32,7 @@ class Module:
         self.tree = ast.parse(source.text, filename=source.path)
         self.table: ScopeTable = build_scopes(self.tree)
         self._line_starts = [0, *(m.end() for m in _LINE_END.finditer(source.text))]
-        self._nodes: dict[type[ast.AST], list[ast.AST]] = {}
-        for node in (self.tree, *self.table.parents):
-            self._nodes.setdefault(type(node), []).append(node)
+        self._nodes = self.table.nodes
 
     def nodes(self, kind: type[ast.AST]) -> list[ast.AST]:
         """All nodes of exactly that type, in the order of the tree walk."""
