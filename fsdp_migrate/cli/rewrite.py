@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -71,6 +72,8 @@ def rewrite(
     from fsdp_migrate.reports.rewrite import build_report
     from fsdp_migrate.settings import rewrite_settings
 
+    # Syntax trees are millions of objects that live until the end: looking for garbage among them only costs time.
+    gc.disable()
     target = _target(paths)
     if undo:
         return _undo(target)
