@@ -11,7 +11,7 @@ import enum
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
 ScopeNode: TypeAlias = (
@@ -104,7 +104,7 @@ class ScopeTable:
     Attributes:
         parents: child -> parent, operators and contexts (shared singletons) left out.
         scopes: node that makes a scope -> that scope.
-        homes: node -> the scope in which it is evaluated; decorators, defaults and bases outside what they adorn.
+        homes: node -> the scope it is evaluated in; decorators, defaults and bases outside what they adorn.
         nodes: type -> nodes of exactly that type.
     """
 
@@ -187,7 +187,7 @@ def build_scopes(tree: ast.Module) -> ScopeTable:
             inner = table.scopes[node] = Scope(node, scope)
         deeper: list[ast.AST] = []
         for name in _child_fields[kind] or ():
-            value = getattr(node, name, None)
+            value: Any = getattr(node, name, None)
             for child in value if value.__class__ is list else (value,):
                 fields = _child_fields[child.__class__]
                 if fields is None:

@@ -22,7 +22,7 @@ FM903: what the rules made of the file does not parse, or has characters that it
 was. This is a fault of the tool and worth a report.
 """
 
-_SUPPRESSIONS_MANUAL = """`# fsdp-migrate: ignore[FM203] reason` leaves one place alone; the reason is part of it.
+_SUPPRESSIONS_MANUAL = """`# fsdp-migrate: ignore[FM507] reason` leaves one place alone; the reason is part of it.
 
 The comment stands on a line of the statement, or alone on the line above it. Without codes in brackets it holds for every
 code. It is reported with its reason as ignored.

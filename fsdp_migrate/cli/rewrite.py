@@ -72,7 +72,7 @@ def rewrite(
     from fsdp_migrate.reports.rewrite import build_report
     from fsdp_migrate.settings import rewrite_settings
 
-    # Syntax trees are millions of objects that live until the end: looking for garbage among them only costs time.
+    # Syntax trees are millions of objects that live to the end: looking for garbage among them costs time.
     gc.disable()
     target = _target(paths)
     if undo:
