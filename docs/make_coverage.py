@@ -15,13 +15,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
 from codemods import ownership
 from codemods.model import Options, Outcome
 from codemods.plan import plan_rewrite
 from codemods.rule import Rule, all_rules
 from codemods.sources import find_files
 
+ROOT = Path(__file__).parents[1]
 CASES = ROOT / "tests" / "codemods" / "cases"
 PAGE = ROOT / "docs" / "coverage.md"
 _SHOWN_CASES = 4
@@ -97,17 +97,16 @@ def rows_of(rule: Rule, seen: dict[str, Seen]) -> list[str]:
     ]
     if not rule.codes:
         dropped = [case for case in (seen.get("FM101", Seen()).cases) if _names(case, rule.name)]
-        return [f"| `{rule.name}` | | {_first_line(rule)} | safe | {_links(own or dropped)} |"]
+        wraps = set[str]().union(*(seen[c].safeties for c in ("FM101", "FM102") if c in seen))
+        return [f"| `{rule.name}` | | {_first_line(rule)} | {', '.join(wraps)} | {_links(own or dropped)} |"]
     rows = []
     for code, meaning in rule.codes.items():
         known = seen.get(code, Seen())
         cases = sorted(known.cases, key=lambda case: (case not in own, case))
         how = ", ".join(words for outcome, words in _OUTCOMES.items() if outcome in known.outcomes)
         safety = ", ".join(sorted(known.safeties - {"-"})) or ("note" if known.safeties else "")
-        rows.append(
-            f"| {_construct(rule)} | {code} | {_cell(meaning)} | {safety}{f': {how}' if how and how != safety else ''} "
-            f"| {_links(cases)} |"
-        )
+        safety += f": {how}" if how and how != safety else ""
+        rows.append(f"| {_construct(rule)} | {code} | {_cell(meaning)} | {safety} | {_links(cases)} |")
     return rows
 
 
@@ -147,10 +146,11 @@ def page() -> str:
         "",
         "Made by `python -m docs.make_coverage` from the rules and the case folders; do not edit.",
         "",
-        "A finding is *safe* (behaves as before), *unsafe* (can change numerics, memory or comments; applied with",
-        "`--unsafe-fixes` only) or *manual* (left to a person, with the reason and the remedy). Cases with a star",
-        "are run: the FSDP1 original and the FSDP2 result on ranks of one machine; losses, gradients, weights and",
-        "saved files are compared bit for bit. `fsdp-migrate explain` prints the manual page of a construct or code.",
+        "A finding is *safe* (behaves as before), *unsafe* (can change numerics, memory or comments;",
+        "applied with `--unsafe-fixes` only) or *manual* (left to a person, with the reason and the",
+        "remedy). Cases with a star are run: the FSDP1 original and the FSDP2 result on ranks of one",
+        "machine; losses, gradients, weights and saved files are compared bit for bit. `fsdp-migrate",
+        "explain` prints the manual page of a construct or code.",
         "",
     ]
     for room, title in _ROOMS.items():
