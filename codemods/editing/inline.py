@@ -253,8 +253,8 @@ class _Writer:
         if self._size(whole) + 8 <= self.width:
             return whole
         if grouped:
-            return (*head, "(\n            ", *test, "\n        )")
-        return ("(\n            ", *whole, "\n        )") if head else whole
+            return (*head, "(\n        ", *test, "\n    )")
+        return ("(\n        ", *whole, "\n    )") if head else whole
 
     def _call(self, model: Code, policy: Code | None, lead: Code) -> Code:
         arguments = sorted(self.every.items(), key=lambda item: _ORDER.index(item[0]))
