@@ -65,6 +65,7 @@ def rewrite(
     the same options.
     """
     from codemods.plan import plan_rewrite
+    from codemods.record import require_complete
     from codemods.sources import find_files
     from fsdp_migrate import console
     from fsdp_migrate.cli.rewrite_options import Given, rewrite_options
@@ -77,6 +78,7 @@ def rewrite(
     target = _target(paths)
     if undo:
         return _undo(target)
+    require_complete(target)
     given = Given(select, ignore, exclude, unsafe_fixes, None, target_torch)
     options = rewrite_options(given, rewrite_settings(target))
     files = find_files(target, [target], exclude=options.exclude)
@@ -157,9 +159,13 @@ def _write(target: Path, done: Rewrite, target_torch: str) -> None:
 
 
 def _undo(target: Path) -> ExitCode:
-    from codemods.record import restore
+    from codemods.undo import restore
     from fsdp_migrate import console
 
     restored = restore(target)
-    console.results().print(f"Restored {len(restored)} files: {', '.join(restored)}", markup=False)
+    screen = console.results()
+    screen.print(f"Restored {len(restored.paths)} files: {', '.join(restored.paths)}", markup=False)
+    if restored.edited:
+        names = ", ".join(restored.edited)
+        screen.print(f"Edited between two rewrites, so put back as edited: {names}", markup=False)
     return ExitCode.OK
