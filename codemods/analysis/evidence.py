@@ -113,14 +113,21 @@ def is_optimizer(symbol: Symbol | None, call: ast.Call) -> bool:
     """A class of `torch.optim`, or a name that ends like an optimizer and is given parameters."""
     if symbol is not None and symbol.name.startswith("torch.optim.") and "lr_scheduler" not in symbol.name:
         return True
-    names = [n.attr for n in ast.walk(call.func) if isinstance(n, ast.Attribute)]
-    names += [n.id for n in ast.walk(call.func) if isinstance(n, ast.Name)]
-    gives = any(
+    # Names first: few calls have such a name, and most have arguments to look through.
+    if not any(_names_optimizer(n) for n in ast.walk(call.func)):
+        return False
+    return any(
         isinstance(n, ast.Attribute) and n.attr in ("parameters", "named_parameters")
         for a in (*call.args, *(k.value for k in call.keywords))
         for n in ast.walk(a)
     )
-    return gives and any(
-        n.lower().startswith(("optim", "adam", "sgd", "lion")) or n.lower().endswith(("optimizer", "adamw"))
-        for n in names
-    )
+
+
+def _names_optimizer(node: ast.AST) -> bool:
+    if isinstance(node, ast.Name):
+        name = node.id.lower()
+    elif isinstance(node, ast.Attribute):
+        name = node.attr.lower()
+    else:
+        return False
+    return name.startswith(("optim", "adam", "sgd", "lion")) or name.endswith(("optimizer", "adamw"))
