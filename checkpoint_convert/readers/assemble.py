@@ -14,7 +14,7 @@ from checkpoint_convert.readers.optimizers import Known, read_optimizer
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.parts import Part
 from checkpoint_convert.readers.resolve import plain_extras
-from checkpoint_convert.readers.tying import tied
+from checkpoint_convert.readers.tying import tied, with_ties
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +45,7 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
         model, aliases = dict(local.tensors), dict(local.aliases)
         notices += local.notices
     elif part is not None and part.model is not None:
-        model, aliases = dict(part.model), tied(part)
+        model, aliases = with_ties(dict(part.model), tied(part), layout)
     optimizer = None
     if chosen.optimizer is not None:
         found = Known(model, aliases, layout, local, part)
@@ -54,7 +54,8 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
     extras: dict[str, object] = {}
     for part in parts:
         for key, value in part.extras.items():
-            extras[key if key not in extras else f"{part.name}:{key}"] = value
+            if key not in extras or extras[key] != value:
+                extras[key if key not in extras else f"{part.name}:{key}"] = value
     leader = chosen.model or chosen.optimizer
     assert leader is not None
     plain, lost = plain_extras(extras, leader.name)
@@ -72,7 +73,7 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
 
 
 def _is_flat(part: Part) -> bool:
-    return any(flat_prefix(name) is not None for name in part.model or ())
+    return part.pieced or any(flat_prefix(name) is not None for name in part.model or ())
 
 
 def choose(parts: Sequence[Part], options: ReadOptions) -> Chosen:

@@ -35,7 +35,9 @@ def dcp_part(files: OpenFiles, directory: Path, *, use_optimizer: bool = True) -
     if use_optimizer and holding.optimizer is not None and holding.optimizer.by_number:
         _refuse_raw(holding.optimizer, found, name)
     flat = model is not None and any(flat_prefix(key) is not None for key in model)
-    notices = _old_groups(holding.optimizer, name)
+    # Groups stored as one object are read as they are; unfolded, every key of the target must be there.
+    unfolded = any("param_groups" in path[:-1] for path in found.paths.values())
+    notices = _old_groups(holding.optimizer, name) if unfolded else ()
     renamed = holding.model is not None and model is not None and list(holding.model) != list(model)
     return Part(
         name,

@@ -17,6 +17,7 @@ from checkpoint_convert.flat_param import (
     UnitLayout,
     flattened_in_memory_order,
     lay_out,
+    shard_numel,
     unit_members,
 )
 from checkpoint_convert.layout import ModelLayout, ParameterSpec
@@ -67,7 +68,7 @@ def read_local(part: Part, layout: ModelLayout, memory_order: bool | None) -> Lo
     flats = {prefix: whole[name] for name in whole if (prefix := flat_prefix(name)) is not None}
     plain = {name: value for name, value in whole.items() if flat_prefix(name) is None}
     specs = {spec.fqn: spec for spec in layout.parameters}
-    if part.local and _has_views(part, specs):
+    if part.pieced or (part.local and _has_views(part, specs)):
         return _from_views(part, layout, specs, plain, memory_order)
     views = bool(specs) and set(specs) <= set(plain)
     ignored = frozenset(
@@ -88,6 +89,12 @@ def read_local(part: Part, layout: ModelLayout, memory_order: bool | None) -> Lo
 
 def _is_whole(source: TensorSource, spec: ParameterSpec) -> bool:
     return source.shape == spec.shape and len(spec.shape) != 1
+
+
+def _whole_on_all(on_ranks: Sequence[object], spec: ParameterSpec) -> bool:
+    return len(on_ranks) > 1 and all(
+        isinstance(view, StoredTensor) and view.shape == spec.shape for view in on_ranks
+    )
 
 
 def _has_views(part: Part, specs: Mapping[str, ParameterSpec]) -> bool:
@@ -128,7 +135,7 @@ def _from_views(
         shared = any(
             isinstance(view, StoredTensor) and id(view.storage) in known
             for view, known in zip(on_ranks, storages, strict=True)
-        )
+        ) or (part.pieced and name in specs and not _whole_on_all(on_ranks, specs[name]))
         if not shared:
             tensors[name] = value
             if name in specs:
@@ -153,6 +160,8 @@ def join_pieces(
     Raises:
         LayoutError: the layout has no such parameter, or one of another size.
     """
+    if spec is not None:
+        views = one_replica(views, spec.numel)
     held = sum(numel(view.shape) for view in views)
     if spec is None or spec.numel != held:
         wanted = "no such parameter" if spec is None else f"{spec.numel} elements, of shape {spec.shape}"
@@ -162,6 +171,13 @@ def join_pieces(
         )
     flat = ConcatTensor(views, views[0].dtype, (held,))
     return cut(flat, FlatPiece(spec, 0, (name,)), memory_order, where)
+
+
+def one_replica(views: Sequence[TensorSource], count: int) -> Sequence[TensorSource]:
+    """The first ranks that together hold `count` elements, if the others repeat them (hybrid sharding)."""
+    held = sum(numel(view.shape) for view in views)
+    copies = held // count if count and held % count == 0 else 1
+    return views[: len(views) // copies] if len(views) % copies == 0 else views
 
 
 def cut(flat: TensorSource, piece: FlatPiece, memory_order: bool | None, where: str) -> TensorSource:
@@ -223,7 +239,13 @@ def _shardings(world_size: int, views: bool) -> list[Sharding]:
 
 def _fits(unit: UnitLayout, flat: TensorSource, sharding: Sharding) -> bool:
     held = numel(flat.shape)
-    return held == unit.total or held == unit.shard * sharding.world_size
+    if held == unit.total:
+        return True
+    # Saved as plain tensors, with every rank's padding, and once per replica.
+    world = sharding.world_size
+    return any(
+        held == shard_numel(unit.total, part) * world for part in range(1, world + 1) if world % part == 0
+    )
 
 
 def _mismatch(
@@ -266,10 +288,12 @@ def _finish(
         name: piece.names[0] for unit in units.values() for piece in unit.pieces for name in piece.names
     }
     aliases, drifted = {}, []
+    tensors = dict(tensors)
     for name, first in layout.aliases().items():
         if units and in_unit.get(name) != in_unit.get(first):
             drifted.append(f"{name} and {first}")
-        elif name in tensors:
+        elif first in tensors:
+            tensors[name] = tensors[first]
             aliases[name] = first
     order = {spec.fqn: number for number, spec in enumerate(layout.parameters)}
     names = sorted(tensors, key=lambda name: order.get(name, len(order)))

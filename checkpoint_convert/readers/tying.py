@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from checkpoint_convert.layout import ModelLayout
 from checkpoint_convert.model import TensorSource, numel
 from checkpoint_convert.readers.parts import Part
 from checkpoint_convert.readers.replicas import same_elements
@@ -27,6 +28,18 @@ def tied(part: Part) -> dict[str, str]:
         if first.setdefault(view, name) != name:
             aliases[name] = first[view]
     return aliases
+
+
+def with_ties(
+    model: dict[str, TensorSource], aliases: dict[str, str], layout: ModelLayout | None
+) -> tuple[dict[str, TensorSource], dict[str, str]]:
+    """Add the ties the layout knows: names the file left out, and names whose elements are indeed equal."""
+    for name, first in layout.aliases().items() if layout is not None else ():
+        if first in model and name not in model:
+            model[name] = model[first]
+        if first in model and same_elements(model[first], model[name]):
+            aliases[name] = first
+    return model, aliases
 
 
 def equal_matrices(tensors: Mapping[str, TensorSource]) -> dict[str, str]:

@@ -112,7 +112,7 @@ def clip_factors(arm: ArmRecord, step: int) -> dict[int, float]:
 def scale(evidence: Evidence) -> Cause | None:
     """All gradients are the same multiple of what they were."""
     first = evidence.first
-    if first is None or first.quantity != "gradient":
+    if first is None or first.quantity not in ("loss", "gradient"):
         return None
     factors = []
     for name, parts in evidence.original.tensors(first.step, "gradient").items():

@@ -50,6 +50,13 @@ class _Server:
                 # interrupts are for the rank alone.
                 (os.kill if number == signal.SIGUSR2 else os.killpg)(pid, number)
 
+    def end_all(self) -> None:
+        """Kill every rank and wait for it: where nobody else collects orphans they would stay as zombies."""
+        self.signal_all(signal.SIGKILL)
+        for pid in self.ranks:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
     def _fork(self, rank: dict[str, object]) -> None:
         pid = os.fork()
         if pid == 0:
@@ -100,6 +107,7 @@ def _become_rank(rank: dict[str, object], path: list[str]) -> NoReturn:
 def _preload() -> int:
     """Import what every rank needs; the number of GPUs, counted without touching one."""
     import torch
+    import torch._dynamo  # torch.optim imports it at the first step, which takes a second
     import torch.distributed.device_mesh
     import torch.distributed.fsdp
     import torch.distributed.tensor
@@ -136,4 +144,4 @@ def main(path: list[str]) -> None:
                     server.obey(json.loads(line))
             server.reap()
     finally:
-        server.signal_all(signal.SIGKILL)
+        server.end_all()

@@ -36,7 +36,7 @@ def convert_all(saved: Path, out: Path) -> None:
 
 def convert(*arguments: object) -> str:
     """Run the command as a user does."""
-    command = [sys.executable, "-m", "fsdp_migrate", "convert-ckpt", *map(str, arguments), "--no-verify"]
+    command = [sys.executable, "-m", "fsdp_migrate", "convert-ckpt", *map(str, arguments)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr

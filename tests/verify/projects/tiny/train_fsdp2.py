@@ -1,4 +1,6 @@
 import itertools
+import os
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -57,6 +59,8 @@ def misbehave(mistake, step):
             time.sleep(0.1)
         if mistake == "leave":
             sys.exit(1)
+        if mistake == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main() -> None:

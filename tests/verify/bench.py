@@ -1,0 +1,60 @@
+"""Runs arms of the small project in `projects/tiny` for the tests, each original once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from fsdp_migrate.verify.arms import Verification, started
+from fsdp_migrate.verify.baseline import sources
+from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, VerifyRequest
+from fsdp_migrate.verify.record import ArmRecord
+from fsdp_migrate.verify.run import report
+
+PROJECT = Path(__file__).parent / "projects" / "tiny"
+
+
+class Bench:
+    """One rank server; originals and noise runs are kept by their options."""
+
+    def __init__(self, run: Verification, folder: Path) -> None:
+        self.run, self.folder = run, folder
+        self.launches = 0
+        self.kept: dict[tuple[object, ...], ArmRecord] = {}
+
+    def verdict(self, *options: str, mistake: str = "") -> ParityReport:
+        """Compare `train_fsdp1.py` with `train_fsdp2.py` under these options, the latter with a mistake."""
+        request = VerifyRequest("train_fsdp2.py", options, baseline="train_fsdp1.py", cwd=PROJECT)
+        before, after = sources(request)
+        original = self._arm(request, before, ArmName.ORIGINAL, 0.0)
+        wrong = replace(request, arguments=(*options, "--mistake", mistake)) if mistake else request
+        candidate, _ = self._fresh().script(wrong, after, ArmName.CANDIDATE)
+
+        def noise(size: float) -> ArmRecord:
+            return self._arm(request, before, ArmName.NOISE, size)
+
+        return report(
+            self.run, original, candidate, noise, subject="train_fsdp2.py", baseline="train_fsdp1.py"
+        )
+
+    def _arm(self, request: VerifyRequest, source: object, arm: ArmName, perturb: float) -> ArmRecord:
+        key = (request.arguments, arm, perturb)
+        if key not in self.kept:
+            self.kept[key], _ = self._fresh().script(request, source, arm, perturb=perturb)  # type: ignore[arg-type]
+        return self.kept[key]
+
+    def _fresh(self) -> Verification:
+        self.launches += 1
+        folder = self.folder / str(self.launches)
+        (folder / "records").mkdir(parents=True)
+        return replace(self.run, records=folder / "records", trees=folder / "trees")
+
+
+@contextmanager
+def bench(folder: Path, nproc: int, steps: int = 3) -> Iterator[Bench]:
+    """A bench with `nproc` ranks."""
+    options = LaunchOptions(nproc=nproc, steps=steps, device="cpu", timeout_s=60)
+    with started(options, lambda _line: None) as run:
+        yield Bench(run, folder)

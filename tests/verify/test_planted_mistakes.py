@@ -1,0 +1,160 @@
+"""`verify` fails on translations with a planted mistake, for the right reason, and passes the right ones."""
+
+from __future__ import annotations
+
+import pytest
+from bench import Bench
+
+from fsdp_migrate.verify.model import Outcome, ParityReport
+
+
+def outcome(report: ParityReport, title: str) -> Outcome:
+    return next(check.outcome for check in report.checks if check.title.startswith(title))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--flat", "--tied", "--optimizer", "sgd"),
+        ("--frozen", "--strategy", "SHARD_GRAD_OP"),
+        ("--seed-by-rank", "--sync", "--strategy", "NO_SHARD"),
+        ("--dtype", "bf16", "--reduce", "bf16", "--accumulate", "2"),
+        ("--unused",),
+        ("--groups",),
+    ],
+    ids=" ".join,
+)
+def test_right_translation_is_equal_to_the_last_bit(two_ranks: Bench, options: tuple[str, ...]) -> None:
+    report = two_ranks.verdict(*options)
+    assert report.passed, report.causes
+    assert report.largest == ()
+    assert not report.causes
+    for title in ("Initial weights", "Loss", "Gradients before", "Weights", "Optimizer state", "Buffers"):
+        assert outcome(report, title) is Outcome.EQUAL, title
+    assert report.original.losses == report.candidate.losses
+    assert len(report.original.losses) == report.steps == 3
+    assert report.original.losses[2] < report.original.losses[0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--clip", "0.3"),
+        ("--clip", "0.3", "--accumulate", "3", "--optimizer", "sgd"),
+        ("--dtype", "bf16", "--clip", "0.3"),
+        # FSDP1 adds unsynchronised gradients in bf16, FSDP2 in fp32: different by design.
+        ("--dtype", "bf16", "--accumulate", "2", "--clip", "0.3"),
+    ],
+    ids=" ".join,
+)
+def test_right_translation_with_rounding_is_within_measured_noise(
+    two_ranks: Bench, options: tuple[str, ...]
+) -> None:
+    report = two_ranks.verdict(*options)
+    assert report.passed, (report.first, report.causes)
+    assert outcome(report, "Initial weights") is Outcome.EQUAL
+    assert outcome(report, "Gradient norm") is not Outcome.NOT_OBSERVED
+    assert report.largest
+    assert all(one.relative <= one.limit for one in report.largest)
+    assert any("differs from itself" in check.origin for check in report.checks)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "options", "code", "words", "first"),
+    [
+        (
+            "optimizer-first",
+            (),
+            "optimizer-before-shard",
+            "holds 14 parameters that are not in the model",
+            (1, "weight"),
+        ),
+        (
+            "sync-always",
+            ("--accumulate", "3"),
+            "no-sync-dropped",
+            "reduced 3 times per step in the candidate and once",
+            None,
+        ),
+        (
+            "no-broadcast",
+            ("--seed-by-rank", "--sync"),
+            "no-broadcast",
+            "only in what rank 1 holds",
+            (0, "weight"),
+        ),
+        (
+            "casts",
+            ("--dtype", "bf16"),
+            "input-cast",
+            "were bfloat16 in the candidate and bfloat16 and float32",
+            (1, "loss"),
+        ),
+        (
+            "local-norm",
+            ("--clip", "0.3"),
+            "local-norm",
+            "its factor differs by rank",
+            (1, "gradient as the optimizer got it"),
+        ),
+        (
+            "local-norm-call",
+            ("--clip", "0.3"),
+            "local-norm",
+            "its norm differs by rank",
+            (1, "gradient norm"),
+        ),
+        (
+            "no-clip",
+            ("--clip", "0.3"),
+            "not-clipped",
+            "the candidate did not",
+            (1, "gradient as the optimizer got it"),
+        ),
+        (
+            "reduce-dtype",
+            ("--dtype", "bf16"),
+            "precision",
+            "reduce_dtype is bfloat16 in the candidate and float32",
+            (1, "gradient"),
+        ),
+        ("scale", (), "gradient-scale", "2 times the original's", (1, "loss")),
+        ("data", (), "different-data", "other inputs in step 1", (1, "loss")),
+        ("seed", (), "initial-weights", "on rank 0 too", (0, "weight")),
+        ("unused", ("--unused",), "unused-parameters", "spare.bias", (1, "weight")),
+        ("groups", ("--groups",), "optimizer-settings", "weight_decay=0.1", (1, "weight")),
+        (
+            "",
+            ("--drop-first", "--accumulate", "2"),
+            "where-to-look",
+            "the gradients of step 2",
+            (2, "gradient"),
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "-" in value else "",
+)
+def test_planted_mistake_fails_with_its_cause(
+    two_ranks: Bench,
+    mistake: str,
+    options: tuple[str, ...],
+    code: str,
+    words: str,
+    first: tuple[int, str] | None,
+) -> None:
+    report = two_ranks.verdict(*options, mistake=mistake)
+    assert not report.passed
+    assert report.causes[0].code == code, report.causes
+    assert words in report.causes[0].text
+    assert report.causes[0].remedy
+    found = None if report.first is None else (report.first.step, report.first.quantity)
+    assert found == first
+
+
+def test_root_only_sharding_is_reported_and_parity_holds(two_ranks: Bench) -> None:
+    report = two_ranks.verdict(mistake="root-only")
+    assert report.passed
+    assert report.original.units == ("", "blocks.0", "blocks.1", "blocks.2")
+    assert report.candidate.units == ("",)
+    assert any(notice.startswith("units changed: 4 -> 1") for notice in report.notices)
+    assert report.largest == ()
