@@ -44,5 +44,5 @@ def capture_layout(
         raise DestinationError(f"{out}: cannot be written: {error.strerror}", hint="Check the path.") from None
     count = len(layout.unique_parameters())
     units = "" if layout.units is None else f", {len(layout.units)} units"
-    console.out().print(f"{out}: {count} parameters in {len(layout.modules)} modules{units}")
+    console.results().print(f"{out}: {count} parameters in {len(layout.modules)} modules{units}")
     return ExitCode.OK
