@@ -66,3 +66,26 @@ def test_same_command_line_gives_the_same_losses(
     assert sorted(curves[0].train) == [1, 2, 3]
     assert curves[0].train[3] < curves[0].train[1]
     assert printed[0] == printed[1], "as many parameters in as many units"
+
+
+def test_rewritten_project_saves_what_it_and_fsdp1_resume(
+    ranks: RankForker, rewritten: Path, tmp_path: Path
+) -> None:
+    saving = ("--steps", "4", "--grad-clip", "1e9", "--eval-interval", "2", "--save-interval", "2")
+    formats = ("--save-formats", "full,sharded")
+    run(ranks, rewritten, tmp_path / "uninterrupted", *saving, *formats)
+    reference = LossCurve.read(tmp_path / "uninterrupted" / "log.jsonl").after(2)
+    assert sorted(reference.train) == [3, 4]
+    saved = tmp_path / "uninterrupted" / "checkpoints"
+    for name, project, checkpoint in (
+        ("full", rewritten, "full-000002.pt"),
+        ("sharded", rewritten, "sharded-000002"),
+        ("back to FSDP1", PROJECT, "full-000002.pt"),
+    ):
+        resumed = (*saving, "--save-interval", "0", "--resume", str(saved / checkpoint))
+        assert run(ranks, project, tmp_path / name, *resumed) == reference, name
+
+
+def run(ranks: RankForker, project: Path, out_dir: Path, *flags: str) -> LossCurve:
+    ranks.run(RankJob("train.py", ("--out-dir", str(out_dir), *flags), 2, project, out_dir / "logs"))
+    return LossCurve.read(out_dir / "log.jsonl")
