@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -97,15 +97,21 @@ def test_rewritten_project_has_no_fsdp1_left_but_what_it_says(demo: Demo) -> Non
         for word in FSDP1_ONLY:
             assert word not in text, f"{word} in {name}"
     left = [
-        (name, above, line)
+        (name, comment_above(text.splitlines(), number), line)
         for name, text in modules.items()
-        for above, line in pairwise(map(str.strip, text.splitlines()))
+        for number, line in enumerate(text.splitlines())
         if "FSDP." in line
     ]
     assert [name for name, _, _ in left] == ["checkpoint.py", "checkpoint.py"]
-    for _, above, line in left:
-        assert above.startswith("# TODO(fsdp-migrate FM401)")
+    for _, comment, line in left:
+        assert comment.startswith("# TODO(fsdp-migrate FM401)")
         assert "LOCAL_STATE_DICT" in line
+
+
+def comment_above(lines: list[str], number: int) -> str:
+    """The comment that ends just before a line."""
+    above = [line.strip() for line in lines[:number]]
+    return "\n".join(reversed(list(takewhile(lambda line: line.startswith("#"), reversed(above)))))
 
 
 def test_each_stage_tells_what_to_type_and_how_it_went(demo: Demo) -> None:
