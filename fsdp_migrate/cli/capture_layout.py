@@ -17,7 +17,9 @@ def capture_layout(
     ],
     wrap: Annotated[
         str | None,
-        typer.Option(metavar="CLASSES", help="What FSDP1 wrapped: pkg.module:Block[,...], or a policy object."),
+        typer.Option(
+            metavar="CLASSES", help="What FSDP1 wrapped: pkg.module:Block[,...], or a policy object."
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace OUT.json if it is there.")] = False,
 ) -> ExitCode:
@@ -41,8 +43,10 @@ def capture_layout(
     try:
         out.write_text(to_json(layout), encoding="utf-8")
     except OSError as error:
-        raise DestinationError(f"{out}: cannot be written: {error.strerror}", hint="Check the path.") from None
+        raise DestinationError(
+            f"{out}: cannot be written: {error.strerror}", hint="Check the path."
+        ) from None
     count = len(layout.unique_parameters())
     units = "" if layout.units is None else f", {len(layout.units)} units"
-    console.out().print(f"{out}: {count} parameters in {len(layout.modules)} modules{units}")
+    console.results().print(f"{out}: {count} parameters in {len(layout.modules)} modules{units}")
     return ExitCode.OK
