@@ -16,8 +16,8 @@ from fsdp_migrate.verify.compare import Comparison, Limit
 from fsdp_migrate.verify.record import ArmRecord
 
 _EPS = {"float32": 2.0**-23, "bfloat16": 2.0**-8, "float16": 2.0**-11}
-FACTOR = 16
-"""How many times the measured noise a difference may reach."""
+"""Distance from 1 to the next number."""
+_COARSE = 1e-5
 _GROWTH_PER_STEP = 4.0
 _SCALARS = ("loss", "gradient norm")
 
@@ -35,9 +35,14 @@ class RoundingSource:
     reason: str
 
     @property
+    def factor(self) -> int:
+        """How many times the measured noise a difference may reach; less where rounding is coarse already."""
+        return 16 if self.size < _COARSE else 12
+
+    @property
     def entry(self) -> float:
         """Largest relative difference at the place where rounding enters: beyond it, it is no rounding."""
-        return self.size * (32 if self.size < 1e-5 else 8)
+        return self.size * (32 if self.size < _COARSE else 6)
 
 
 def rounding_source(original: ArmRecord, candidate: ArmRecord, *, fixed_order: bool) -> RoundingSource:
@@ -45,7 +50,7 @@ def rounding_source(original: ArmRecord, candidate: ArmRecord, *, fixed_order: b
     found = [RoundingSource(_EPS["float32"], "fp32 rounding: sums taken in another order")]
     reduce = _coarsest([dtype for arm in (original, candidate) for dtype in _reduce_dtypes(arm)])
     if original.ranks > 2 and not fixed_order and reduce:
-        size = _EPS[reduce]
+        size = _EPS[reduce] / (1 if reduce == "float32" else 2)
         found.append(
             RoundingSource(size, f"{original.ranks} ranks reduce gradients in {reduce} in another order")
         )
@@ -55,8 +60,7 @@ def rounding_source(original: ArmRecord, candidate: ArmRecord, *, fixed_order: b
             RoundingSource(
                 _EPS[compute],
                 f"FSDP1 adds gradients of micro-batches without synchronisation in {compute}, FSDP2 in "
-                "the dtype it "
-                "reduces in",
+                "the dtype it reduces in",
             )
         )
     if clipped(original) and (dtype := _gradient_dtype(original)) in ("bfloat16", "float16"):
@@ -73,8 +77,10 @@ def _coarsest(dtypes: list[str]) -> str:
 
 
 def _unsynced(arm: ArmRecord) -> bool:
-    """Whether some backward pass of a step reduced no gradient and another did."""
-    return any(0 in one.reductions and any(one.reductions) for facts in arm.steps.values() for one in facts)
+    """Whether some of several backward passes of a step reduced no gradient."""
+    return any(
+        0 in one.reductions and len(one.reductions) > 1 for facts in arm.steps.values() for one in facts
+    )
 
 
 def _differs(arm: ArmRecord, compute: str) -> bool:
@@ -98,7 +104,7 @@ def entry_limit(source: RoundingSource) -> Limit:
 def measured_limits(noise: Comparison, source: RoundingSource) -> Limit:
     """Limits from the difference between the original and itself with perturbed gradients.
 
-    A tensor is allowed `FACTOR` times its own noise or the median noise of its kind at that step, whichever
+    A tensor is allowed a factor times its own noise or the median noise of its kind at that step, whichever
     is larger, and never less than rounding where it enters. Single numbers, which can agree by luck, are
     allowed what any of them showed so far.
     """
@@ -112,9 +118,9 @@ def measured_limits(noise: Comparison, source: RoundingSource) -> Limit:
     def limit(step: int, quantity: str, name: str) -> float:
         if quantity in _SCALARS:
             seen = [max(sizes) for (at, kind), sizes in kinds.items() if kind == quantity and at <= step]
-            return max([source.entry, *(FACTOR * size for size in seen)])
+            return max([source.entry, *(source.factor * size for size in seen)])
         of_kind = sorted(kinds.get((step, quantity), [0.0]))
         median = of_kind[len(of_kind) // 2]
-        return max(source.entry, FACTOR * own.get((step, quantity, name), 0.0), FACTOR * median)
+        return max(source.entry, source.factor * max(own.get((step, quantity, name), 0.0), median))
 
     return limit

@@ -137,7 +137,10 @@ def _judged(
             entry_limit(source)
         ), f"{_size(source)}, and four times as much with every step"
     measured = compare(original, noise(source.size))
-    origin = f"16 times what the original differs from itself with its gradients changed by {_size(source)}"
+    origin = (
+        f"{source.factor} times what the original differs from itself with its gradients changed by "
+        f"{_size(source)}"
+    )
     return comparison.judged(measured_limits(measured, source)), origin
 
 
