@@ -81,6 +81,7 @@ class Verification:
             steps=self.options.steps,
             device=self.device,
             fixed_order=self.fixed_order,
+            full_limit_bytes=self.options.full_limit_bytes,
             perturb=perturb,
             tree=(str(tree), str(source.root)),
         )
@@ -103,6 +104,7 @@ class Verification:
             steps=config.steps,
             device=self.device,
             fixed_order=self.fixed_order,
+            full_limit_bytes=self.options.full_limit_bytes,
             perturb=perturb,
         )
         self._launch(spec)

@@ -40,6 +40,8 @@ class LaunchOptions:
             to the last bit.
         measure_noise: when the arms differ by little, run the original again with its gradients perturbed in
             the last bit, and judge against the difference this makes.
+        full_limit_bytes: tensors each rank keeps in full; of later ones it keeps digests and sketches, which
+            tell equality and the size of a difference, not its place.
     """
 
     nproc: int = 2
@@ -52,6 +54,7 @@ class LaunchOptions:
     preload: bool = True
     fixed_order: bool = True
     measure_noise: bool = True
+    full_limit_bytes: int = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,20 +37,24 @@ def verify_script(request: VerifyRequest, progress: Progress = _silent) -> Parit
         UsageError: no baseline, no such script, a job that never steps.
         JobError: an arm died or hung; the message names the first cause.
     """
-    before, after = sources(request)
+    sources(request)  # what is wrong with the request is said before anything is started
     with started(request.launch, progress) as run:
-        original, linked = run.script(request, before, ArmName.ORIGINAL)
-        candidate, _ = run.script(request, after, ArmName.CANDIDATE)
+        return script_report(run, request)
 
-        def noise(size: float) -> ArmRecord:
-            return run.script(request, before, ArmName.NOISE, perturb=size)[0]
 
-        notes = tuple(
-            f"{path} is larger than 64 MiB: linked into the arms' copies, not copied" for path in linked
-        )
-        return report(
-            run, original, candidate, noise, subject=request.script, baseline=before.words, notes=notes
-        )
+def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
+    """`verify_script` with ranks that are there already; `request.launch` is not looked at."""
+    before, after = sources(request)
+    original, linked = run.script(request, before, ArmName.ORIGINAL)
+    candidate, _ = run.script(request, after, ArmName.CANDIDATE)
+
+    def noise(size: float) -> ArmRecord:
+        return run.script(request, before, ArmName.NOISE, perturb=size)[0]
+
+    notes = tuple(
+        f"{path} is larger than 64 MiB: linked into the arms' copies, not copied" for path in linked
+    )
+    return report(run, original, candidate, noise, subject=request.script, baseline=before.words, notes=notes)
 
 
 def verify_reference(
