@@ -16,6 +16,7 @@ from fsdp_migrate.verify.agent import Agent
 from fsdp_migrate.verify.baseline import Source, build_tree
 from fsdp_migrate.verify.launcher import RankServer, choose_device
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, VerifyRequest
+from fsdp_migrate.verify.noise import RoundingSource
 from fsdp_migrate.verify.read import read_arm
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
@@ -61,9 +62,12 @@ class Verification:
         return self.options.fixed_order and self.ranks > 2
 
     def script(
-        self, request: VerifyRequest, source: Source, arm: ArmName, *, perturb: float = 0.0
+        self, request: VerifyRequest, source: Source, arm: ArmName, *, rounding: RoundingSource | None = None
     ) -> tuple[ArmRecord, list[str]]:
         """Run one arm of a script in a fresh copy of its project.
+
+        Args:
+            rounding: change gradients (and weights) by as much, to see how far rounding grows.
 
         Returns:
             Its record, and the large files that were linked into the copy instead of copied.
@@ -82,7 +86,8 @@ class Verification:
             device=self.device,
             fixed_order=self.fixed_order,
             full_limit_bytes=self.options.full_limit_bytes,
-            perturb=perturb,
+            perturb=rounding.size if rounding else 0.0,
+            perturb_weights=rounding.weights if rounding else 0.0,
             tree=(str(tree), str(source.root)),
         )
         self._launch(spec)
@@ -91,7 +96,7 @@ class Verification:
         return record, linked
 
     def reference(
-        self, config: ReferenceConfig, arms: tuple[ArmName, ...], *, perturb: float = 0.0
+        self, config: ReferenceConfig, arms: tuple[ArmName, ...], *, rounding: RoundingSource | None = None
     ) -> dict[ArmName, ArmRecord]:
         """Run arms of the bundled job, all in one launch."""
         spec = WorkerSpec(
@@ -105,7 +110,8 @@ class Verification:
             device=self.device,
             fixed_order=self.fixed_order,
             full_limit_bytes=self.options.full_limit_bytes,
-            perturb=perturb,
+            perturb=rounding.size if rounding else 0.0,
+            perturb_weights=rounding.weights if rounding else 0.0,
         )
         self._launch(spec)
         return {arm: self._read(arm) for arm in arms}

@@ -10,7 +10,7 @@ the noise floor every tensor is judged against (`measured_limits`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fsdp_migrate.verify.compare import Comparison, Limit
 from fsdp_migrate.verify.record import ArmRecord
@@ -29,20 +29,31 @@ class RoundingSource:
     Args:
         size: relative size of the difference where it enters.
         reason: one clause, for the report.
+        compute: dtype the forward pass computes in.
     """
 
     size: float
     reason: str
+    compute: str = "float32"
 
     @property
     def factor(self) -> int:
         """How many times the measured noise a difference may reach; less where rounding is coarse already."""
-        return 16 if self.size < _COARSE else 12
+        return 16 if self.size < _COARSE and not self.weights else 12 if self.size >= _COARSE else 4
 
     @property
     def entry(self) -> float:
         """Largest relative difference at the place where rounding enters: beyond it, it is no rounding."""
         return self.size * (32 if self.size < _COARSE else 6)
+
+    @property
+    def weights(self) -> float:
+        """How much to change weights as well.
+
+        A last-bit change of an fp32 weight changes nothing in a bf16 forward pass until one weight crosses a
+        rounding boundary, and then as much as bf16 rounding does. This size makes some of them cross at once.
+        """
+        return _EPS[self.compute] / 256 if self.compute != "float32" else 0.0
 
 
 def rounding_source(original: ArmRecord, candidate: ArmRecord, *, fixed_order: bool) -> RoundingSource:
@@ -65,7 +76,8 @@ def rounding_source(original: ArmRecord, candidate: ArmRecord, *, fixed_order: b
         )
     if clipped(original) and (dtype := _gradient_dtype(original)) in ("bfloat16", "float16"):
         found.append(RoundingSource(_EPS[dtype], f"the norm of {dtype} gradients: FSDP1 adds it up in fp32"))
-    return max(found, key=lambda source: source.size)
+    coarsest = max(found, key=lambda source: source.size)
+    return replace(coarsest, compute=_coarsest([compute, original.autocast]) or "float32")
 
 
 def _reduce_dtypes(arm: ArmRecord) -> list[str]:
@@ -102,25 +114,46 @@ def entry_limit(source: RoundingSource) -> Limit:
 
 
 def measured_limits(noise: Comparison, source: RoundingSource) -> Limit:
-    """Limits from the difference between the original and itself with perturbed gradients.
+    """Limits from the difference between the original and itself perturbed.
 
-    A tensor is allowed a factor times its own noise or the median noise of its kind at that step, whichever
-    is larger, and never less than rounding where it enters. Single numbers, which can agree by luck, are
-    allowed what any of them showed so far.
+    A tensor is allowed a factor times its own noise or the median noise of its kind, whichever is larger, and
+    never less than rounding where it enters. Single numbers, which can agree by luck, are allowed what any of
+    them showed so far. The loss of the first step comes before any rounding source.
     """
-    own: dict[tuple[int, str, str], float] = {}
-    kinds: dict[tuple[int, str], list[float]] = {}
-    for one in noise.differences:
-        if math.isfinite(one.relative):
-            own[one.step, one.quantity, one.name] = one.relative
-            kinds.setdefault((one.step, one.quantity), []).append(one.relative)
+    seen = _Noise(noise)
 
     def limit(step: int, quantity: str, name: str) -> float:
-        if quantity in _SCALARS:
-            seen = [max(sizes) for (at, kind), sizes in kinds.items() if kind == quantity and at <= step]
-            return max([source.entry, *(source.factor * size for size in seen)])
-        of_kind = sorted(kinds.get((step, quantity), [0.0]))
-        median = of_kind[len(of_kind) // 2]
-        return max(source.entry, source.factor * max(own.get((step, quantity, name), 0.0), median))
+        if step <= 1 and (quantity == "loss" or (source.weights and source.size < _COARSE)):
+            return RoundingSource(_EPS["float32"], "").entry
+        until = seen.last if source.weights and step > 1 else step
+        own = seen.of_kind(quantity, until) if quantity in _SCALARS else seen.of(quantity, name, step, until)
+        return max(source.entry, source.factor * own)
 
     return limit
+
+
+class _Noise:
+    """Noise by step, kind and name."""
+
+    def __init__(self, noise: Comparison) -> None:
+        finite = [one for one in noise.differences if math.isfinite(one.relative)]
+        self.own = {(one.step, one.quantity, one.name): one.relative for one in finite}
+        self.kinds: dict[tuple[int, str], list[float]] = {}
+        for one in finite:
+            self.kinds.setdefault((one.step, one.quantity), []).append(one.relative)
+        self.last = max((one.step for one in finite), default=0)
+
+    def of_kind(self, quantity: str, until: int) -> float:
+        """The largest of a kind up to a step."""
+        return max(
+            (max(all_) for (at, kind), all_ in self.kinds.items() if kind == quantity and at <= until),
+            default=0.0,
+        )
+
+    def of(self, quantity: str, name: str, first: int, last: int) -> float:
+        """The largest over some steps of a tensor's own noise and the median of its kind."""
+        found = [0.0]
+        for step in range(first, max(first, last) + 1):
+            all_ = sorted(self.kinds.get((step, quantity), [0.0]))
+            found += [self.own.get((step, quantity, name), 0.0), all_[len(all_) // 2]]
+        return max(found)

@@ -129,6 +129,7 @@ class ArmRecord:
     tied: set[tuple[str, ...]] = field(default_factory=set)
     optimizers: list[OptimizerFacts] = field(default_factory=list)
     input_dtypes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    autocast: str = ""
     steps: dict[int, list[StepFacts]] = field(default_factory=dict)
     parts: dict[tuple[int, str], dict[str, list[Part]]] = field(default_factory=dict)
     substitutions: list[str] = field(default_factory=list)

@@ -18,8 +18,8 @@ from fsdp_migrate.verify.verdict import judge, largest, summary
 if TYPE_CHECKING:
     from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 
-Noise = Callable[[float], ArmRecord]
-"""Runs the original once more, every gradient element changed by this relative size."""
+Noise = Callable[[RoundingSource], ArmRecord]
+"""Runs the original once more, perturbed by as much as rounding may change it."""
 
 _DEFAULTS = LaunchOptions()
 
@@ -48,8 +48,8 @@ def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
     original, linked = run.script(request, before, ArmName.ORIGINAL)
     candidate, _ = run.script(request, after, ArmName.CANDIDATE)
 
-    def noise(size: float) -> ArmRecord:
-        return run.script(request, before, ArmName.NOISE, perturb=size)[0]
+    def noise(rounding: RoundingSource) -> ArmRecord:
+        return run.script(request, before, ArmName.NOISE, rounding=rounding)[0]
 
     notes = tuple(
         f"{path} is larger than 64 MiB: linked into the arms' copies, not copied" for path in linked
@@ -69,8 +69,8 @@ def verify_reference(
     with started(launch, progress) as run:
         arms = run.reference(config, (ArmName.ORIGINAL, ArmName.CANDIDATE))
 
-        def noise(size: float) -> ArmRecord:
-            return run.reference(config, (ArmName.NOISE,), perturb=size)[ArmName.NOISE]
+        def noise(rounding: RoundingSource) -> ArmRecord:
+            return run.reference(config, (ArmName.NOISE,), rounding=rounding)[ArmName.NOISE]
 
         return report(
             run,
@@ -140,11 +140,16 @@ def _judged(
         return comparison.judged(
             entry_limit(source)
         ), f"{_size(source)}, and four times as much with every step"
-    measured = compare(original, noise(source.size))
+    measured = compare(original, noise(source))
     origin = (
         f"{source.factor} times what the original differs from itself with its gradients changed by "
         f"{_size(source)}"
     )
+    if source.weights:
+        origin += (
+            f" and its weights by {source.weights:.1e}: in {source.compute} the last bit of a weight shows once "
+            "it crosses a rounding boundary, so steps after the first are judged by the largest of their noise"
+        )
     return comparison.judged(measured_limits(measured, source)), origin
 
 

@@ -65,6 +65,7 @@ def _session(
         on_last,
         fixed_order=spec.fixed_order,
         perturb=spec.perturb,
+        perturb_weights=spec.perturb_weights,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from fsdp_migrate.verify.arms import Verification, started
 from fsdp_migrate.verify.baseline import sources
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, VerifyRequest
+from fsdp_migrate.verify.noise import RoundingSource
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.run import report, script_report
 
@@ -29,12 +30,12 @@ class Bench:
         """Compare `train_fsdp1.py` with `train_fsdp2.py` under these options, the latter with a mistake."""
         request = VerifyRequest("train_fsdp2.py", options, baseline="train_fsdp1.py", cwd=PROJECT)
         before, after = sources(request)
-        original = self._arm(request, before, ArmName.ORIGINAL, 0.0)
+        original = self._arm(request, before, ArmName.ORIGINAL, None)
         wrong = replace(request, arguments=(*options, "--mistake", mistake)) if mistake else request
         candidate, _ = self.fresh().script(wrong, after, ArmName.CANDIDATE)
 
-        def noise(size: float) -> ArmRecord:
-            return self._arm(request, before, ArmName.NOISE, size)
+        def noise(rounding: RoundingSource) -> ArmRecord:
+            return self._arm(request, before, ArmName.NOISE, rounding)
 
         return report(
             self.run, original, candidate, noise, subject="train_fsdp2.py", baseline="train_fsdp1.py"
@@ -44,10 +45,12 @@ class Bench:
         """What `verify_script` does, with the ranks of this bench."""
         return script_report(self.fresh(), request)
 
-    def _arm(self, request: VerifyRequest, source: object, arm: ArmName, perturb: float) -> ArmRecord:
-        key = (request.arguments, arm, perturb)
+    def _arm(
+        self, request: VerifyRequest, source: object, arm: ArmName, rounding: RoundingSource | None
+    ) -> ArmRecord:
+        key = (request.arguments, arm, rounding)
         if key not in self.kept:
-            self.kept[key], _ = self.fresh().script(request, source, arm, perturb=perturb)  # type: ignore[arg-type]
+            self.kept[key], _ = self.fresh().script(request, source, arm, rounding=rounding)  # type: ignore[arg-type]
         return self.kept[key]
 
     def fresh(self) -> Verification:

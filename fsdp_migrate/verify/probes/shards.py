@@ -88,7 +88,7 @@ class ParameterIndex:
     def weights(self) -> Iterator[tuple[Slot, Tensor]]:
         """Every local stretch of every parameter, with its values."""
         for holder in self.holders:
-            yield from _stretches(holder, local_part(_weight_of(holder.parameter)))
+            yield from _stretches(holder, local_part(stored_weight(holder.parameter)))
 
     def gradients(self) -> Iterator[tuple[Slot, Tensor]]:
         """Every local stretch of every gradient that is there and reduced."""
@@ -107,7 +107,7 @@ def _stretches(holder: Holder, local: Tensor) -> Iterator[tuple[Slot, Tensor]]:
             yield slot, slot.of(local)
 
 
-def _weight_of(parameter: Tensor) -> Tensor:
+def stored_weight(parameter: Tensor) -> Tensor:
     """The sharded values; an FSDP1 flat parameter may be gathered at this moment."""
     shard: Tensor = getattr(parameter, "_local_shard", parameter.data)
     return shard
@@ -177,7 +177,7 @@ def _add_flat(index: ParameterIndex, handle: Any, modules: dict[int, str], prefi
             slot = Slot(name, tuple(shape), begin, numel, start)
             slots.append(slot)
         originals.append((slot, bool(parameter.requires_grad)))
-    local = _weight_of(flat_param).numel()
+    local = stored_weight(flat_param).numel()
     holder = Holder(flat_param, tuple(slots), bool(flat_param.requires_grad), local)
     index.holders.append(holder)
     return {id(flat_param)} | _add_flat_owners(index, holder, originals)
