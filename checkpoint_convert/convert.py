@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checkpoint_convert import digest
+from checkpoint_convert.against import check_against
 from checkpoint_convert.destination import (
     NO_SPACE,
     REPORT_NAME,
@@ -143,6 +144,7 @@ def convert(
     *,
     reopen: Reopen,
     watch: SourceWatch | None = None,
+    against: Contents | None = None,
     progress: Progress | None = None,
 ) -> Conversion:
     """Write a source's contents to `target`, which is absent or complete whatever happens.
@@ -150,6 +152,7 @@ def convert(
     Args:
         reopen: opens the output for the read-back check.
         watch: the source's files as they were before `contents` was opened.
+        against: a reference that the source's tensors must be equal to.
 
     Raises:
         CheckpointError: nothing was left at `target`.
@@ -164,6 +167,9 @@ def convert(
         digests = _write(plan, partial, options, progress)
         if watch:
             watch.check()
+        contents.finish()
+        if against is not None:
+            check_against(against, plan.items, digests, Workers(options.jobs), progress)
         if options.verify:
             with _reopened(partial, plan, options, reopen) as find:
                 check_output(find, plan.items, digests, Workers(options.jobs), progress)

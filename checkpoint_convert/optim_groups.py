@@ -75,9 +75,14 @@ def _decoupled(options: Mapping[str, Value]) -> tuple[bool, bool]:
     """Whether a group of Adam's family is AdamW's, and whether that is sure.
 
     Up to torch 2.6 the two classes had the same keys in a different order: AdamW `foreach` before `maximize`,
-    Adam the other way round. Without weight decay the answer changes nothing.
+    Adam the other way round. Without weight decay the answer changes nothing. A DCP directory of several
+    ranks has lost the order, which the keys before these two betray.
     """
     order = list(options)
-    if "foreach" in options and "maximize" in options:
-        return order.index("foreach") < order.index("maximize"), True
+    head = ("lr", "betas", "eps", "amsgrad")
+    if {*head, "foreach", "maximize"} <= options.keys():
+        places = [order.index(key) for key in head]
+        foreach, maximize = order.index("foreach"), order.index("maximize")
+        if places == sorted(places) and places[-1] < min(foreach, maximize):
+            return foreach < maximize, True
     return True, options.get("weight_decay") == 0

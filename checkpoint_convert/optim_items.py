@@ -23,6 +23,11 @@ from checkpoint_convert.model import (
 from checkpoint_convert.optim_groups import FilledGroup, complete_group
 from checkpoint_convert.values import Leaf, is_tensor, leaves
 
+STATE_FILLED = "CK211"
+STATE_MISSING = "CK212"
+STATE_UNLISTED = "CK213"
+OPTIONS_FILLED = "CK214"
+
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
@@ -95,11 +100,9 @@ def optimizer_values(contents: Contents, *, fill_missing: bool) -> OptimizerValu
         text = f"no optimizer state in the source for {', '.join(missing)} (frozen, or never updated)"
         if fill_missing:
             state = {**state, **_zero_state(contents, state, missing)}
-            notices.append(Notice("optim-state-filled", f"{text}: filled with zeros and step 0"))
+            notices.append(Notice(STATE_FILLED, f"{text}: filled with zeros and step 0"))
         else:
-            notices.append(
-                Notice("optim-state-missing", f"{text}: none written; --fill-optim-state writes zeros")
-            )
+            notices.append(Notice(STATE_MISSING, f"{text}: none written; --fill-optim-state writes zeros"))
     found = list(_state_leaves(state))
     found += _group_leaves(optimizer, notices)
     return OptimizerValues(tuple(found), tuple(notices))
@@ -130,7 +133,7 @@ def _under_listed_names(
     if loose:
         notices.append(
             Notice(
-                "optim-state-unlisted",
+                STATE_UNLISTED,
                 f"state of parameters that no group lists: {', '.join(loose)}",
             )
         )
@@ -171,7 +174,7 @@ def _group_leaves(optimizer: OptimizerContents, notices: list[Notice]) -> list[L
         )
         if unsure:
             text += " (whether it was Adam or AdamW cannot be told; weight decay is taken as decoupled)"
-        notices.append(Notice("optim-options-filled", text))
+        notices.append(Notice(OPTIONS_FILLED, text))
     return found
 
 

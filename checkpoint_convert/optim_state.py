@@ -53,12 +53,12 @@ class SavedOptimizer:
     @property
     def by_number(self) -> bool:
         """Whether parameters are numbered, not named."""
-        keys = list(self.state) or [key for group in self.groups for key in _group_keys(group)]
+        keys = list(self.state) or [key for group in self.groups for key in group_keys(group)]
         return bool(keys) and all(type(key) is int for key in keys)
 
 
 def is_optimizer(value: object) -> TypeGuard[dict[object, object]]:
-    """Whether a plain value is an optimizer's state dict; one without groups is known by its state's names."""
+    """Whether a plain value is an optimizer's state dict: by its groups, else by its state's names."""
     if not isinstance(value, dict) or not isinstance(value.get("state"), dict):
         return False
     if isinstance(value.get("param_groups"), list | tuple):
@@ -98,7 +98,8 @@ def read_saved(value: Mapping[object, object], where: str) -> SavedOptimizer:
     )
 
 
-def _group_keys(group: Mapping[str, object]) -> Sequence[object]:
+def group_keys(group: Mapping[str, object]) -> Sequence[object]:
+    """The names or numbers a parameter group lists."""
     return cast("Sequence[object]", group["params"])
 
 
@@ -133,14 +134,14 @@ def named_contents(
 
 def param_group(group: Mapping[str, object], names: Mapping[object, str], where: str) -> ParamGroup:
     """A group with its parameters named; `param_names`, which repeats them, is left out."""
-    missing = [key for key in _group_keys(group) if key not in names]
+    missing = [key for key in group_keys(group) if key not in names]
     if missing:
         raise LayoutError(
             f"{where}: a parameter group lists {missing[0]!r}, which no parameter is known as",
             hint="Are the model and the optimizer of the same run?",
         )
     options = {key: value for key, value in group.items() if key not in ("params", "param_names")}
-    return ParamGroup(tuple(names[key] for key in _group_keys(group)), cast("Mapping[str, Value]", options))
+    return ParamGroup(tuple(names[key] for key in group_keys(group)), cast("Mapping[str, Value]", options))
 
 
 def state_value(value: object, where: str, name: str) -> Value:

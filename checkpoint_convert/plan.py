@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from checkpoint_convert.casting import CASTABLE
 from checkpoint_convert.errors import LayoutError, UnsupportedError
 from checkpoint_convert.model import Contents, DType, Notice, TensorSource, numel
 from checkpoint_convert.optim_items import optimizer_values
+from checkpoint_convert.readers.resolve import OPAQUE_EXTRA
+from checkpoint_convert.stored_tensor import StoredTensor
 from checkpoint_convert.values import KeyPath, Leaf, leaves
 
 CHUNK_BYTES = 32 * 1024 * 1024
@@ -23,6 +25,10 @@ CHUNK_BYTES = 32 * 1024 * 1024
 
 FILE_BYTES = 1024 * 1024 * 1024
 """Where a DCP file ends and the next begins: several files let ranks read in parallel."""
+
+NOT_CARRIED = "CK201"
+TIED_DIFFER = "CK202"
+DTYPE_KEPT = "CK203"
 
 SAFETENSORS_FILE_BYTES = 5_000_000_000
 """Largest safetensors file, as `transformers.PreTrainedModel.save_pretrained` has it."""
@@ -174,10 +180,7 @@ class _Draft:
                 f"two things of the source would get the same key {twice[0]!r}",
                 hint="write one part at a time with --only, or rename the key in the source",
             )
-        not_carried = [item for item in self.left_out if not item.reason.startswith("--")]
-        if not_carried:
-            names = ", ".join(f"{dotted(item.path)} ({item.reason})" for item in not_carried)
-            self.notices.append(Notice("not-carried", f"not in the output: {names}"))
+        self.notices.extend(_not_carried(self.left_out))
         return Items(
             tuple(self.tensors),
             tuple(self.shared),
@@ -185,6 +188,16 @@ class _Draft:
             tuple(self.left_out),
             tuple(self.notices),
         )
+
+
+def _not_carried(left_out: Sequence[LeftOut]) -> Iterator[Notice]:
+    """One notice per reason, for all that was not left out on request."""
+    names: dict[str, list[str]] = {}
+    for item in left_out:
+        if not item.reason.startswith("--"):
+            names.setdefault(item.reason, []).append(dotted(item.path))
+    for reason, keys in names.items():
+        yield Notice(NOT_CARRIED, f"not in the output: {', '.join(keys)} ({reason})")
 
 
 def dotted(path: KeyPath) -> str:
@@ -196,8 +209,15 @@ def tied_pairs(contents: Contents) -> Iterator[tuple[str, str]]:
     """(name, first name) of tied parameters that the source holds as two tensors: to be compared."""
     for name, first in contents.aliases.items():
         one, other = contents.model.get(name), contents.model.get(first)
-        if one is not None and other is not None and one is not other:
+        if one is not None and other is not None and not _same_memory(one, other):
             yield name, first
+
+
+def _same_memory(one: TensorSource, other: TensorSource) -> bool:
+    if isinstance(one, StoredTensor) and isinstance(other, StoredTensor):
+        views = [(tensor.offset, tensor.dtype, tensor.shape, tensor.stride) for tensor in (one, other)]
+        return one.storage is other.storage and views[0] == views[1]
+    return one is other
 
 
 def plan_items(contents: Contents, options: WriteOptions, *, unequal_ties: Collection[str] = ()) -> Items:
@@ -211,7 +231,8 @@ def plan_items(contents: Contents, options: WriteOptions, *, unequal_ties: Colle
         LayoutError: two things would get the same place.
     """
     draft = _Draft()
-    draft.notices.extend(contents.notices)
+    # `_Draft.finish` says itself what is left behind, of whatever class.
+    draft.notices.extend(notice for notice in contents.notices if notice.code != OPAQUE_EXTRA)
     _check_parts(contents, options)
     if options.only is not Part.OPTIM:
         _model_items(draft, contents, options, frozenset(unequal_ties))
@@ -254,7 +275,7 @@ def _model_items(draft: _Draft, contents: Contents, options: WriteOptions, unequ
         names = ", ".join(f"{name} and {contents.aliases[name]}" for name in sorted(unequal))
         draft.notices.append(
             Notice(
-                "tied-differ",
+                TIED_DIFFER,
                 f"tied in the model, but of different values in the source: {names}; both written",
             )
         )
@@ -273,7 +294,7 @@ def _model_items(draft: _Draft, contents: Contents, options: WriteOptions, unequ
             draft.shared.append(SharedItem(("model", name), ("model", first)))
     if kept:
         draft.notices.append(
-            Notice("dtype-kept", f"--dtype does not apply to {', '.join(kept)}: kept as in the source")
+            Notice(DTYPE_KEPT, f"--dtype does not apply to {', '.join(kept)}: kept as in the source")
         )
 
 

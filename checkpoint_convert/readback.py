@@ -69,6 +69,16 @@ def _check_header(found: object, item: TensorItem, key: str) -> TensorSource:
     return found
 
 
+class FromJson(list[object]):
+    """A list read from JSON, which may have been a tuple: JSON has no other."""
+
+
+def _from_json(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _from_json(item) for key, item in value.items()}
+    return FromJson(map(_from_json, value)) if isinstance(value, list) else value
+
+
 def _check_value(find: Finder, leaf: Leaf) -> None:
     found = find(leaf.path)
     if found is ABSENT or not _equal(found, leaf.value):
@@ -86,7 +96,11 @@ def _equal(found: object, value: Value) -> bool:
             and all(_equal(found[key], item) for key, item in value.items())
         )
     if isinstance(value, (list, tuple)):
-        return isinstance(found, type(value)) and len(found) == len(value) and all(map(_equal, found, value))
+        return (
+            isinstance(found, (type(value), FromJson))
+            and len(found) == len(value)
+            and all(map(_equal, found, value))
+        )
     return type(found) is type(value) and repr(found) == repr(value)
 
 
@@ -119,7 +133,7 @@ def beside_safetensors(model: Contents | None, optimizer: Contents | None, group
             return ABSENT if model is None else model.model.get(str(path[1]), ABSENT)
         found = ABSENT if optimizer is None else optimizer.model.get(side_key(path), ABSENT)
         if found is ABSENT and path[1] == "param_groups":
-            return _walk(groups, (path[2], dotted(path[3:])))
+            return _from_json(_walk(groups, (path[2], dotted(path[3:]))))
         return found
 
     return find

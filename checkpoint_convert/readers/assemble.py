@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError
-from checkpoint_convert.model import Contents, OptimizerContents, SourceFormat, TensorSource
-from checkpoint_convert.readers.full import named_optimizer, numbered_optimizer
+from checkpoint_convert.model import Contents, SourceFormat, TensorSource
+from checkpoint_convert.readers.layouts import given_layout, memory_order, needed
+from checkpoint_convert.readers.local import read_local
+from checkpoint_convert.readers.names import flat_prefix
+from checkpoint_convert.readers.optimizers import Known, read_optimizer
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.parts import Part
-from checkpoint_convert.readers.resolve import plain_extras, tied, whole_tensors
+from checkpoint_convert.readers.resolve import plain_extras
+from checkpoint_convert.readers.tying import tied, with_ties
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,30 +36,44 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
     notices = [notice for part in parts for notice in part.notices]
     model: dict[str, TensorSource] = {}
     aliases: dict[str, str] = {}
-    if chosen.model is not None and chosen.model.model is not None:
-        model = whole_tensors(chosen.model.model, chosen.model.name)
-        aliases = tied(model)
+    layout = given_layout(options)
+    local = None
+    part = chosen.model
+    if part is not None and part.model is not None and _is_flat(part):
+        layout = needed(layout, part.name, "these are flat parameters")
+        local = read_local(part, layout, memory_order(options, layout, part.saver_torch))
+        model, aliases = dict(local.tensors), dict(local.aliases)
+        notices += local.notices
+    elif part is not None and part.model is not None:
+        model, aliases = with_ties(dict(part.model), tied(part), layout)
     optimizer = None
     if chosen.optimizer is not None:
-        optimizer = _optimizer(chosen.optimizer, model, aliases)
+        found = Known(model, aliases, layout, local, part)
+        optimizer, more = read_optimizer(chosen.optimizer, found, options)
+        notices += more
     extras: dict[str, object] = {}
     for part in parts:
         for key, value in part.extras.items():
-            extras[key if key not in extras else f"{part.name}:{key}"] = value
+            if key not in extras or extras[key] != value:
+                extras[key if key not in extras else f"{part.name}:{key}"] = value
     leader = chosen.model or chosen.optimizer
     assert leader is not None
-    plain, more = plain_extras(extras, leader.name)
+    plain, lost = plain_extras(extras, leader.name)
     return Contents(
         format=leader.model_format or leader.optimizer_format or SourceFormat.FULL,
         model=model,
         optimizer=optimizer,
         extras=plain,
         aliases=aliases,
-        notices=(*notices, *more),
+        notices=(*notices, *lost),
         world_size=leader.world_size,
         saver_torch=leader.saver_torch,
         loadable_as_is=leader.loadable_as_is,
     )
+
+
+def _is_flat(part: Part) -> bool:
+    return part.pieced or any(flat_prefix(name) is not None for name in part.model or ())
 
 
 def choose(parts: Sequence[Part], options: ReadOptions) -> Chosen:
@@ -112,15 +130,3 @@ def _only(parts: Sequence[Part], what: str, wanted: SourceFormat | None) -> Part
     raise AmbiguousFormatError(
         f"two candidates for the {what}: {one.name} ({named[0]}) and {two.name} ({named[1]})", hint=hint
     )
-
-
-def _optimizer(
-    part: Part, model: Mapping[str, TensorSource], aliases: Mapping[str, str]
-) -> OptimizerContents | None:
-    shapes = {name: source.shape for name, source in model.items()}
-    if part.optimizer is None:
-        return None
-    if part.optimizer.by_number:
-        parameters = {name: shape for name, shape in shapes.items() if name not in aliases}
-        return numbered_optimizer(part.optimizer, parameters, part.name)
-    return named_optimizer(part.optimizer, shapes, part.name)

@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from checkpoint_convert.file_bytes import OpenFiles
-from checkpoint_convert.model import Contents
+from checkpoint_convert.model import Contents, SourceFormat
 from checkpoint_convert.readers.assemble import assemble
-from checkpoint_convert.readers.find import find
+from checkpoint_convert.readers.dcp_part import dcp_part
+from checkpoint_convert.readers.find import Found, find
 from checkpoint_convert.readers.holdings import read_holding
+from checkpoint_convert.readers.names import clean_names
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.parts import Part, part_of
 from checkpoint_convert.readers.rank_sets import group_ranks
+from checkpoint_convert.readers.safetensors import INDEX, read_safetensors
 from checkpoint_convert.torch_file import TorchFile, read_torch_file
 
 
@@ -29,10 +32,26 @@ def detect(
         opened: takes every torch file that was read, for the check of checksums at the end.
     """
     found = find(paths)
+    parts = [dcp_part(files, directory, use_optimizer=options.use_optimizer) for directory in found.dcp]
+    parts += _safetensors_parts(files, found)
     holdings = []
     for path in found.torch_files:
         file = read_torch_file(files, path)
         opened.append(file)
         holdings.append(read_holding(file.value, path))
-    parts: list[Part] = [part_of(ranks) for ranks in group_ranks(holdings)]
+    parts += [part_of(ranks) for ranks in group_ranks(holdings)]
     return assemble(parts, options)
+
+
+def _safetensors_parts(files: OpenFiles, found: Found) -> list[Part]:
+    """The safetensors files of one directory are one model."""
+    by_directory: dict[Path, list[Path]] = {}
+    for path in found.safetensors:
+        by_directory.setdefault(path.parent, []).append(path)
+    parts = []
+    for directory, paths in by_directory.items():
+        index = [path for path in paths if path.name.endswith(INDEX)]
+        name = str(index[0] if index else paths[0] if len(paths) == 1 else directory)
+        tensors = read_safetensors(files, index or paths)
+        parts.append(Part(name, clean_names(tensors, name), SourceFormat.SAFETENSORS))
+    return parts

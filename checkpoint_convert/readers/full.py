@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.model import OptimizerContents
-from checkpoint_convert.optim_state import SavedOptimizer, named_contents
+from checkpoint_convert.optim_state import SavedOptimizer, group_keys, named_contents
 from checkpoint_convert.readers.names import clean, leading_wrapper
 
 
@@ -19,17 +19,12 @@ def named_optimizer(
         shapes: of the model's parameters and buffers; empty where there is no model.
     """
     keys = {str(key): None for key in saved.state}
-    keys |= {str(key): None for group in saved.groups for key in _keys(group)}
+    keys |= {str(key): None for group in saved.groups for key in group_keys(group)}
     lead = leading_wrapper(keys)
     names: dict[object, str] = {key: clean(key)[len(lead) :] for key in keys}
     if shapes and any(name not in shapes for name in names.values()):
         names = _found_in(names, shapes, where)
     return named_contents(saved, names, shapes, where)
-
-
-def _keys(group: Mapping[str, object]) -> list[object]:
-    params = group["params"]
-    return list(params) if isinstance(params, list | tuple) else []
 
 
 def _found_in(
@@ -59,12 +54,12 @@ def numbered_optimizer(
         LayoutError: there are more numbers than parameters, or a size does not fit.
     """
     order = list(parameters)
-    numbers = [key for group in saved.groups for key in _keys(group)]
+    numbers = [key for group in saved.groups for key in group_keys(group)]
     names: dict[object, str] = {}
     for group in saved.groups:
         given = group.get("param_names")
-        if isinstance(given, list | tuple) and len(given) == len(_keys(group)):
-            names.update(zip(_keys(group), (clean(str(name)) for name in given), strict=True))
+        if isinstance(given, list | tuple) and len(given) == len(group_keys(group)):
+            names.update(zip(group_keys(group), (clean(str(name)) for name in given), strict=True))
     for number in numbers:
         if number not in names:
             if not isinstance(number, int) or not 0 <= number < len(order):

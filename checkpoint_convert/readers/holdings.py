@@ -13,9 +13,7 @@ from pathlib import Path
 
 from checkpoint_convert.errors import AmbiguousFormatError, UnsupportedError
 from checkpoint_convert.model import DType
-from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, read_saved
-from checkpoint_convert.stored_tensor import StoredTensor
-from checkpoint_convert.tensor_sources import BoxTensor, MemoryTensor
+from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, is_source, read_saved
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 
 _DEPTH = 5
@@ -32,7 +30,6 @@ _MODEL_NAMES = (
     "_orig_mod",
 )
 _FLOATING = (DType.FLOAT64, DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64)
-_TENSORS = (StoredTensor, MemoryTensor, ShardedTensorOnRank, DTensorOnRank, BoxTensor)
 
 Path_ = tuple[object, ...]
 
@@ -55,7 +52,7 @@ class Holding:
 
 def is_tensor(value: object) -> bool:
     """Whether a plain value is a tensor of some kind."""
-    return isinstance(value, _TENSORS)
+    return is_source(value) or isinstance(value, ShardedTensorOnRank | DTensorOnRank)
 
 
 def read_holding(value: object, path: Path) -> Holding:

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from checkpoint_convert.errors import IncompleteError
-from checkpoint_convert.model import Notice, SourceFormat
+from checkpoint_convert.errors import IncompleteError, UnsupportedError
+from checkpoint_convert.model import Notice, SourceFormat, TensorSource, numel
 from checkpoint_convert.optim_state import SavedOptimizer, is_source, number_of
 from checkpoint_convert.readers.holdings import Holding
 from checkpoint_convert.readers.names import clean_names, flat_prefix
 from checkpoint_convert.readers.rank_sets import RankSet
 from checkpoint_convert.readers.replicas import same_elements
+from checkpoint_convert.readers.resolve import whole_tensors
 from checkpoint_convert.readers.sharded import OnRanks, equal_numbers, merge
+from checkpoint_convert.readers.unsharded import unsharded
+from checkpoint_convert.tensor_sources import ConcatTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 
 DIFFERS_BY_RANK = "CK103"
@@ -34,18 +37,20 @@ class Part:
         optimizer: keyed by FQN, or by number over whole parameters; None where there is none, or it is raw.
         raw: one state dict per rank over flat parameters, in rank order; None where it is not that.
         local: per rank, the model as that rank saved it, for layouts that only the storages tell.
+        pieced: `local` holds 1-D pieces of each parameter, and no flat parameters beside them.
         extras: everything else.
         world_size: ranks over which it was sharded; None for a file that stands alone.
         loadable_as_is: FSDP2 reads it directly.
     """
 
     name: str
-    model: Mapping[str, object] | None = None
+    model: Mapping[str, TensorSource] | None = None
     model_format: SourceFormat | None = None
     optimizer: SavedOptimizer | None = None
     raw: tuple[SavedOptimizer, ...] | None = None
     optimizer_format: SourceFormat | None = None
     local: tuple[Mapping[str, object], ...] = ()
+    pieced: bool = False
     extras: Mapping[str, object] = field(default_factory=dict)
     notices: tuple[Notice, ...] = ()
     world_size: int | None = None
@@ -61,16 +66,22 @@ def part_of(ranks: RankSet) -> Part:
     """
     if ranks.ranks is None:
         return _alone(ranks.first)
+    pieced = False
+    if ranks.first.model is not None and not any(map(_sharded_values, ranks.holdings)):
+        settled = unsharded(ranks)
+        if isinstance(settled, Holding):
+            return _alone(settled)
+        pieced = settled
     holdings = _complete(ranks)
     notices: list[Notice] = []
     world = len(holdings)
-    model: Mapping[str, object] | None = None
+    model: Mapping[str, TensorSource] | None = None
     local: tuple[Mapping[str, object], ...] = ()
     model_format = None
     if holdings[0].model is not None:
         local = tuple(clean_names(dict(holding.model or {}), str(holding.path)) for holding in holdings)
-        model = _merge_models(ranks, local, notices)
-        flat = any(flat_prefix(name) is not None for name in model)
+        model = _merge_models(ranks, local, notices, pieced=pieced)
+        flat = pieced or any(flat_prefix(name) is not None for name in model)
         model_format = SourceFormat.LOCAL if flat else SourceFormat.SHARDED
     optimizer, raw, optimizer_format = None, None, None
     saved = [holding.optimizer for holding in holdings if holding.optimizer is not None]
@@ -87,6 +98,7 @@ def part_of(ranks: RankSet) -> Part:
         raw,
         optimizer_format,
         local,
+        pieced,
         extras,
         tuple(notices),
         world,
@@ -94,7 +106,9 @@ def part_of(ranks: RankSet) -> Part:
 
 
 def _alone(holding: Holding) -> Part:
-    model = clean_names(dict(holding.model), str(holding.path)) if holding.model is not None else None
+    model = None
+    if holding.model is not None:
+        model = whole_tensors(clean_names(holding.model, str(holding.path)), str(holding.path))
     return Part(
         str(holding.path),
         model,
@@ -161,18 +175,45 @@ def _hybrid(ranks: RankSet) -> bool:
 
 
 def _merge_models(
-    ranks: RankSet, local: Sequence[Mapping[str, object]], notices: list[Notice]
-) -> dict[str, object]:
-    merged: dict[str, object] = {}
+    ranks: RankSet, local: Sequence[Mapping[str, object]], notices: list[Notice], *, pieced: bool
+) -> dict[str, TensorSource]:
+    merged: dict[str, TensorSource] = {}
     differing = []
     for name in dict.fromkeys(name for model in local for name in model):
         found = _on_ranks(name, ranks, local)
-        merged[name] = merge(found, ranks.name)
-        if merged[name] is found.values[0] and not _all_same(found.values):
+        if flat_prefix(name) is not None and all(map(is_source, found.values)):
+            merged[name] = _padded_flat(found, ranks.name)
+            continue
+        if pieced and not _all_same(found.values):
+            merged[name] = _joined_pieces(found)
+            continue
+        value = merge(found, ranks.name)
+        if not is_source(value):
+            raise UnsupportedError(
+                f"{ranks.name}: {name} is no tensor", hint="Leave it out of the state dict."
+            )
+        merged[name] = value
+        if value is found.values[0] and not _all_same(found.values):
             differing.append(name)
     if differing and not any(flat_prefix(name) is not None for name in merged):
         notices.append(_differs(ranks.name, differing))
     return merged
+
+
+def _padded_flat(found: OnRanks, where: str) -> TensorSource:
+    """A flat parameter saved as plain tensors (`dict(model.named_parameters())`), padding included."""
+    parts = [value for value in found.values if is_source(value)]
+    if any(part.shape != parts[0].shape or len(part.shape) != 1 for part in parts):
+        raise IncompleteError(
+            f"{where}: {found.name} has shards of different sizes", hint="Give the files of one save only."
+        )
+    return ConcatTensor(parts, parts[0].dtype, (sum(numel(part.shape) for part in parts),))
+
+
+def _joined_pieces(found: OnRanks) -> TensorSource:
+    """A parameter's pieces one after another, in one dimension; its shape is the layout's to tell."""
+    parts = [value for value in found.values if is_source(value)]
+    return ConcatTensor(parts, parts[0].dtype, (sum(numel(part.shape) for part in parts),))
 
 
 def _on_ranks(name: str, ranks: RankSet, models: Sequence[Mapping[str, object]]) -> OnRanks:

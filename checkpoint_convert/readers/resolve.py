@@ -1,4 +1,4 @@
-"""What every reader does at the end: aliases of tied parameters, plain extras, notices."""
+"""What every reader does at the end: whole tensors only, plain extras, notices about the rest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from checkpoint_convert.errors import UnsupportedError
 from checkpoint_convert.model import Notice, Opaque, TensorSource, Value
 from checkpoint_convert.optim_state import is_source
 from checkpoint_convert.plain_values import walk
-from checkpoint_convert.stored_tensor import StoredTensor
 
 OPAQUE_EXTRA = "CK101"
 """An extra value is an object of an unknown class, and is not carried over."""
@@ -30,18 +29,6 @@ def whole_tensors(model: Mapping[str, object], where: str) -> dict[str, TensorSo
                 hint="Give the files of all ranks: the directory, or a quoted glob.",
             )
     return cast("dict[str, TensorSource]", dict(model))
-
-
-def tied(model: Mapping[str, object]) -> dict[str, str]:
-    """Names whose tensor is another's, seen by the file itself: the same view of the same storage."""
-    first: dict[tuple[object, ...], str] = {}
-    aliases: dict[str, str] = {}
-    for name, value in model.items():
-        if isinstance(value, StoredTensor) and 0 not in value.shape:
-            view = (id(value.storage), value.offset, value.shape, value.stride, value.dtype)
-            if first.setdefault(view, name) != name:
-                aliases[name] = first[view]
-    return aliases
 
 
 def plain_extras(extras: Mapping[str, object], where: str) -> tuple[dict[str, Value], list[Notice]]:

@@ -12,11 +12,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-from torch.distributed.fsdp import (
-    FullOptimStateDictConfig,
-    FullStateDictConfig,
-    StateDictType,
-)
+from torch.distributed.fsdp import FullOptimStateDictConfig, FullStateDictConfig, StateDictType
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 
 
@@ -47,12 +43,11 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
 
 
 def save_full(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
-    offload = torch.cuda.is_available()
     with FSDP.state_dict_type(
         model,
         StateDictType.FULL_STATE_DICT,
-        FullStateDictConfig(offload_to_cpu=offload, rank0_only=True),
-        FullOptimStateDictConfig(offload_to_cpu=offload, rank0_only=True),
+        FullStateDictConfig(offload_to_cpu=torch.cuda.is_available(), rank0_only=True),
+        FullOptimStateDictConfig(offload_to_cpu=torch.cuda.is_available(), rank0_only=True),
     ):
         model_state = model.state_dict()
         optim_state = FSDP.optim_state_dict(model, optimizer)

@@ -59,12 +59,11 @@ def micro_batch(index, rank, device):
 
 
 def save_full(model, optimizer, path, step):
-    on_gpu = torch.cuda.is_available()
     with FullyShardedDataParallel.state_dict_type(
         model,
         StateDictType.FULL_STATE_DICT,
-        FullStateDictConfig(offload_to_cpu=on_gpu, rank0_only=True),
-        FullOptimStateDictConfig(offload_to_cpu=on_gpu, rank0_only=True),
+        FullStateDictConfig(offload_to_cpu=torch.cuda.is_available(), rank0_only=True),
+        FullOptimStateDictConfig(offload_to_cpu=torch.cuda.is_available(), rank0_only=True),
     ):
         state = {
             "model": model.state_dict(),

@@ -1,0 +1,75 @@
+"""`--against`: a conversion is held against a checkpoint that is known to be right, such as a full one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkpoint_convert import digest
+from checkpoint_convert.errors import LayoutError
+from checkpoint_convert.model import Contents, TensorSource, numel
+from checkpoint_convert.parallel import Workers
+from checkpoint_convert.plan import Items, dotted
+from checkpoint_convert.progress import Progress
+from checkpoint_convert.transfer import Digests
+from checkpoint_convert.values import KeyPath, is_tensor
+
+_SHOWN = 5
+
+
+def check_against(
+    reference: Contents, items: Items, digests: Sequence[Digests], workers: Workers, progress: Progress
+) -> None:
+    """Compare every tensor that was read with the reference's; the optimizer's where the reference has one.
+
+    Raises:
+        LayoutError: names that only one side has, or tensors that differ.
+    """
+    expected = _tensors(reference)
+    numbers = {item.path: number for number, item in enumerate(items.tensors)}
+    for alias in items.shared:
+        numbers[alias.path] = numbers[alias.of]
+    kinds = {path[0] for path in expected}
+    ours = {path for path in numbers if path[0] in kinds and path[:2] != ("optim", "param_groups")}
+    left_out = {item.path for item in items.left_out}
+    problems = [
+        f"{dotted(path)} is only in the source" for path in sorted(ours - expected.keys(), key=dotted)
+    ]
+    missing = [path for path in expected if path not in ours and path not in left_out]
+    problems += [f"{dotted(path)} is only in the reference" for path in missing]
+    common = [path for path in expected if path in ours]
+    progress.phase("comparing", sum(_size(expected[path]) for path in common))
+    differing: list[str] = []
+
+    def work(index: int) -> None:
+        path = common[index]
+        workers.check()
+        source, other = items.tensors[numbers[path]].source, expected[path]
+        if (source.dtype, tuple(source.shape)) != (other.dtype, tuple(other.shape)):
+            differing.append(f"{dotted(path)} has another dtype or shape")
+        elif digest.of_tensor(other) != digests[numbers[path]].read:
+            differing.append(f"{dotted(path)} has other values")
+        progress.advance(_size(other))
+
+    workers.run(work, [_size(expected[path]) for path in common])
+    problems += sorted(differing)
+    if problems:
+        more = f", and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        raise LayoutError(
+            f"the source differs from the reference: {'; '.join(problems[:_SHOWN])}{more}",
+            hint="nothing was written; are both of the same training step, and is --model the right one?",
+        )
+
+
+def _size(source: TensorSource) -> int:
+    return numel(source.shape) * source.dtype.itemsize
+
+
+def _tensors(reference: Contents) -> dict[KeyPath, TensorSource]:
+    found: dict[KeyPath, TensorSource] = {}
+    found.update({("model", name): source for name, source in reference.model.items()})
+    if reference.optimizer is not None:
+        for fqn, state in reference.optimizer.state.items():
+            for name, value in state.items():
+                if is_tensor(value):
+                    found["optim", "state", fqn, name] = value
+    return found

@@ -1,0 +1,159 @@
+"""FlatParameter arithmetic: which parameter lies where in a unit's flat parameter, and on which rank.
+
+Source: `torch/distributed/fsdp/_flat_param.py` (`FlatParamHandle._init_flat_param_and_metadata`,
+`flatten_tensors`, `_get_shard`, `_init_shard_metadata`), `_wrap_utils.py` for the order of wrapping. Held
+against torch's own handles in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from checkpoint_convert.layout import ModelLayout, ParameterSpec
+from checkpoint_convert.model import DType
+from checkpoint_convert.stored_tensor import extent, is_contiguous
+
+ALIGNMENT_BYTES = 16
+"""`_flat_param.py::_get_aligned_numel`: with use_orig_params, parameters begin at multiples of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlatPiece:
+    """One parameter inside a flat parameter.
+
+    Attributes:
+        offset: its first element's position in the unsharded flat parameter.
+        names: its FQN, then the names tied to it inside the unit.
+    """
+
+    spec: ParameterSpec
+    offset: int
+    names: tuple[str, ...]
+
+    @property
+    def stop(self) -> int:
+        """Position after its last element."""
+        return self.offset + self.spec.numel
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLayout:
+    """A unit's flat parameter.
+
+    Attributes:
+        prefix: FQN of the wrapped module.
+        total: elements, alignment padding included, padding for even shards not
+            (`_unpadded_unsharded_size`).
+        shard: elements each rank holds, padding included.
+    """
+
+    prefix: str
+    dtype: DType
+    pieces: tuple[FlatPiece, ...]
+    total: int
+    shard: int
+
+
+def unit_members(
+    layout: ModelLayout, prefixes: Iterable[str], ignored: frozenset[str] = frozenset()
+) -> dict[str, tuple[ParameterSpec, ...]]:
+    """The registrations each unit flattens, in flattening order; units without parameters are left out.
+
+    A registration belongs to the innermost unit around it. One reachable by two paths belongs to the unit
+    that is wrapped first: children before parents, siblings in order.
+
+    Args:
+        prefixes: FQNs of the wrapped modules; the root, "", is always one.
+        ignored: FQNs that FSDP1 was told to ignore.
+    """
+    known = sorted({"", *prefixes}, key=len, reverse=True)
+    owners = {spec.fqn: _owner(spec.fqn, known) for spec in layout.parameters if spec.fqn not in ignored}
+    taken: dict[int, str] = {}
+    members: dict[str, list[ParameterSpec]] = {}
+    for prefix in _wrap_order(layout, known):
+        for spec in layout.parameters:
+            if owners.get(spec.fqn) == prefix and taken.setdefault(spec.slot, prefix) == prefix:
+                members.setdefault(prefix, []).append(spec)
+    order = {module.fqn: number for number, module in enumerate(layout.modules)}
+    return {prefix: tuple(members[prefix]) for prefix in sorted(members, key=lambda p: order.get(p, -1))}
+
+
+def _owner(fqn: str, longest_first: Sequence[str]) -> str:
+    for prefix in longest_first:
+        if not prefix or fqn.startswith(f"{prefix}."):
+            return prefix
+    return ""
+
+
+def _wrap_order(layout: ModelLayout, prefixes: Sequence[str]) -> list[str]:
+    """Children before parents; among the rest, the order of the model's modules."""
+    place = {module.fqn: number for number, module in enumerate(layout.modules)}
+    return sorted(prefixes, key=lambda prefix: (-prefix.count(".") if prefix else 1, place.get(prefix, 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """How a job cut its flat parameters.
+
+    Attributes:
+        world_size: ranks of the process group FSDP1 sharded over (one replica's, under hybrid sharding).
+        aligned: use_orig_params=True with torch 2.1 or later, which align parameters and pad the end.
+        compute_itemsize: bytes per element of the mixed-precision `param_dtype`; None where it is not set.
+            It decides the alignment even of full-precision parameters.
+        sharded: False for NO_SHARD: every rank holds all.
+    """
+
+    world_size: int
+    aligned: bool
+    compute_itemsize: int | None = None
+    sharded: bool = True
+
+    def alignment(self, dtype: DType) -> int:
+        """Elements to which parameters are aligned; 0 where they are not."""
+        return max(1, ALIGNMENT_BYTES // (self.compute_itemsize or dtype.itemsize)) if self.aligned else 0
+
+
+def lay_out(prefix: str, members: Sequence[ParameterSpec], dtype: DType, sharding: Sharding) -> UnitLayout:
+    """Positions inside one unit's flat parameter.
+
+    Args:
+        members: from `unit_members`; tied ones are stored once, where they first appear.
+        dtype: of the flat parameter.
+    """
+    alignment, world = sharding.alignment(dtype), sharding.world_size
+    tied: dict[int, list[str]] = {}
+    for spec in members:
+        tied.setdefault(spec.tensor, []).append(spec.fqn)
+    pieces, at = [], 0
+    for spec in members:
+        names = tied.pop(spec.tensor, None)
+        if names is None:
+            continue
+        if alignment:
+            at += -at % alignment
+        pieces.append(FlatPiece(spec, at, tuple(names)))
+        at += spec.numel
+    if alignment:
+        at += -at % world
+    shard = shard_numel(at, world) if sharding.sharded else at
+    return UnitLayout(prefix, dtype, tuple(pieces), at, shard)
+
+
+def shard_numel(total: int, world_size: int) -> int:
+    """Elements of each rank's shard: `torch.chunk`'s, the last ones padded."""
+    return -(-total // world_size)
+
+
+def span_on_rank(start: int, stop: int, shard: int, rank: int) -> tuple[int, int]:
+    """The part of flat positions `start` to `stop` that a rank holds, as positions in its shard."""
+    begin, end = max(start, rank * shard), min(stop, (rank + 1) * shard)
+    return (begin - rank * shard, end - rank * shard) if begin < end else (0, 0)
+
+
+def flattened_in_memory_order(spec: ParameterSpec) -> bool:
+    """Whether torch 2.6 and later flatten this parameter in memory order, not row-major.
+
+    Such a parameter must be dense: its elements fill its memory, in whichever order.
+    """
+    return not is_contiguous(spec.shape, spec.stride) and extent(spec.shape, spec.stride) == spec.numel

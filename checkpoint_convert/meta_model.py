@@ -1,0 +1,145 @@
+"""The layout of a model built without memory: a factory called on torch's meta device.
+
+The only module of the converter that imports the user's code, and torch, because the user named it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkpoint_convert.errors import LayoutError
+from checkpoint_convert.layout import ModelLayout, ModuleSpec, ParameterSpec
+from checkpoint_convert.model import DType
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+_DTYPES = {dtype.torch_name: dtype for dtype in DType}
+_HINT = "Give a function without arguments that returns the model as the old job built it, before FSDP."
+
+
+def build_on_meta(factory: str) -> nn.Module:
+    """Call `pkg.module:factory` on the meta device.
+
+    Raises:
+        LayoutError: it cannot be imported or called, or returns no module.
+    """
+    import torch
+    from torch import nn
+
+    make = load_name(factory, "model factory")
+    try:
+        with torch.device("meta"):
+            model = make()
+    except Exception as error:  # whatever the user's code raises
+        raise LayoutError(
+            f"{factory}: calling it on the meta device failed: {type(error).__name__}: {error}", hint=_HINT
+        ) from error
+    if not isinstance(model, nn.Module):
+        raise LayoutError(f"{factory}: returns a {type(model).__name__}, not a module", hint=_HINT)
+    return model
+
+
+def load_name(dotted: str, what: str) -> Any:
+    """The object behind `pkg.module:name`; modules of the working directory are found too.
+
+    Raises:
+        LayoutError: there is none.
+    """
+    module_name, colon, name = dotted.partition(":")
+    if not colon or not module_name or not name:
+        raise LayoutError(
+            f"{dotted}: a {what} is written pkg.module:name", hint="Put a colon before the name."
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise LayoutError(
+            f"{dotted}: {what} cannot be imported: {error}",
+            hint="Run the command where the module can be imported, or set PYTHONPATH.",
+        ) from error
+    return found
+
+
+def layout_of(model: nn.Module, origin: str) -> ModelLayout:
+    """The layout of a model that FSDP has not touched."""
+    parameters: list[ParameterSpec] = []
+    tensors: dict[int, int] = {}
+    slots: dict[tuple[int, str], int] = {}
+    modules = []
+    for path, module in model.named_modules(remove_duplicate=False):
+        modules.append(ModuleSpec(path, class_names(type(module))))
+        for name, tensor in module._parameters.items():
+            if tensor is None:
+                continue
+            fqn = f"{path}.{name}" if path else name
+            number = tensors.setdefault(id(tensor), len(tensors))
+            slot = slots.setdefault((id(module), name), len(slots))
+            parameters.append(parameter_spec(fqn, tensor, number, slot))
+    return ModelLayout(tuple(parameters), tuple(modules), tuple(_persistent_buffers(model)), origin=origin)
+
+
+def parameter_spec(fqn: str, tensor: torch.Tensor, number: int, slot: int) -> ParameterSpec:
+    """The spec of one registration."""
+    dtype = _DTYPES.get(str(tensor.dtype).removeprefix("torch."))
+    if dtype is None:
+        raise LayoutError(
+            f"parameter {fqn} is of {tensor.dtype}, which FSDP1 does not flatten",
+            hint="Convert it separately, or leave it out of the model.",
+        )
+    return ParameterSpec(
+        fqn, tuple(tensor.shape), tuple(tensor.stride()), dtype, tensor.requires_grad, number, slot
+    )
+
+
+def class_names(kind: type) -> tuple[str, ...]:
+    """A class and its bases below `nn.Module`, dotted."""
+    return tuple(
+        f"{base.__module__}.{base.__qualname__}"
+        for base in kind.__mro__
+        if base is not object and base.__qualname__ != "Module"
+    )
+
+
+def _persistent_buffers(model: nn.Module) -> Iterable[str]:
+    for path, module in model.named_modules(remove_duplicate=False):
+        for name, buffer in module._buffers.items():
+            if buffer is not None and name not in module._non_persistent_buffers_set:
+                yield f"{path}.{name}" if path else name
+
+
+def policy_prefixes(model: nn.Module, policy: Any) -> tuple[str, ...]:
+    """FQNs of the modules an `auto_wrap_policy` object or function wraps, the root not among them.
+
+    Source: `torch/distributed/fsdp/wrap.py` (`_recursive_wrap`, `_Policy._run_policy`).
+    """
+    if hasattr(policy, "_run_policy"):
+        chosen = policy._run_policy(model, ignored_modules=set(), root_kwargs={})
+        return tuple(path for path, module in model.named_modules() if path and module in chosen)
+    return tuple(_recurse(model, policy, "")[1])
+
+
+def _recurse(module: nn.Module, policy: Any, path: str) -> tuple[int, Sequence[str]]:
+    """Elements wrapped below and including `module`, and the FQNs; children first, as FSDP1 wraps."""
+    total = sum(tensor.numel() for tensor in module.parameters())
+    if not policy(module=module, recurse=True, nonwrapped_numel=total):
+        return 0, []
+    wrapped = 0
+    found: list[str] = []
+    for name, child in module.named_children():
+        count, below = _recurse(child, policy, f"{path}.{name}" if path else name)
+        wrapped += count
+        found += below
+    if path and policy(module=module, recurse=False, nonwrapped_numel=total - wrapped):
+        return total, [*found, path]
+    return wrapped, found

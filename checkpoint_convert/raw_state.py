@@ -1,0 +1,187 @@
+"""Optimizer state over flat parameters, by parameter: `optimizer.state_dict()` as each rank saved it.
+
+Source: `torch/optim/optimizer.py` (`state_dict` numbers parameters group by group), FSDP1's
+`named_parameters()` of the wrapped model, which is the order optimizers are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from checkpoint_convert.errors import IncompleteError, LayoutError, UnsupportedError
+from checkpoint_convert.flat_param import UnitLayout
+from checkpoint_convert.layout import ParameterSpec
+from checkpoint_convert.model import TensorSource, Value, numel
+from checkpoint_convert.optim_state import (
+    SavedOptimizer,
+    group_keys,
+    is_source,
+    number_of,
+    refuse_eight_bit,
+    state_value,
+)
+from checkpoint_convert.tensor_sources import ConcatTensor
+
+Cut = Callable[[TensorSource, int, ParameterSpec], TensorSource]
+"""Cuts a parameter out of flat elements: the flat tensor, the offset in it, the parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One parameter as the optimizer saw it.
+
+    Attributes:
+        name: for messages.
+        numels: elements it had on each rank of the sharding group.
+        members: name, offset in the joined ranks, and spec of every original parameter in it.
+        whole: it was not sharded: every rank has all of it, in its own shape.
+    """
+
+    name: str
+    numels: tuple[int, ...]
+    members: tuple[tuple[str, int, ParameterSpec], ...]
+    whole: bool = False
+
+
+def unit_slot(unit: UnitLayout, world_size: int) -> Slot:
+    """A flat parameter (use_orig_params=False): each rank has its shard, padding included."""
+    members = tuple((piece.names[0], piece.offset, piece.spec) for piece in unit.pieces)
+    return Slot(f"{unit.prefix or 'root'}._flat_param", (unit.shard,) * world_size, members)
+
+
+def piece_slot(spec: ParameterSpec, numels: Sequence[int]) -> Slot:
+    """A parameter in pieces (use_orig_params=True): each rank has what of it lies in its shard."""
+    return Slot(spec.fqn, tuple(numels), ((spec.fqn, 0, spec),))
+
+
+def whole_slot(spec: ParameterSpec, world_size: int) -> Slot:
+    """A parameter FSDP1 did not shard."""
+    return Slot(spec.fqn, (spec.numel,) * world_size, ((spec.fqn, 0, spec),), whole=True)
+
+
+def first_misfit(
+    slots: Sequence[Slot], numbers: Sequence[object], ranks: Sequence[SavedOptimizer]
+) -> str | None:
+    """Hold every number's state on every rank against the slot it would be; None where all fit.
+
+    Args:
+        slots: in the order of `numbers`.
+        ranks: one per rank of one replica.
+    """
+    if len(slots) != len(numbers):
+        return f"the optimizer has {len(numbers)} parameters, the model {len(slots)}"
+    for slot, number in zip(slots, numbers, strict=True):
+        present = [number in saved.state and bool(saved.state[number]) for saved in ranks]
+        needed = [bool(count) for count in slot.numels]
+        if any(present) and any(need and not here for need, here in zip(needed, present, strict=True)):
+            rank = next(r for r, (n, p) in enumerate(zip(needed, present, strict=True)) if n and not p)
+            return (
+                f"parameter {number} has no state on rank {rank}, where {slot.name} has {slot.numels[rank]}"
+            )
+        for rank, saved in enumerate(ranks):
+            held = _element_counts(saved.state.get(number, {}))
+            if held and slot.numels[rank] not in held:
+                return (
+                    f"the state of parameter {number} on rank {rank} has {max(held)} elements, "
+                    f"{slot.name} has {slot.numels[rank]} there"
+                )
+    return None
+
+
+def _element_counts(entry: Mapping[str, object]) -> set[int]:
+    """Sizes of the state's tensors; 0-dim ones (and `step`) are about the whole parameter."""
+    return {
+        numel(value.shape)
+        for item, value in entry.items()
+        if is_source(value) and value.shape != () and not (item == "step" and numel(value.shape) == 1)
+    }
+
+
+def named_state(
+    slots: Sequence[Slot], numbers: Sequence[object], ranks: Sequence[SavedOptimizer], cut: Cut, where: str
+) -> dict[str, dict[str, Value]]:
+    """State by FQN and state name; parameters without state have none.
+
+    Raises:
+        IncompleteError: a scalar differs between ranks.
+        UnsupportedError: a state that does not follow the parameter's elements, by name.
+    """
+    state: dict[str, dict[str, Value]] = {}
+    for slot, number in zip(slots, numbers, strict=True):
+        entries = [saved.state.get(number, {}) for saved in ranks]
+        for item in dict.fromkeys(item for entry in entries for item in entry):
+            for name, value in _one_state(slot, item, entries, cut, where):
+                state.setdefault(name, {})[item] = value
+    return state
+
+
+def _one_state(
+    slot: Slot, item: str, entries: Sequence[Mapping[str, object]], cut: Cut, where: str
+) -> list[tuple[str, Value]]:
+    label = f"{where}: optimizer state {slot.name}.{item}"
+    values = [entry.get(item) for entry in entries]
+    given = next(value for value in values if value is not None)
+    refuse_eight_bit(given, label, item)
+    if not is_source(given) or given.shape == () or (item == "step" and numel(given.shape) == 1):
+        _check_equal(values, label)
+        return [(name, state_value(given, label, item)) for name, _, _ in slot.members]
+    if slot.whole:
+        return [(name, cast("Value", given)) for name, _, _ in slot.members]
+    flat = _joined(slot, values, label)
+    return [(name, cast("Value", cut(flat, offset, spec))) for name, offset, spec in slot.members]
+
+
+def _joined(slot: Slot, values: Sequence[object], label: str) -> TensorSource:
+    parts = []
+    for rank, (value, expected) in enumerate(zip(values, slot.numels, strict=True)):
+        held = numel(value.shape) if is_source(value) else 0
+        if held != expected:
+            raise UnsupportedError(
+                f"{label} has {held} elements on rank {rank}, its parameter {expected}: it does not "
+                "follow the parameter's elements",
+                hint="Convert the model alone (--only model), or leave this state out.",
+            )
+        if is_source(value) and held:
+            parts.append(value)
+    if any(part.dtype is not parts[0].dtype for part in parts):
+        raise IncompleteError(
+            f"{label} has different dtypes on different ranks", hint="Give the files of one save only."
+        )
+    return ConcatTensor(parts, parts[0].dtype, (sum(slot.numels),))
+
+
+def _check_equal(values: Sequence[object], label: str) -> None:
+    numbers = [(rank, number_of(value)) for rank, value in enumerate(values) if value is not None]
+    for rank, number in numbers:
+        if number != numbers[0][1]:
+            raise IncompleteError(
+                f"{label} is {numbers[0][1]} on rank {numbers[0][0]} and {number} on rank {rank}",
+                hint="The files were saved at different moments. Give the files of one save only.",
+            )
+
+
+def check_same_groups(ranks: Sequence[SavedOptimizer], where: str) -> None:
+    """Every rank's groups list the same numbers.
+
+    Raises:
+        IncompleteError: they do not.
+    """
+    first = [list(group_keys(group)) for group in ranks[0].groups]
+    for rank, saved in enumerate(ranks):
+        if [list(group_keys(group)) for group in saved.groups] != first:
+            raise IncompleteError(
+                f"{where}: rank {rank}'s parameter groups list other parameters than rank 0's",
+                hint="The files are of different runs. Give the files of one save only.",
+            )
+
+
+def misfit(where: str, reasons: Sequence[str]) -> LayoutError:
+    """The error when no assumption fits; a wrong size says more than a wrong count."""
+    reasons = sorted(reasons, key=lambda reason: "the optimizer has" in reason)
+    return LayoutError(
+        f"{where}: the optimizer does not fit the model: {reasons[0] if reasons else 'nothing to try'}",
+        hint="Give the FSDP1 policy with --wrap pkg.module:Block, the job's groups in a layout.json, "
+        "or the LOCAL_STATE_DICT files of the same save beside the optimizer's.",
+    )

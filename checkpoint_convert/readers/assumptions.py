@@ -1,0 +1,183 @@
+"""Ways a raw optimizer could have come about: units, use_orig_params, alignment, sharding group.
+
+Each is a row of slots, one per parameter as the optimizer saw it; sizes decide which are possible
+(`raw_optim`). The best founded come first: the flat parameters of the same save, the given policy, a search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+from checkpoint_convert.flat_param import Sharding, UnitLayout, lay_out, span_on_rank, unit_members
+from checkpoint_convert.layout import ModelLayout, ParameterSpec, UnitSpec, wrapped_modules
+from checkpoint_convert.raw_state import Slot, piece_slot, unit_slot, whole_slot
+from checkpoint_convert.readers.local import LocalModel
+from checkpoint_convert.readers.options import ReadOptions
+
+_COMPUTE_ITEMSIZES = (None, 2, 4, 8, 1)
+"""Mixed-precision dtypes to try, none first: they decide the alignment and are not in the files."""
+_MAX_CLASSES = {1: 400, 2: 40, 3: 14}
+"""Module classes of which sets of each size are tried."""
+_MAX_MODULES = 2000
+
+Candidate = tuple[list[Slot], int, str]
+
+
+def kinds(
+    count: int, layout: ModelLayout, local: LocalModel | None, ignored: frozenset[str]
+) -> Iterator[Iterator[Candidate]]:
+    """Kinds of assumptions, the best founded first."""
+    if local is not None:
+        yield _from_local(count, layout, local)
+        return
+    if layout.units is not None:
+        yield _from_units(count, layout, layout.units, ignored, "")
+        if not ignored and all(unit.members is None for unit in layout.units):
+            yield _one_ignored(count, layout, layout.units)
+        return
+    yield _search(count, layout, ignored, size=1)
+    yield _search(count, layout, ignored, size=2)
+    yield _search(count, layout, ignored, size=3)
+
+
+def ignored_of(layout: ModelLayout, options: ReadOptions) -> frozenset[str]:
+    """Parameters FSDP1 did not flatten: below the modules named, or outside all units captured."""
+    names = [name.strip() for name in (options.ignored or "").split(",") if name.strip()]
+    paths = {module.fqn for module in layout.modules}
+    roots = [name for name in names if name in paths]
+    roots += wrapped_modules(layout, [name for name in names if name not in paths])
+    return frozenset(_below(layout, roots)) | _outside(layout)
+
+
+def _below(layout: ModelLayout, roots: Sequence[str]) -> list[str]:
+    return [spec.fqn for spec in layout.parameters if any(spec.fqn.startswith(f"{root}.") for root in roots)]
+
+
+def _one_ignored(count: int, layout: ModelLayout, units: Sequence[UnitSpec]) -> Iterator[Candidate]:
+    """The given units, with one module that FSDP1 may have been told to ignore."""
+    prefixes = [unit.prefix for unit in units if unit.prefix]
+    for module in layout.modules[:_MAX_MODULES]:
+        inside = f"{module.fqn}."
+        held = any(prefix == module.fqn or prefix.startswith(inside) for prefix in prefixes)
+        within = any(module.fqn.startswith(f"{prefix}.") for prefix in prefixes)
+        below = frozenset(_below(layout, [module.fqn]))
+        if module.fqn and below and not held and not within:
+            yield from _from_units(count, layout, units, below, f"ignoring {module.fqn}")
+
+
+def _from_local(count: int, layout: ModelLayout, local: LocalModel) -> Iterator[Candidate]:
+    if local.pieces:
+        slots: list[Slot] = []
+        for spec in layout.unique_parameters():
+            numels = local.pieces.get(spec.fqn)
+            slots.append(piece_slot(spec, numels) if numels else whole_slot(spec, local.world_size))
+    else:
+        slots = _flat_slots(layout, local.units, local.ignored, local.world_size)
+    if count % local.world_size == 0:
+        yield slots, count // local.world_size, ""
+
+
+def _divisors(count: int) -> list[int]:
+    return [number for number in range(1, count + 1) if count % number == 0]
+
+
+def _flat_slots(
+    layout: ModelLayout,
+    units: Mapping[str, UnitLayout],
+    ignored: frozenset[str],
+    world: int,
+) -> list[Slot]:
+    """Flat parameters in the order of the wrapped model's `named_parameters()`: module by module, first the
+    parameters FSDP1 left alone, then the module's own flat parameter."""
+    alone: dict[str, list[ParameterSpec]] = {}
+    for spec in layout.unique_parameters():
+        if spec.fqn in ignored:
+            alone.setdefault(spec.module, []).append(spec)
+    slots = []
+    for path in dict.fromkeys(module.fqn for module in layout.modules):
+        slots += [whole_slot(spec, world) for spec in alone.get(path, ())]
+        if path in units:
+            slots.append(unit_slot(units[path], world))
+    return slots
+
+
+def _from_units(
+    count: int, layout: ModelLayout, specs: Sequence[UnitSpec], ignored: frozenset[str], note: str
+) -> Iterator[Candidate]:
+    """Both use_orig_params values, all alignments, all sizes of the sharding group."""
+    members = unit_members(layout, [unit.prefix for unit in specs], ignored)
+    seen = set()
+    for replicas in _divisors(count):
+        world = count // replicas
+        for sharding in _shardings(world, layout.use_orig_params):
+            units = {prefix: lay_out(prefix, m, m[0].dtype, sharding) for prefix, m in members.items()}
+            if layout.use_orig_params is not True and not sharding.aligned:
+                slots = _flat_slots(layout, units, ignored, world)
+                if (key := (tuple(slots), replicas)) not in seen:
+                    seen.add(key)
+                    yield slots, replicas, note
+            if layout.use_orig_params is not False:
+                slots = _piece_slots(layout, units, world)
+                if (key := (tuple(slots), replicas)) not in seen:
+                    seen.add(key)
+                    yield slots, replicas, note
+
+
+def _outside(layout: ModelLayout) -> frozenset[str]:
+    """Parameters outside all units, where the layout lists the units' members."""
+    units = layout.units or ()
+    if not units or any(unit.members is None for unit in units):
+        return frozenset()
+    held = {name for unit in units for name in unit.members or ()}
+    aliases = layout.aliases()
+    return frozenset(
+        spec.fqn
+        for spec in layout.parameters
+        if spec.fqn not in held and aliases.get(spec.fqn, spec.fqn) not in held
+    )
+
+
+def _shardings(world: int, use_orig_params: bool | None) -> Iterator[Sharding]:
+    yield Sharding(world, aligned=False)
+    if use_orig_params is not False:
+        for itemsize in _COMPUTE_ITEMSIZES:
+            yield Sharding(world, True, itemsize)
+
+
+def _piece_slots(layout: ModelLayout, units: Mapping[str, UnitLayout], world: int) -> list[Slot]:
+    pieces = {piece.names[0]: (unit, piece) for unit in units.values() for piece in unit.pieces}
+    slots = []
+    for spec in layout.unique_parameters():
+        if spec.fqn not in pieces:
+            slots.append(whole_slot(spec, world))
+            continue
+        unit, piece = pieces[spec.fqn]
+        spans = [span_on_rank(piece.offset, piece.stop, unit.shard, rank) for rank in range(world)]
+        slots.append(piece_slot(spec, [stop - start for start, stop in spans]))
+    return slots
+
+
+def _search(count: int, layout: ModelLayout, ignored: frozenset[str], size: int) -> Iterator[Candidate]:
+    """Units by sets of `size` module classes (for 1 also: the root alone)."""
+    owners = {spec.fqn.rpartition(".")[0] for spec in layout.parameters}
+    inside = {path for owner in owners for path in _parents(owner)}
+    classes = dict.fromkeys(
+        module.classes[0]
+        for module in layout.modules
+        if module.fqn in inside and module.fqn and module.classes
+    )
+    sets = [*([()] if size == 1 else []), *combinations(list(classes)[: _MAX_CLASSES[size]], size)]
+    tried = set()
+    for names in sets:
+        prefixes = wrapped_modules(layout, names) if names else ()
+        if prefixes in tried:
+            continue
+        tried.add(prefixes)
+        note = " and ".join(names) if names else "the root alone"
+        yield from _from_units(count, layout, [UnitSpec(prefix) for prefix in ("", *prefixes)], ignored, note)
+
+
+def _parents(path: str) -> list[str]:
+    parts = path.split(".")
+    return [".".join(parts[:depth]) for depth in range(1, len(parts) + 1)]

@@ -1,0 +1,305 @@
+"""LOCAL_STATE_DICT: flat parameters, and how each parameter is cut out of its unit's.
+
+With use_orig_params=False a file holds flat parameters only; with True also a 1-D view per parameter and
+rank, whose pieces in rank order are the parameter. Source: `torch/distributed/fsdp/_state_dict_utils.py`
+(`_local_pre_state_dict_hook`, `_local_post_state_dict_hook`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from checkpoint_convert.errors import LayoutError
+from checkpoint_convert.flat_param import (
+    FlatPiece,
+    Sharding,
+    UnitLayout,
+    flattened_in_memory_order,
+    lay_out,
+    shard_numel,
+    unit_members,
+)
+from checkpoint_convert.layout import ModelLayout, ParameterSpec
+from checkpoint_convert.model import Notice, TensorSource, numel
+from checkpoint_convert.readers.names import flat_prefix
+from checkpoint_convert.readers.parts import Part
+from checkpoint_convert.stored_tensor import StoredTensor
+from checkpoint_convert.tensor_sources import ConcatTensor, SliceTensor, StridedTensor
+from checkpoint_convert.torch_objects import ShardedTensorOnRank
+
+UNTIED = "CK104"
+"""Parameters tied in the model were stored twice by FSDP1 (one copy per unit) and may have drifted apart."""
+_COMPUTE_ITEMSIZES = (None, 2, 4, 8, 1)
+"""Mixed-precision dtypes to try, none first: they decide the alignment and are not in the files."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalModel:
+    """A model out of flat parameters.
+
+    Attributes:
+        tensors: by FQN, tied names included.
+        units: the flat parameters' layouts, for the optimizer; empty with use_orig_params=True.
+        pieces: with use_orig_params=True, elements of each parameter on each rank, for the optimizer.
+        ignored: parameters FSDP1 did not flatten.
+        world_size: ranks of the sharding group.
+    """
+
+    tensors: Mapping[str, TensorSource]
+    aliases: Mapping[str, str]
+    units: Mapping[str, UnitLayout]
+    pieces: Mapping[str, tuple[int, ...]]
+    ignored: frozenset[str]
+    notices: tuple[Notice, ...]
+    world_size: int
+
+
+def read_local(part: Part, layout: ModelLayout, memory_order: bool | None) -> LocalModel:
+    """Cut the parameters out of a part's flat parameters.
+
+    Args:
+        memory_order: how the saver flattened non-contiguous parameters; None: not known.
+
+    Raises:
+        LayoutError: the layout does not fit the files, or more than one way of cutting does.
+    """
+    whole = part.model or {}
+    flats = {prefix: whole[name] for name in whole if (prefix := flat_prefix(name)) is not None}
+    plain = {name: value for name, value in whole.items() if flat_prefix(name) is None}
+    specs = {spec.fqn: spec for spec in layout.parameters}
+    if part.pieced or (part.local and _has_views(part, specs)):
+        return _from_views(part, layout, specs, plain, memory_order)
+    views = bool(specs) and set(specs) <= set(plain)
+    ignored = frozenset(
+        name for name in plain if name in specs and (not views or _is_whole(plain[name], specs[name]))
+    )
+    units = _fit(part, layout, flats, ignored, views)
+    tensors: dict[str, TensorSource] = {}
+    for prefix, unit in units.items():
+        flat = flats[prefix]
+        for piece in unit.pieces:
+            source = cut(flat, piece, memory_order, part.name)
+            tensors.update(dict.fromkeys(piece.names, source))
+    for name, source in plain.items():
+        if name not in tensors:
+            tensors[name] = source
+    return _finish(part, layout, tensors, units, {}, ignored)
+
+
+def _is_whole(source: TensorSource, spec: ParameterSpec) -> bool:
+    return source.shape == spec.shape and len(spec.shape) != 1
+
+
+def _whole_on_all(on_ranks: Sequence[object], spec: ParameterSpec) -> bool:
+    return len(on_ranks) > 1 and all(
+        isinstance(view, StoredTensor) and view.shape == spec.shape for view in on_ranks
+    )
+
+
+def _has_views(part: Part, specs: Mapping[str, ParameterSpec]) -> bool:
+    """Whether parameters stand beside the flat parameters as views of the same storage."""
+    return any(_shares_flat(model, name) for model in part.local for name in model if name in specs)
+
+
+def _shares_flat(model: Mapping[str, object], name: str) -> bool:
+    value = model.get(name)
+    return isinstance(value, StoredTensor) and id(value.storage) in _flat_storages(model)
+
+
+def _flat_storages(model: Mapping[str, object]) -> set[int]:
+    found = set()
+    for name, value in model.items():
+        if flat_prefix(name) is None:
+            continue
+        if isinstance(value, ShardedTensorOnRank):
+            found |= {id(tensor.storage) for _, tensor in value.local}
+        elif isinstance(value, StoredTensor):
+            found.add(id(value.storage))
+    return found
+
+
+def _from_views(
+    part: Part,
+    layout: ModelLayout,
+    specs: Mapping[str, ParameterSpec],
+    plain: Mapping[str, TensorSource],
+    memory_order: bool | None,
+) -> LocalModel:
+    storages = [_flat_storages(model) for model in part.local]
+    tensors: dict[str, TensorSource] = {}
+    pieces: dict[str, tuple[int, ...]] = {}
+    ignored = set()
+    for name, value in plain.items():
+        on_ranks = [model.get(name) for model in part.local]
+        shared = any(
+            isinstance(view, StoredTensor) and id(view.storage) in known
+            for view, known in zip(on_ranks, storages, strict=True)
+        ) or (part.pieced and name in specs and not _whole_on_all(on_ranks, specs[name]))
+        if not shared:
+            tensors[name] = value
+            if name in specs:
+                ignored.add(name)
+            continue
+        views = [view for view in on_ranks if isinstance(view, StoredTensor)]
+        pieces[name] = tuple(numel(view.shape) for view in views)
+        tensors[name] = join_pieces(views, specs.get(name), name, memory_order, part.name)
+    _check_complete(layout, tensors, part.name)
+    return _finish(part, layout, tensors, {}, pieces, frozenset(ignored))
+
+
+def join_pieces(
+    views: Sequence[TensorSource],
+    spec: ParameterSpec | None,
+    name: str,
+    memory_order: bool | None,
+    where: str,
+) -> TensorSource:
+    """A parameter from its pieces in rank order (use_orig_params=True).
+
+    Raises:
+        LayoutError: the layout has no such parameter, or one of another size.
+    """
+    if spec is not None:
+        views = one_replica(views, spec.numel)
+    held = sum(numel(view.shape) for view in views)
+    if spec is None or spec.numel != held:
+        wanted = "no such parameter" if spec is None else f"{spec.numel} elements, of shape {spec.shape}"
+        raise LayoutError(
+            f"{where}: {name} has {held} elements; the model has {wanted}",
+            hint="Is it the model that was saved, in the same configuration?",
+        )
+    flat = ConcatTensor(views, views[0].dtype, (held,))
+    return cut(flat, FlatPiece(spec, 0, (name,)), memory_order, where)
+
+
+def one_replica(views: Sequence[TensorSource], count: int) -> Sequence[TensorSource]:
+    """The first ranks that together hold `count` elements, if the others repeat them (hybrid sharding)."""
+    held = sum(numel(view.shape) for view in views)
+    copies = held // count if count and held % count == 0 else 1
+    return views[: len(views) // copies] if len(views) % copies == 0 else views
+
+
+def cut(flat: TensorSource, piece: FlatPiece, memory_order: bool | None, where: str) -> TensorSource:
+    """One parameter of a flat one.
+
+    Raises:
+        LayoutError: its elements' order depends on the saver's torch, which is not known.
+    """
+    spec = piece.spec
+    if not flattened_in_memory_order(spec) or memory_order is False:
+        return SliceTensor(flat, piece.offset, spec.shape)
+    if memory_order is None:
+        raise LayoutError(
+            f"{where}: {spec.fqn} is not contiguous (stride {spec.stride}); torch 2.6 and later flatten it "
+            "in another order than earlier releases",
+            hint="Say which torch wrote the files with --saver-torch 2.5 (or whichever it was).",
+        )
+    memory = SliceTensor(flat, piece.offset, (spec.numel,))
+    return StridedTensor(memory, spec.shape, spec.stride)
+
+
+def _fit(
+    part: Part, layout: ModelLayout, flats: Mapping[str, TensorSource], ignored: frozenset[str], views: bool
+) -> dict[str, UnitLayout]:
+    """The one layout whose flat parameters have the sizes the files have."""
+    members = unit_members(layout, flats, ignored)
+    if set(members) != set(flats):
+        extra = sorted(set(members) ^ set(flats))
+        raise LayoutError(
+            f"{part.name}: the flat parameters are those of {_listed(flats)}, the model's parameters belong "
+            f"to {_listed(members)}; {extra[0] or 'the root'} is on one side only",
+            hint="Is it the model that was saved, in the same configuration?",
+        )
+    found: list[dict[str, UnitLayout]] = []
+    for sharding in _shardings(part.world_size or 1, views):
+        units = {
+            prefix: lay_out(prefix, specs, flats[prefix].dtype, sharding) for prefix, specs in members.items()
+        }
+        if all(_fits(unit, flats[prefix], sharding) for prefix, unit in units.items()) and units not in found:
+            found.append(units)
+    if not found:
+        raise LayoutError(
+            _mismatch(part, members, flats), hint="Is it the model that was saved, as it was built?"
+        )
+    if len(found) > 1:
+        raise LayoutError(
+            f"{part.name}: the sizes fit several alignments of the parameters",
+            hint="Give the per-rank files instead, or a layout.json from capture_layout in the old job.",
+        )
+    return found[0]
+
+
+def _shardings(world_size: int, views: bool) -> list[Sharding]:
+    if not views:
+        return [Sharding(world_size, aligned=False)]
+    aligned = [Sharding(world_size, True, itemsize) for itemsize in _COMPUTE_ITEMSIZES]
+    return [*aligned, Sharding(world_size, aligned=False)]
+
+
+def _fits(unit: UnitLayout, flat: TensorSource, sharding: Sharding) -> bool:
+    held = numel(flat.shape)
+    if held == unit.total:
+        return True
+    # Saved as plain tensors, with every rank's padding, and once per replica.
+    world = sharding.world_size
+    return any(
+        held == shard_numel(unit.total, part) * world for part in range(1, world + 1) if world % part == 0
+    )
+
+
+def _mismatch(
+    part: Part, members: Mapping[str, Sequence[ParameterSpec]], flats: Mapping[str, TensorSource]
+) -> str:
+    for prefix, specs in members.items():
+        unit = lay_out(prefix, specs, specs[0].dtype, Sharding(part.world_size or 1, aligned=False))
+        held = numel(flats[prefix].shape)
+        if held != unit.total:
+            return (
+                f"{part.name}: the flat parameter of {prefix or 'the root'} has {held} elements, the model's "
+                f"parameters there {unit.total} ({specs[0].fqn} to {specs[-1].fqn})"
+            )
+    return f"{part.name}: the flat parameters do not have the sizes of the model's parameters"
+
+
+def _listed(prefixes: Mapping[str, object]) -> str:
+    return ", ".join(prefix or "the root" for prefix in sorted(prefixes)[:6])
+
+
+def _check_complete(layout: ModelLayout, tensors: Mapping[str, TensorSource], where: str) -> None:
+    missing = [spec.fqn for spec in layout.unique_parameters() if spec.fqn not in tensors]
+    if missing:
+        raise LayoutError(
+            f"{where}: holds no {missing[0]}, which the model has",
+            hint="Is it the model that was saved, in the same configuration?",
+        )
+
+
+def _finish(
+    part: Part,
+    layout: ModelLayout,
+    tensors: Mapping[str, TensorSource],
+    units: Mapping[str, UnitLayout],
+    pieces: Mapping[str, tuple[int, ...]],
+    ignored: frozenset[str],
+) -> LocalModel:
+    """Order the model as it would name its own state, tie what is tied, say what FSDP1 untied."""
+    in_unit = {
+        name: piece.names[0] for unit in units.values() for piece in unit.pieces for name in piece.names
+    }
+    aliases, drifted = {}, []
+    tensors = dict(tensors)
+    for name, first in layout.aliases().items():
+        if units and in_unit.get(name) != in_unit.get(first):
+            drifted.append(f"{name} and {first}")
+        elif first in tensors:
+            tensors[name] = tensors[first]
+            aliases[name] = first
+    order = {spec.fqn: number for number, spec in enumerate(layout.parameters)}
+    names = sorted(tensors, key=lambda name: order.get(name, len(order)))
+    notices = [
+        Notice(UNTIED, f"{pair} are tied in the model, but FSDP1 kept a copy in each unit; both are kept")
+        for pair in drifted
+    ]
+    ordered = {name: tensors[name] for name in names}
+    return LocalModel(ordered, aliases, units, pieces, ignored, tuple(notices), part.world_size or 1)

@@ -1,0 +1,102 @@
+"""The optimizer of a source by FQN, whichever of the forms it was saved in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from checkpoint_convert.errors import LayoutError
+from checkpoint_convert.layout import ModelLayout
+from checkpoint_convert.model import Notice, OptimizerContents, SourceFormat, TensorSource, numel
+from checkpoint_convert.optim_state import SavedOptimizer, group_keys, is_source
+from checkpoint_convert.readers.full import named_optimizer, numbered_optimizer
+from checkpoint_convert.readers.layouts import layout_from_names, memory_order, needed
+from checkpoint_convert.readers.local import LocalModel
+from checkpoint_convert.readers.options import ReadOptions
+from checkpoint_convert.readers.parts import Part
+from checkpoint_convert.readers.raw_optim import read_raw
+from checkpoint_convert.readers.tying import equal_matrices
+from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What is known of the model when the optimizer is read.
+
+    Attributes:
+        part: the part the model came from.
+    """
+
+    model: Mapping[str, TensorSource]
+    aliases: Mapping[str, str]
+    layout: ModelLayout | None
+    local: LocalModel | None
+    part: Part | None
+
+
+def read_optimizer(
+    part: Part, known: Known, options: ReadOptions
+) -> tuple[OptimizerContents, tuple[Notice, ...]]:
+    """An optimizer by FQN.
+
+    Raises:
+        LayoutError: its numbers cannot be told from sizes and names at hand; the message says what to give.
+    """
+    shapes = {name: source.shape for name, source in known.model.items()}
+    saved = part.optimizer
+    if saved is not None and not saved.by_number:
+        return named_optimizer(saved, shapes, part.name), ()
+    ranks = part.raw or ((saved,) if saved is not None else ())
+    if len(ranks) == 1 and known.local is None:
+        parameters = _parameters(known, len(_numbers(ranks[0])))
+        if parameters and _sizes_fit(ranks[0], parameters):
+            return numbered_optimizer(ranks[0], parameters, part.name), ()
+    layout = known.layout or _layout_beside(known)
+    layout = needed(layout, part.name, "this is optimizer state by parameter number over flat parameters")
+    order = memory_order(options, layout, part.saver_torch)
+    return read_raw(ranks, layout, known.local, options, order, part.name)
+
+
+def _numbers(saved: SavedOptimizer) -> list[object]:
+    return [key for group in saved.groups for key in group_keys(group)]
+
+
+def _parameters(known: Known, count: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of `named_parameters()` in order; {} where buffers cannot be told from parameters."""
+    if known.layout is not None:
+        specs = known.layout.unique_parameters()
+        for chosen in (specs, [spec for spec in specs if spec.requires_grad]):
+            if len(chosen) == count:
+                return {spec.fqn: spec.shape for spec in chosen}
+        return {}
+    found = {name: source.shape for name, source in known.model.items() if name not in known.aliases}
+    return found if len(found) == count else {}
+
+
+def _sizes_fit(saved: SavedOptimizer, parameters: Mapping[str, tuple[int, ...]]) -> bool:
+    shapes = list(parameters.values())
+    for number, entry in saved.state.items():
+        if not isinstance(number, int) or number >= len(shapes):
+            return False
+        tensors = [value for value in entry.values() if is_source(value) and numel(value.shape) > 1]
+        if tensors and not any(value.shape == shapes[number] for value in tensors):
+            return False
+    return True
+
+
+def _layout_beside(known: Known) -> ModelLayout | None:
+    """The layout a sharded model beside the optimizer tells: its sharded tensors are the parameters."""
+    part = known.part
+    if part is None or part.model_format is not SourceFormat.SHARDED or not part.local:
+        return None
+    sharded = {
+        name: known.model[name]
+        for name, value in part.local[0].items()
+        if isinstance(value, ShardedTensorOnRank | DTensorOnRank)
+    }
+    if not sharded:
+        raise LayoutError(
+            f"{part.name}: has no sharded parameters to number the optimizer's by",
+            hint="Give the model with --model pkg.module:factory.",
+        )
+    return layout_from_names(sharded, {**equal_matrices(sharded), **known.aliases}, part.name)

@@ -1,0 +1,155 @@
+"""Which parameter each number of a raw optimizer is: by the model's files, the policy, or a search by sizes.
+
+The files hold sizes per number and rank; an assumption (units, use_orig_params, alignment, sharding group,
+parameter groups) is right only if every size on every rank fits. Where several fit and name the parameters
+differently, nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from checkpoint_convert.errors import IncompleteError, LayoutError
+from checkpoint_convert.flat_param import (
+    FlatPiece,
+)
+from checkpoint_convert.layout import ModelLayout, ParameterSpec
+from checkpoint_convert.model import Notice, OptimizerContents, ParamGroup, TensorSource
+from checkpoint_convert.optim_state import SavedOptimizer, group_keys, is_source, param_group
+from checkpoint_convert.raw_state import (
+    Slot,
+    check_same_groups,
+    first_misfit,
+    misfit,
+    named_state,
+)
+from checkpoint_convert.readers.assumptions import ignored_of, kinds
+from checkpoint_convert.readers.group_orders import orders
+from checkpoint_convert.readers.local import LocalModel, cut
+from checkpoint_convert.readers.options import ReadOptions
+from checkpoint_convert.readers.replicas import same_elements
+
+SEARCHED = "CK105"
+"""The FSDP1 policy was found by matching sizes, not given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """One way the optimizer could have come about, and what each number is under it."""
+
+    slots: tuple[Slot, ...]
+    replicas: int
+    found_by_search: str = ""
+
+
+def read_raw(
+    ranks: Sequence[SavedOptimizer],
+    layout: ModelLayout,
+    local: LocalModel | None,
+    options: ReadOptions,
+    memory_order: bool | None,
+    where: str,
+) -> tuple[OptimizerContents, tuple[Notice, ...]]:
+    """A raw optimizer by FQN.
+
+    Args:
+        ranks: state dicts in rank order, all ranks.
+        local: the flat parameters of the same save, where they are at hand.
+
+    Raises:
+        LayoutError: no assumption fits, or several do.
+    """
+    check_same_groups(ranks, where)
+    numbers = [key for group in ranks[0].groups for key in group_keys(group)]
+    found, reasons = _fitting(ranks, numbers, layout, local, options)
+    if not found:
+        raise misfit(where, reasons)
+    if len({_outcome(assumption, numbers, ranks) for assumption in found}) > 1:
+        raise _several(where, found)
+    chosen = found[0]
+    world = len(ranks) // chosen.replicas
+    replica = ranks[:world]
+    _check_replicas(ranks, world, where)
+
+    def cut_out(flat: TensorSource, offset: int, spec: ParameterSpec) -> TensorSource:
+        return cut(flat, FlatPiece(spec, offset, (spec.fqn,)), memory_order, where)
+
+    state = named_state(chosen.slots, numbers, replica, cut_out, where)
+    groups = _groups(ranks[0], dict(zip(numbers, chosen.slots, strict=True)), where)
+    notices: tuple[Notice, ...] = ()
+    if chosen.found_by_search:
+        text = f"{where}: the FSDP1 policy was found by sizes: {chosen.found_by_search}"
+        notices = (Notice(SEARCHED, text),)
+    return OptimizerContents(state, groups), notices
+
+
+def _outcome(assumption: Assumption, numbers: Sequence[object], ranks: Sequence[SavedOptimizer]) -> object:
+    """What an assumption makes of the files; parameters without state have only their names."""
+    return tuple(
+        (slot.members, slot.numels if any(saved.state.get(number) for saved in ranks) else ())
+        for slot, number in zip(assumption.slots, numbers, strict=True)
+    )
+
+
+def _groups(saved: SavedOptimizer, slots: dict[object, Slot], where: str) -> list[ParamGroup]:
+    names = {number: slot.name for number, slot in slots.items()}
+    groups = []
+    for group in saved.groups:
+        made = param_group(group, names, where)
+        members = [name for key in group_keys(group) for name, _, _ in slots[key].members]
+        groups.append(replace(made, params=tuple(members)))
+    return groups
+
+
+def _fitting(
+    ranks: Sequence[SavedOptimizer],
+    numbers: Sequence[object],
+    layout: ModelLayout,
+    local: LocalModel | None,
+    options: ReadOptions,
+) -> tuple[list[Assumption], list[str]]:
+    """The assumptions that fit, the most trusted kind only; and why the others do not."""
+    reasons: list[str] = []
+    for kind in kinds(len(ranks), layout, local, ignored_of(layout, options)):
+        found: list[Assumption] = []
+        for slots, replicas, note in kind:
+            replica = ranks[: len(ranks) // replicas]
+            for ordered in orders(slots, ranks[0], layout, options):
+                reason = first_misfit(ordered, numbers, replica)
+                if reason is None:
+                    found.append(Assumption(tuple(ordered), replicas, note))
+                else:
+                    reasons.append(reason)
+        if found:
+            return found, reasons
+    return [], reasons
+
+
+def _several(where: str, found: Sequence[Assumption]) -> LayoutError:
+    notes = [assumption.found_by_search or "the given units" for assumption in found]
+    different = list(dict.fromkeys(notes))
+    what = (
+        f"wrapping {different[0]} or {different[1]}"
+        if len(different) > 1
+        else "several orders of its parameters"
+    )
+    return LayoutError(
+        f"{where}: the sizes fit more than one job: {what}",
+        hint="Give the FSDP1 policy with --wrap pkg.module:Block, or a layout.json that "
+        "capture_layout(model, optimizer) wrote in the old job.",
+    )
+
+
+def _check_replicas(ranks: Sequence[SavedOptimizer], world: int, where: str) -> None:
+    for rank in range(world, len(ranks)):
+        for key, entry in ranks[rank].state.items():
+            first = ranks[rank % world].state.get(key, {})
+            for item, value in entry.items():
+                other = first.get(item)
+                if is_source(value) and not (is_source(other) and same_elements(value, other)):
+                    raise IncompleteError(
+                        f"{where}: ranks {rank % world} and {rank} should be replicas, but {item} of "
+                        f"parameter {key} differs",
+                        hint="Are the files of one save?",
+                    )

@@ -1,0 +1,89 @@
+"""Several files of plain tensors: parts of one model, copies of it, or each rank's pieces of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from checkpoint_convert.errors import AmbiguousFormatError, UnsupportedError
+from checkpoint_convert.optim_state import is_source
+from checkpoint_convert.readers.holdings import Holding
+from checkpoint_convert.readers.names import clean, flat_prefix
+from checkpoint_convert.readers.rank_sets import RankSet
+from checkpoint_convert.readers.replicas import same_elements
+
+
+def unsharded(ranks: RankSet) -> Holding | bool:
+    """What files whose models are not sharded make together.
+
+    Returns:
+        The one holding they amount to; or True where each file holds 1-D pieces of the parameters, and
+        False where they hold shards of flat parameters.
+
+    Raises:
+        AmbiguousFormatError: whole checkpoints that differ.
+        UnsupportedError: slices whose places the files do not tell.
+    """
+    models = [dict(holding.model or {}) for holding in ranks.holdings]
+    first = models[0]
+    if any(flat_prefix(clean(name)) is not None for name in first):
+        return False
+    if all(not set(first) & set(other) for other in models[1:]):
+        return _completed(ranks)
+    if all(set(other) <= set(first) for other in models) and any(set(other) < set(first) for other in models):
+        return ranks.first  # rank0_only=True: the other ranks saved their ignored modules only
+    if _all_equal(models):
+        return ranks.first
+    if all(len(shape) <= 1 for shape in _differing_shapes(models)):
+        return True
+    if any(_shapes(model) != _shapes(first) for model in models[1:]):
+        raise UnsupportedError(
+            f"{ranks.name}: each file holds plain slices of the parameters, without saying of what",
+            hint="Save with DCP, or as DTensors, in the job that can load it.",
+        )
+    raise AmbiguousFormatError(
+        f"{ranks.name}: {len(models)} whole checkpoints that differ, such as {ranks.holdings[0].path} and "
+        f"{ranks.holdings[1].path}",
+        hint="Give one of them.",
+    )
+
+
+def _completed(ranks: RankSet) -> Holding:
+    """One model cut into files by name (`pytorch_model-00001-of-00002.bin`)."""
+    model: dict[str, object] = {}
+    extras: dict[str, object] = {}
+    for holding in ranks.holdings:
+        model.update(holding.model or {})
+        extras.update(holding.extras)
+    return Holding(ranks.first.path, model, ranks.first.optimizer, extras)
+
+
+def _differing_shapes(models: list[dict[str, object]]) -> set[tuple[int, ...]]:
+    """Shapes of what the ranks do not have in common: ignored parameters and buffers are whole on each."""
+    first = models[0]
+    return {
+        value.shape
+        for name in first
+        if any(not _same(first[name], model.get(name)) for model in models)
+        for model in models
+        if is_source(value := model.get(name))
+    }
+
+
+def _shapes(model: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
+    return {name: value.shape for name, value in model.items() if is_source(value)}
+
+
+def _all_equal(models: list[dict[str, object]]) -> bool:
+    """Copies: the same names and elements, but for the few buffers each rank keeps for itself."""
+    first = models[0]
+    for other in models[1:]:
+        if _shapes(other) != _shapes(first):
+            return False
+        differing = sum(not _same(first[name], other[name]) for name in first)
+        if differing * 4 > len(first):
+            return False
+    return True
+
+
+def _same(one: object, two: object) -> bool:
+    return same_elements(one, two) if is_source(one) and is_source(two) else one == two

@@ -1,0 +1,197 @@
+"""From files to a project: which modules matter, their calls, the wrap calls."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from codemods.analysis.index import Index, Module
+from codemods.analysis.link import Links, WrapCall
+from codemods.analysis.values import Evaluator
+from codemods.editing.layout import configured_line_length
+from codemods.model import Options
+from codemods.project import Project
+from codemods.sources import decode, names_fsdp
+from codemods.torch_names import FSDP
+
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^#\r\n]*)|import[ \t]+([^#\r\n]+))",
+    re.MULTILINE,
+)
+_COARSE_WORDS = {
+    "batch_norm": re.compile(rb"BatchNorm|torchvision|timm\b"),
+    "set_device": re.compile(rb"\.set_device\(|set_device_index\("),
+}
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads files once and parses them when asked; what cannot be read stands in `skipped`."""
+
+    target: Path
+    skipped: dict[str, str] = field(default_factory=dict)
+    data: dict[str, bytes] = field(default_factory=dict)
+    modules: dict[str, Module] = field(default_factory=dict)
+
+    def bytes_of(self, path: str) -> bytes:
+        """The contents of a file; empty where it cannot be read (and is reported)."""
+        if path not in self.data:
+            try:
+                self.data[path] = (self.target / path).read_bytes()
+            except OSError as error:
+                self.skipped[path] = f"cannot be read: {error.strerror or error}"
+                self.data[path] = b""
+        return self.data[path]
+
+    def load(self, path: str) -> Module | None:
+        """Decode and parse a file."""
+        if path in self.modules:
+            return self.modules[path]
+        if path in self.skipped:
+            return None
+        try:
+            self.modules[path] = Module(decode(path, self.bytes_of(path)))
+        except SyntaxError as error:
+            where = f" (line {error.lineno})" if error.lineno else ""
+            self.skipped[path] = f"cannot be parsed: {error.msg}{where}"
+        except UnicodeDecodeError as error:
+            self.skipped[path] = f"cannot be decoded as {error.encoding}: byte {error.start}: {error.reason}"
+        except (ValueError, RecursionError, MemoryError, LookupError) as error:
+            self.skipped[path] = f"cannot be parsed: {error}"
+        return self.modules.get(path)
+
+
+def read_project(target: Path, files: list[str], options: Options) -> tuple[Project, dict[str, str]]:
+    """Read what names FSDP, what imports that, and what those import; nothing else is parsed.
+
+    Returns:
+        The project, and file -> why it could not be read.
+    """
+    reader = Reader(target)
+    index = Index(files, reader.load)
+    hits = [path for path in files if names_fsdp(reader.bytes_of(path))]
+    importing = {path: _imports(reader.bytes_of(path)) for path in files}
+    targets = {path: _located(index, path, names) for path, names in importing.items()}
+    for path in _closure(hits, targets):
+        reader.load(path)
+    project = link(index, reader.modules, options)
+    words = (
+        w for w, pattern in _COARSE_WORDS.items() if any(pattern.search(d) for d in reader.data.values())
+    )
+    project.mentions = frozenset(words)
+    project.imports = targets
+    project.line_length = _line_length(target)
+    return project, reader.skipped
+
+
+def _line_length(target: Path) -> int | None:
+    """From the target's own configuration, or that of a directory above it within the same repository."""
+    for folder in (target, *target.parents):
+        texts = [
+            (folder / name).read_text(errors="replace")
+            for name in ("pyproject.toml", "ruff.toml", ".ruff.toml", "setup.cfg", ".flake8", "tox.ini")
+            if (folder / name).is_file()
+        ]
+        found = configured_line_length(texts)
+        if found is not None or (folder / ".git").exists():
+            return found
+    return None
+
+
+def link(index: Index, modules: dict[str, Module], options: Options) -> Project:
+    """The project of these modules."""
+    known = -1
+    while known != len(modules):  # following a name can read a module that no pattern announced
+        known = len(modules)
+        callers = _callers(index, modules)
+        wraps = _wrap_calls(index, modules)
+    index.freeze(modules)
+    links = Links(index, modules, callers, {w.node: w for w in wraps})
+    return Project(options, modules, index, links, Evaluator(index, callers), wraps)
+
+
+def _closure(hits: list[str], targets: dict[str, set[str]]) -> list[str]:
+    """Hits, everything that imports them however indirectly, and everything these import."""
+    importers: dict[str, set[str]] = {}
+    for path, found in targets.items():
+        for other in found:
+            importers.setdefault(other, set()).add(path)
+    wanted = _reached(hits, importers)
+    return sorted(_reached(wanted, targets))
+
+
+def _reached(start: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
+    found = set(start)
+    stack = list(found)
+    while stack:
+        for other in edges.get(stack.pop(), ()):
+            if other not in found:
+                found.add(other)
+                stack.append(other)
+    return found
+
+
+def _located(index: Index, path: str, names: list[str]) -> set[str]:
+    found = (index.locate(name, path) for name in names)
+    return {other for other in found if other is not None and other != path}
+
+
+def _imports(data: bytes) -> list[str]:
+    """Dotted names that a file may import, by pattern: more than it does, never less."""
+    names: list[str] = []
+    for source, imported, plain in _IMPORT.findall(data):
+        if source:
+            base = source.decode()
+            names.append(base)
+            for part in imported.decode(errors="replace").strip("()").split(","):
+                word = part.split("#")[-1].split()[:1] if "\n" not in part else part.split()[-1:]
+                if word and word[0].isidentifier():
+                    names.append(f"{base}{word[0]}" if base.endswith(".") else f"{base}.{word[0]}")
+        else:
+            names += [part.split()[0] for part in plain.decode(errors="replace").split(",") if part.split()]
+    return names
+
+
+def _enabling(index: Index, module: Module, call: ast.Call) -> ast.With | None:
+    """The `with enable_wrap(...):` around a call, within its function."""
+    for parent in module.ancestors(call):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return None
+        if isinstance(parent, ast.With) and len(parent.items) == 1:
+            item = parent.items[0].context_expr
+            symbol = index.resolve(module, item.func) if isinstance(item, ast.Call) else None
+            if symbol is not None and symbol.name == "torch.distributed.fsdp.wrap.enable_wrap":
+                return parent
+    return None
+
+
+def _callers(index: Index, modules: dict[str, Module]) -> dict[ast.AST, list[tuple[Module, ast.Call]]]:
+    """Definition -> calls of it, `functools.partial(f, ...)` and thread-like `target=f` left out."""
+    found: dict[ast.AST, list[tuple[Module, ast.Call]]] = {}
+    for module in list(modules.values()):
+        for call in module.calls():
+            symbol = index.resolve(module, call.func)
+            if symbol is not None and symbol.module is not None and symbol.node is not None:
+                found.setdefault(symbol.node, []).append((module, call))
+    return found
+
+
+def _wrap_calls(index: Index, modules: dict[str, Module]) -> list[WrapCall]:
+    found = []
+    for path in sorted(modules):
+        module = modules[path]
+        for call in module.calls():
+            symbol = index.resolve(module, call.func)
+            name = symbol.name if symbol is not None else ""
+            if name == FSDP:
+                found.append(WrapCall(module, call))
+            elif name == "torch.distributed.fsdp.wrap.wrap":
+                found.append(WrapCall(module, call, "wrap", _enabling(index, module, call)))
+            elif name == "functools.partial" and call.args:
+                made = index.resolve(module, call.args[0])
+                if made is not None and made.name == FSDP:
+                    found.append(WrapCall(module, call, "partial"))
+    return sorted(found, key=lambda w: (w.module.path, w.node.lineno, w.node.col_offset))

@@ -1,0 +1,109 @@
+"""Which bindings of a name can be in force at a place: reaching definitions over the blocks of one scope."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+
+from codemods.analysis.index import Module
+from codemods.analysis.scopes import Binding, BindingKind, Scope, ScopeNode
+
+_Live = frozenset[Binding]
+
+
+def reaching(module: Module, scope: Scope, bindings: Sequence[Binding], use: ast.AST) -> list[Binding]:
+    """The bindings of one name that can be in force at `use`, in the order of the text.
+
+    From an inner scope every binding counts, because the time of the call is not known.
+    """
+    inside = module.scope_of(use) is scope
+    if len(bindings) == 1 or not inside or not isinstance(scope.node, _WITH_STATEMENTS):
+        return list(bindings)
+    walker = _Walker(module, bindings, module.statement(use))
+    start = frozenset(b for b in bindings if b.kind is BindingKind.PARAMETER)
+    walker.block(scope.node.body, start)
+    found = walker.hits or frozenset(bindings)
+    return [b for b in bindings if b in found]
+
+
+_WITH_STATEMENTS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class _Walker:
+    """Runs the statements of a scope in the abstract; what is live is a set of bindings, None after a jump."""
+
+    def __init__(self, module: Module, bindings: Iterable[Binding], use: ast.stmt) -> None:
+        self._use = use
+        self._at: dict[ast.stmt, list[Binding]] = {}
+        for binding in bindings:
+            if binding.kind is not BindingKind.PARAMETER:
+                self._at.setdefault(module.statement(binding.node), []).append(binding)
+        self._jumps: list[set[Binding]] = []
+        self.hits: _Live = frozenset()
+
+    def block(self, statements: Sequence[ast.stmt], live: _Live | None) -> _Live | None:
+        for statement in statements:
+            if live is None:
+                return None
+            live = self._statement(statement, live)
+        return live
+
+    def _statement(self, statement: ast.stmt, live: _Live) -> _Live | None:
+        if statement is self._use:
+            self.hits |= live
+        match statement:
+            case ast.If():
+                return _either(self.block(statement.body, live), self.block(statement.orelse, live))
+            case ast.For() | ast.AsyncFor() | ast.While():
+                return self._loop(statement, live)
+            case ast.With() | ast.AsyncWith():
+                return self.block(statement.body, self._bound(statement, live))
+            case ast.Try():
+                return self._try(statement, live)
+            case ast.Match():
+                ends = [self.block(case.body, live) for case in statement.cases]
+                return _either(live, *ends)
+            case ast.Return() | ast.Raise():
+                return None
+            case ast.Break() | ast.Continue():
+                if self._jumps:
+                    self._jumps[-1] |= live
+                return None
+        return self._bound(statement, live)
+
+    def _bound(self, statement: ast.stmt, live: _Live) -> _Live:
+        new = self._at.get(statement, [])
+        if not new:
+            return live
+        keeps = all(b.kind is BindingKind.AUGMENT for b in new)
+        return live | frozenset(new) if keeps else frozenset(new)
+
+    def _loop(self, loop: ast.For | ast.AsyncFor | ast.While, live: _Live) -> _Live | None:
+        self._jumps.append(set())
+        around: _Live = live
+        for _ in range(2):
+            end = self.block(loop.body, self._bound(loop, around))
+            around = around | (end or frozenset()) | frozenset(self._jumps[-1])
+        self._jumps.pop()
+        return self.block(loop.orelse, around)
+
+    def _try(self, statement: ast.Try, live: _Live) -> _Live | None:
+        done = self.block(statement.orelse, self.block(statement.body, live))
+        within = {n for s in statement.body for n in ast.walk(s)}
+        partial = live | {b for bound in self._at.values() for b in bound if b.node in within}
+        ends = [self.block(handler.body, partial) for handler in statement.handlers]
+        after = _either(done, *ends)
+        if after is None:
+            self.block(statement.finalbody, partial)
+            return None
+        return self.block(statement.finalbody, after)
+
+
+def _either(*ends: _Live | None) -> _Live | None:
+    alive = [end for end in ends if end is not None]
+    return frozenset().union(*alive) if alive else None
+
+
+def scope_statements(node: ScopeNode) -> list[ast.stmt]:
+    """The statements of a scope; none for lambdas and comprehensions."""
+    return node.body if isinstance(node, _WITH_STATEMENTS) else []

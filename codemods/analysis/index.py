@@ -1,0 +1,352 @@
+"""Modules by name, and what a name means across modules: imports, aliases, star imports, re-exports."""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from codemods.analysis.scopes import Binding, BindingKind, Scope, ScopeTable, build_scopes
+from codemods.model import Place, Span
+from codemods.sources import SourceFile
+from codemods.torch_names import canonical, public_names_of
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+class Module:
+    """One parsed file: its tree, scopes, and the way from tree positions to text positions."""
+
+    def __init__(self, source: SourceFile) -> None:
+        """Parse.
+
+        Raises:
+            SyntaxError, ValueError, RecursionError: Python cannot parse the file.
+        """
+        self.source = source
+        self.path = source.path
+        self.text = source.text
+        self.tree = ast.parse(source.text, filename=source.path)
+        self.table: ScopeTable = build_scopes(self.tree)
+        self._line_starts = [0, *(m.end() for m in _LINE_END.finditer(source.text))]
+        self._nodes: dict[type[ast.AST], list[ast.AST]] = {}
+        for node in (self.tree, *self.table.parents):
+            self._nodes.setdefault(type(node), []).append(node)
+
+    def nodes(self, kind: type[ast.AST]) -> list[ast.AST]:
+        """All nodes of exactly that type, in the order of the tree walk."""
+        return self._nodes.get(kind, [])
+
+    def statements(self) -> Iterator[ast.stmt]:
+        """Every statement."""
+        for kind, nodes in self._nodes.items():
+            if issubclass(kind, ast.stmt):
+                for node in nodes:
+                    assert isinstance(node, ast.stmt)
+                    yield node
+
+    def statement_at(self, span: Span) -> ast.stmt | None:
+        """The innermost statement around a span of text."""
+        best: tuple[int, ast.stmt] | None = None
+        first, last = self.line_of(span.start), self.line_of(span.end)
+        for node in self.statements():
+            if node.end_lineno is None or node.end_lineno < last or _first_line(node) > first:
+                continue
+            at = self.span(node)
+            if at.holds(span) and (best is None or at.end - at.start <= best[0]):
+                best = (at.end - at.start, node)
+        return best[1] if best else None
+
+    def calls(self) -> Iterator[ast.Call]:
+        """Every call."""
+        for node in self.nodes(ast.Call):
+            assert isinstance(node, ast.Call)
+            yield node
+
+    @property
+    def scope(self) -> Scope:
+        """The module's own scope."""
+        return self.table.scopes[self.tree]
+
+    def offset(self, line: int, byte_column: int) -> int:
+        """Text position of a tree position (`ast` counts columns in UTF-8 bytes)."""
+        start = self._line_starts[line - 1]
+        prefix = self.text[start : start + byte_column]
+        if prefix.isascii():
+            return start + byte_column
+        end = self._line_starts[line] if line < len(self._line_starts) else len(self.text)
+        return start + len(self.text[start:end].encode()[:byte_column].decode())
+
+    def span(self, node: ast.AST) -> Span:
+        """Where a statement or expression stands, decorators included, surrounding parentheses not."""
+        assert isinstance(node, ast.stmt | ast.expr | ast.keyword | ast.arg | ast.alias | ast.ExceptHandler)
+        line, column = node.lineno, node.col_offset
+        decorators = getattr(node, "decorator_list", None)
+        if decorators:
+            start = self.offset(decorators[0].lineno, decorators[0].col_offset)
+            start = self.text.rindex("@", 0, start)
+        else:
+            start = self.offset(line, column)
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        return Span(start, self.offset(node.end_lineno, node.end_col_offset))
+
+    def code(self, node: ast.AST) -> str:
+        """The source text of a node."""
+        span = self.span(node)
+        return self.text[span.start : span.end]
+
+    def line_of(self, position: int) -> int:
+        """Line number, from 1, of a text position."""
+        return bisect.bisect_right(self._line_starts, position)
+
+    def line_start(self, position: int) -> int:
+        """Position of the first character of the line of a position."""
+        return self._line_starts[self.line_of(position) - 1]
+
+    def line_end(self, position: int) -> int:
+        """Position just after the line ending of the line of a position."""
+        line = self.line_of(position)
+        return self._line_starts[line] if line < len(self._line_starts) else len(self.text)
+
+    def place(self, node: ast.AST) -> Place:
+        """Where a node stands, for people and for edits."""
+        span = self.span(node)
+        return Place(self.path, self.line_of(span.start), span.start - self.line_start(span.start) + 1, span)
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        return self.table.parents.get(node)
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Parents, innermost first."""
+        current = self.table.parents.get(node)
+        while current is not None:
+            yield current
+            current = self.table.parents.get(current)
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that holds an expression; the node itself if it is a statement."""
+        current: ast.AST | None = node
+        while current is not None and not isinstance(current, ast.stmt):
+            current = self.table.parents.get(current)
+        assert current is not None, "expression outside any statement"
+        return current
+
+    def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The innermost `def` around a node."""
+        for parent in self.ancestors(node):
+            if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+                return parent
+        return None
+
+    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
+        """The innermost class around a node, whatever functions lie between."""
+        for parent in self.ancestors(node):
+            if isinstance(parent, ast.ClassDef):
+                return parent
+        return None
+
+    def scope_of(self, node: ast.AST) -> Scope:
+        """The scope in which an expression looks up its names."""
+        return self.table.scope_of(node)
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """What a name means: a canonical dotted name, and its definition where that is in the project.
+
+    Attributes:
+        name: `torch.distributed.fsdp.FullyShardedDataParallel`, or `<path>:<qualified name>` for the
+            project's own.
+        module: the project's module that defines it, if any.
+        node: a `def`, `class`, or the module itself (a tree), if the project defines it.
+    """
+
+    name: str
+    module: Module | None = None
+    node: ast.AST | None = None
+
+
+class Index:
+    """Finds project modules for imported names, parsing them when first needed."""
+
+    def __init__(self, paths: list[str], load: Callable[[str], Module | None]) -> None:
+        """
+        Args:
+            paths: every Python file of the target, forward slashes.
+            load: parse a file, or None where that fails (the failure is reported elsewhere).
+        """
+        self._paths = set(paths)
+        self._load = load
+        self._by_tail: dict[str, list[str]] = {}
+        for path in paths:
+            parts = module_parts(path)
+            if parts:
+                self._by_tail.setdefault(parts[-1], []).append(path)
+        self._resolving: set[tuple[Scope, str]] = set()
+        self._known: dict[tuple[Scope, str], Symbol | None] = {}
+
+    def freeze(self, read: Iterable[str]) -> None:
+        """From now on only modules already read are found, so that every question has the same answer."""
+        self._paths &= set(read)
+        self._by_tail = {k: [p for p in v if p in self._paths] for k, v in self._by_tail.items()}
+
+    def find(self, dotted: str, importer: str) -> Module | None:
+        """The project's module of that name as seen from a file; leading dots are relative imports."""
+        path = self.locate(dotted, importer)
+        if path is None:
+            return None
+        return self._load(path)
+
+    def locate(self, dotted: str, importer: str) -> str | None:
+        """The path of that module as seen from a file, without parsing it."""
+        level = len(dotted) - len(dotted.lstrip("."))
+        parts = [p for p in dotted[level:].split(".") if p]
+        folder = PurePosixPath(importer).parent
+        if level:
+            for _ in range(level - 1):
+                folder = folder.parent
+            return self._at(folder, parts)
+        if not parts:
+            return None
+        current = folder
+        while True:
+            found = self._at(current, parts)
+            if found and found != importer:
+                return found
+            if current == current.parent or str(current) == ".":
+                break
+            current = current.parent
+        candidates = [p for p in self._by_tail.get(parts[-1], []) if module_parts(p)[-len(parts) :] == parts]
+        if len(parts) == 1:
+            # A lone name may be any installed package: only a script's own folder or a source root counts.
+            candidates = [p for p in candidates if p.endswith(f"/{parts[0]}/__init__.py")]
+        return min(candidates, key=lambda p: (p.count("/"), p), default=None)
+
+    def _at(self, folder: PurePosixPath, parts: list[str]) -> str | None:
+        base = folder.joinpath(*parts)
+        for path in (f"{base}.py" if parts else "", f"{base}/__init__.py"):
+            name = path.removeprefix("./")
+            if name in self._paths:
+                return name
+        return None
+
+    def resolve(self, module: Module, node: ast.expr) -> Symbol | None:
+        """What a name or attribute chain means where it stands; None where that cannot be told."""
+        if isinstance(node, ast.Name):
+            return self.lookup(module, module.scope_of(node), node.id)
+        if isinstance(node, ast.Attribute):
+            base = self.resolve(module, node.value)
+            return self.member(base, node.attr) if base else None
+        return None
+
+    def member(self, base: Symbol, name: str) -> Symbol | None:
+        """An attribute of a module or class."""
+        if base.module is None:
+            return Symbol(canonical(f"{base.name}.{name}"))
+        if isinstance(base.node, ast.Module):
+            found = self.lookup(base.module, base.module.scope, name)
+            if found:
+                return found
+            package = PurePosixPath(base.module.path)
+            if package.name == "__init__.py":
+                sub = self.find(f".{name}", base.module.path)
+                if sub:
+                    return Symbol(sub.path, sub, sub.tree)
+            return None
+        if isinstance(base.node, ast.ClassDef):
+            scope = base.module.table.scopes[base.node]
+            for binding in reversed(scope.bindings.get(name, [])):
+                if binding.kind is BindingKind.DEFINITION:
+                    return Symbol(f"{base.name}.{name}", base.module, binding.node)
+        return None
+
+    def lookup(self, module: Module, scope: Scope, name: str) -> Symbol | None:
+        """What a name means in a scope."""
+        found = scope.lookup(name)
+        key = (found[0] if found else module.scope, name)
+        if key in self._known:
+            return self._known[key]
+        if key in self._resolving:
+            return None
+        self._resolving.add(key)
+        try:
+            if found is not None:
+                symbols = [s for b in found[1] if (s := self._bound(module, found[0], b))]
+                symbol = _preferred(symbols)
+            else:
+                symbol = self._starred(module, name)
+        finally:
+            self._resolving.discard(key)
+        if not self._resolving:  # within a circle of imports the answer may be partial
+            self._known[key] = symbol
+        return symbol
+
+    def _bound(self, module: Module, scope: Scope, binding: Binding) -> Symbol | None:
+        match binding.kind:
+            case BindingKind.IMPORT:
+                return self.imported(module, binding.target)
+            case BindingKind.DEFINITION:
+                return Symbol(f"{module.path}:{_qualified(module, binding.node)}", module, binding.node)
+            case BindingKind.ASSIGN if (
+                isinstance(binding.value, ast.Name | ast.Attribute) and not binding.unpack
+            ):
+                if (
+                    isinstance(scope.node, ast.Module | ast.ClassDef)
+                    or len(scope.bindings[binding.name]) == 1
+                ):
+                    return self.resolve(module, binding.value)
+        return None
+
+    def imported(self, module: Module, target: str) -> Symbol | None:
+        """What an import's dotted target means: a project module, a name in one, or an outside name."""
+        found = self.find(target, module.path)
+        if found is not None:
+            return Symbol(found.path, found, found.tree)
+        dots = len(target) - len(target.lstrip("."))
+        head, _, last = target.rpartition(".")
+        parent = target[:dots] if dots and len(head) <= dots else head
+        if parent:
+            holder = self.find(parent, module.path)
+            if holder is not None and holder is not module:
+                return self.lookup(holder, holder.scope, last)
+        return None if dots else Symbol(canonical(target))
+
+    def _starred(self, module: Module, name: str) -> Symbol | None:
+        scopes = [module.scope, *(s for s in module.table.scopes.values() if s.star_imports)]
+        for target in dict.fromkeys(t for s in scopes for t in s.star_imports):
+            if name in public_names_of(target):
+                return Symbol(canonical(f"{target}.{name}"))
+            holder = self.find(target, module.path)
+            if holder is not None and holder is not module and not name.startswith("_"):
+                found = self.lookup(holder, holder.scope, name)
+                if found:
+                    return found
+        return None
+
+
+def _first_line(node: ast.stmt) -> int:
+    decorators = getattr(node, "decorator_list", None)
+    return decorators[0].lineno if decorators else node.lineno
+
+
+def _preferred(symbols: list[Symbol]) -> Symbol | None:
+    """Among alternatives (a try/except import, a version gate) the one that names torch."""
+    for symbol in symbols:
+        if symbol.name.startswith("torch."):
+            return symbol
+    return symbols[-1] if symbols else None
+
+
+def module_parts(path: str) -> list[str]:
+    """The parts of the dotted name of a file, from the target down."""
+    parts = list(PurePosixPath(path).with_suffix("").parts)
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+def _qualified(module: Module, node: ast.AST) -> str:
+    names = [getattr(node, "name", "<lambda>")]
+    names += [p.name for p in module.ancestors(node) if hasattr(p, "name") and isinstance(p.name, str)]
+    return ".".join(reversed(names))

@@ -1,0 +1,231 @@
+"""Scopes and bindings of one module, from Python's own syntax tree.
+
+Python's rules (reference manual 4.2): a class body's names are not seen from the functions in it;
+comprehensions and lambdas are scopes; `global` and `nonlocal` move a binding outward.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+FunctionNode: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
+ScopeNode: TypeAlias = (
+    "ast.Module | ast.ClassDef | FunctionNode | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp"
+)
+
+SCOPES = (
+    ast.Module,
+    ast.ClassDef,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.Lambda,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class BindingKind(enum.Enum):
+    """How a name got its value."""
+
+    IMPORT = "import"
+    ASSIGN = "assign"
+    AUGMENT = "augment"
+    PARAMETER = "parameter"
+    DEFINITION = "definition"
+    LOOP = "loop"
+    CONTEXT = "context"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binding:
+    """One place where a name is bound.
+
+    Attributes:
+        node: the statement, parameter (`ast.arg`) or definition.
+        value: the expression assigned, iterated over or entered; None where there is none.
+        unpack: positions within a tuple target, outermost first: `a, (b, c) = v` binds c at (1, 1).
+        target: for imports, the dotted name imported (leading dots kept).
+    """
+
+    name: str
+    kind: BindingKind
+    node: ast.AST
+    value: ast.expr | None = None
+    unpack: tuple[int, ...] = ()
+    target: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """Names bound in one module, class, function, lambda or comprehension."""
+
+    node: ScopeNode
+    parent: Scope | None
+    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    star_imports: list[str] = field(default_factory=list)
+    outward: set[str] = field(default_factory=set)
+
+    def lookup(self, name: str) -> tuple[Scope, list[Binding]] | None:
+        """The scope that binds a name seen from here, and its bindings."""
+        scope: Scope | None = self
+        while scope is not None:
+            visible = scope is self or not isinstance(scope.node, ast.ClassDef)
+            if visible and name in scope.bindings:
+                return scope, scope.bindings[name]
+            scope = scope.parent
+        return None
+
+    @property
+    def is_function(self) -> bool:
+        return isinstance(self.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+
+    def outermost(self) -> Scope:
+        """The module's scope."""
+        scope = self
+        while scope.parent is not None:
+            scope = scope.parent
+        return scope
+
+
+@dataclass(slots=True)
+class ScopeTable:
+    """Parents of nodes and the scope in which each scope node's names live."""
+
+    parents: dict[ast.AST, ast.AST]
+    scopes: dict[ast.AST, Scope]
+
+    def scope_of(self, node: ast.AST) -> Scope:
+        """The scope in which an expression at `node` looks up its names."""
+        child, current = node, self.parents.get(node)
+        if isinstance(node, SCOPES) and current is None:
+            return self.scopes[node]
+        while current is not None:
+            if isinstance(current, SCOPES) and _is_inside(current, child):
+                return self.scopes[current]
+            child, current = current, self.parents.get(current)
+        return self.scopes[child]
+
+
+def _is_inside(scope: ast.AST, child: ast.AST) -> bool:
+    """Whether a direct child of a scope node is evaluated in it (decorators, defaults, bases are not)."""
+    if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
+        return any(child is statement for statement in scope.body)
+    if isinstance(scope, ast.Lambda):
+        return child is scope.body
+    if isinstance(scope, ast.ClassDef):
+        return any(child is statement for statement in scope.body)
+    if isinstance(scope, _COMPREHENSIONS):
+        return child is not scope.generators[0] or not scope.generators
+    return True
+
+
+def build_scopes(tree: ast.Module) -> ScopeTable:
+    """Collect parents, scopes and bindings of a module in one walk."""
+    parents: dict[ast.AST, ast.AST] = {}
+    scopes: dict[ast.AST, Scope] = {tree: Scope(tree, None)}
+    table = ScopeTable(parents, scopes)
+    stack: list[ast.AST] = [tree]
+    order: list[ast.AST] = []
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        children = list(ast.iter_child_nodes(node))
+        for child in children:
+            # Operators and contexts are shared singletons; they need no parent.
+            if not isinstance(child, ast.expr_context | ast.operator | ast.boolop | ast.cmpop | ast.unaryop):
+                parents[child] = node
+        stack.extend(reversed(children))
+    for node in order:
+        if isinstance(node, SCOPES) and node is not tree:
+            scopes[node] = Scope(node, table.scope_of(node))
+    for node in order:
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            table.scope_of(node).outward.update(node.names)
+    for node in order:
+        for binding in _bindings_of(node):
+            _bind(_home(table, node), binding)
+        if isinstance(node, ast.ImportFrom) and any(a.name == "*" for a in node.names):
+            table.scope_of(node).star_imports.append("." * node.level + (node.module or ""))
+    return table
+
+
+def _home(table: ScopeTable, node: ast.AST) -> Scope:
+    if isinstance(node, ast.arg):
+        parent = table.parents[node]
+        function = table.parents[parent] if isinstance(parent, ast.arguments) else parent
+        return table.scopes[function]
+    if isinstance(node, ast.comprehension):
+        return table.scopes[table.parents[node]]
+    scope = table.scope_of(node)
+    if isinstance(node, ast.NamedExpr):
+        while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
+            scope = scope.parent
+    return scope
+
+
+def _bind(scope: Scope, binding: Binding) -> None:
+    if binding.name in scope.outward and scope.parent is not None:
+        outer = scope.parent.lookup(binding.name)
+        scope = outer[0] if outer else scope.outermost()
+    scope.bindings.setdefault(binding.name, []).append(binding)
+
+
+def _bindings_of(node: ast.AST) -> Iterator[Binding]:
+    match node:
+        case ast.Import():
+            for alias in node.names:
+                name = alias.asname or alias.name.split(".")[0]
+                target = alias.name if alias.asname else name
+                yield Binding(name, BindingKind.IMPORT, node, target=target)
+        case ast.ImportFrom():
+            base = "." * node.level + (node.module or "")
+            for alias in node.names:
+                if alias.name != "*":
+                    target = base + alias.name if base.endswith(".") else f"{base}.{alias.name}"
+                    yield Binding(alias.asname or alias.name, BindingKind.IMPORT, node, target=target)
+        case ast.Assign():
+            for assigned in node.targets:
+                yield from _targets(assigned, BindingKind.ASSIGN, node, node.value)
+        case ast.AnnAssign():
+            yield from _targets(node.target, BindingKind.ASSIGN, node, node.value)
+        case ast.AugAssign():
+            yield from _targets(node.target, BindingKind.AUGMENT, node, node.value)
+        case ast.NamedExpr():
+            yield from _targets(node.target, BindingKind.ASSIGN, node, node.value)
+        case ast.arg():
+            yield Binding(node.arg, BindingKind.PARAMETER, node)
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            yield Binding(node.name, BindingKind.DEFINITION, node)
+        case ast.For() | ast.AsyncFor():
+            yield from _targets(node.target, BindingKind.LOOP, node, node.iter)
+        case ast.comprehension():
+            yield from _targets(node.target, BindingKind.LOOP, node, node.iter)
+        case ast.With() | ast.AsyncWith():
+            for item in node.items:
+                if item.optional_vars is not None:
+                    yield from _targets(item.optional_vars, BindingKind.CONTEXT, node, item.context_expr)
+        case ast.ExceptHandler() if node.name:
+            yield Binding(node.name, BindingKind.OTHER, node)
+        case ast.MatchAs() | ast.MatchStar() if node.name:
+            yield Binding(node.name, BindingKind.OTHER, node)
+
+
+def _targets(
+    target: ast.expr, kind: BindingKind, node: ast.AST, value: ast.expr | None, unpack: tuple[int, ...] = ()
+) -> Iterator[Binding]:
+    match target:
+        case ast.Name():
+            yield Binding(target.id, kind, node, value, unpack)
+        case ast.Tuple() | ast.List():
+            for position, element in enumerate(target.elts):
+                yield from _targets(element, kind, node, value, (*unpack, position))
+        case ast.Starred():
+            yield from _targets(target.value, BindingKind.OTHER, node, value, unpack)

@@ -1,0 +1,203 @@
+"""The text of the helper module's parts for training and saving: what FSDP1's methods did, on FSDP2's modules.
+
+What the functions do is what FSDP1 did (torch 2.6 to 2.13: `FullyShardedDataParallel.no_sync`,
+`.clip_grad_norm_`, `.summon_full_params`, `._state_dict_utils`, `._optim_utils`), written anew on DTensors.
+"""
+
+from __future__ import annotations
+
+TRAINING_HEADER = '''\
+"""What FSDP1's wrapper did in training and checkpoints, for models sharded with FSDP2.
+
+Written by fsdp-migrate from this repository's FSDP1 code; plain PyTorch, yours to edit.
+"""
+'''
+
+NO_SYNC = '''\
+@contextlib.contextmanager
+def no_sync(model: nn.Module) -> Iterator[None]:
+    """Gradients of backward passes inside stay on this rank; the first backward pass after it adds them in."""
+    model.set_requires_gradient_sync(False)
+    try:
+        yield
+    finally:
+        model.set_requires_gradient_sync(True)
+'''
+
+CLIP_GRAD_NORM = '''\
+@torch.no_grad()
+def clip_grad_norm_(
+    parameters: Iterable[nn.Parameter], max_norm: float, norm_type: float = 2.0
+) -> torch.Tensor:
+    """Clip by the norm of the whole gradient, summed up in float32, and return that norm.
+
+    Gradients may be of low precision, sharded over several meshes, or not sharded at all.
+    """
+    norm_type = float(norm_type)
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    if not gradients:
+        return torch.tensor(0.0)
+    groups: dict[tuple[object, ...], list[torch.Tensor]] = {}
+    for gradient in gradients:
+        is_sharded = isinstance(gradient, DTensor)
+        key = (gradient.device_mesh, gradient.placements) if is_sharded else ()
+        groups.setdefault(key, []).append(gradient)
+    total = torch.zeros((), device=gradients[0].device)
+    for group in groups.values():
+        local = [g.to_local() if isinstance(g, DTensor) else g for g in group]
+        norms = [
+            torch.linalg.vector_norm(g, norm_type, dtype=torch.float32)
+            for g in local
+            if g.numel()
+        ]
+        norm = (
+            torch.linalg.vector_norm(torch.stack(norms), norm_type)
+            if norms
+            else torch.zeros_like(total)
+        )
+        norm = norm if math.isinf(norm_type) else norm**norm_type
+        if isinstance(group[0], DTensor):
+            for dim, placement in enumerate(group[0].placements):
+                if placement.is_shard():
+                    operation = (
+                        dist.ReduceOp.MAX
+                        if math.isinf(norm_type)
+                        else dist.ReduceOp.SUM
+                    )
+                    dist.all_reduce(
+                        norm, op=operation, group=group[0].device_mesh.get_group(dim)
+                    )
+        total = torch.maximum(total, norm) if math.isinf(norm_type) else total + norm
+    if not math.isinf(norm_type):
+        total = total ** (1.0 / norm_type)
+    factor = torch.clamp(max_norm / (total + 1e-6), max=1.0)
+    for gradient in gradients:
+        local = gradient.to_local() if isinstance(gradient, DTensor) else gradient
+        local.mul_(factor.to(local.device, local.dtype))
+    return total.to(functools.reduce(torch.promote_types, [g.dtype for g in gradients]))
+'''
+
+SUMMON_FULL_PARAMS = '''\
+@contextlib.contextmanager
+def summon_full_params(
+    model: nn.Module,
+    *,
+    recurse: bool = True,
+    writeback: bool = True,
+    rank0_only: bool = False,
+    offload_to_cpu: bool = False,
+    with_grads: bool = False,
+) -> Iterator[None]:
+    """Whole parameters stand in place of the shards inside; `writeback` takes them over when the block ends.
+
+    With `rank0_only` the other ranks keep their shards. Every rank has to enter.
+    """
+    nested = {
+        m
+        for u in model.modules()
+        if u is not model and isinstance(u, FSDPModule)
+        for m in u.modules()
+    }
+    modules = [m for m in model.modules() if recurse or m not in nested]
+    for module in modules:
+        if isinstance(module, FSDPModule):
+            module.reshard()
+    whole: dict[nn.Parameter, nn.Parameter] = {}
+    swapped: list[tuple[nn.Module, str, nn.Parameter]] = []
+    for module in modules:
+        for name, shard in list(module._parameters.items()):
+            if not isinstance(shard, DTensor):
+                continue
+            if shard not in whole:
+                device = "cpu" if offload_to_cpu else shard.device
+                full = nn.Parameter(
+                    shard.detach().full_tensor().to(device), shard.requires_grad
+                )
+                if with_grads and shard.grad is not None:
+                    full.grad = shard.grad.full_tensor().to(device)
+                whole[shard] = full
+            if not rank0_only or dist.get_rank() == 0:
+                swapped.append((module, name, shard))
+                module._parameters[name] = whole[shard]
+    try:
+        yield
+    finally:
+        for module, name, shard in swapped:
+            module._parameters[name] = shard
+        if writeback and not rank0_only:
+            for shard, full in whole.items():
+                _write_shard(shard.detach(), full.detach())
+                if with_grads and shard.grad is not None and full.grad is not None:
+                    _write_shard(shard.grad, full.grad)
+
+
+def _write_shard(shard: DTensor, full: torch.Tensor) -> None:
+    """Copy this rank's part of a whole tensor into its shard."""
+    mesh = shard.device_mesh
+    replicated = DTensor.from_local(
+        full.to(shard.device), mesh, [Replicate()] * mesh.ndim
+    )
+    shard.to_local().copy_(
+        replicated.redistribute(placements=shard.placements).to_local()
+    )
+'''
+
+FULL_TENSORS = '''\
+def full_tensors(
+    state: dict[str, Any], *, offload_to_cpu: bool = False, rank0_only: bool = False
+) -> dict[str, Any]:
+    """A state dict with whole tensors in place of shards; every rank has to call it."""
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: whole(item) for key, item in value.items()}
+        if isinstance(value, DTensor):
+            value = value.full_tensor()
+        return (
+            value.cpu() if offload_to_cpu and isinstance(value, torch.Tensor) else value
+        )
+
+    full = whole(state)
+    return {} if rank0_only and dist.get_rank() != 0 else full
+'''
+
+LOAD_FULL_OPTIMIZER = '''\
+def load_full_optimizer(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    state: dict[str, Any],
+    *,
+    broadcast: bool = False,
+) -> None:
+    """Load an optimizer state dict of whole tensors, given on every rank or (`broadcast`) on rank 0 only."""
+    if state:
+        # Old files can hold one `step` tensor for many parameters, which each of them would count up.
+        moments = {
+            name: {
+                k: v.clone() if isinstance(v, torch.Tensor) else v
+                for k, v in values.items()
+            }
+            for name, values in state["state"].items()
+        }
+        state = {**state, "state": moments}
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=broadcast)
+    set_optimizer_state_dict(model, optimizer, state or {}, options=options)
+'''
+
+STATE_DICT_TYPE = '''\
+class StateDictType(enum.Enum):
+    """What FSDP1 called the kinds of state dicts; the names configuration files use."""
+
+    FULL_STATE_DICT = enum.auto()
+    LOCAL_STATE_DICT = enum.auto()
+    SHARDED_STATE_DICT = enum.auto()
+'''
+
+TRAINING_PARTS = {
+    "StateDictType": STATE_DICT_TYPE,
+    "no_sync": NO_SYNC,
+    "clip_grad_norm_": CLIP_GRAD_NORM,
+    "summon_full_params": SUMMON_FULL_PARAMS,
+    "full_tensors": FULL_TENSORS,
+    "load_full_optimizer": LOAD_FULL_OPTIMIZER,
+}

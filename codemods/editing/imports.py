@@ -1,0 +1,127 @@
+"""Imports after the edits: those that have become unused go, those that are needed come."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+
+from codemods.analysis.index import Module
+from codemods.analysis.scopes import Binding, BindingKind, Scope
+from codemods.editing.import_lines import rewritten_imports
+from codemods.editing.spelling import Needed, Spelling
+from codemods.sources import SourceFile
+from codemods.torch_names import canonical, is_fsdp_namespace
+
+
+def settle_imports(before: Module, text: str, spelling: Spelling, is_exported: Callable[[str], bool]) -> str:
+    """Remove imports whose last use went with the edits, and add the needed ones.
+
+    Args:
+        before: the file as it was.
+        text: the file with the edits done, imports as they were.
+        spelling: what the edits named, and so need imported.
+        is_exported: whether another file still imports that name from here.
+
+    Raises:
+        SyntaxError: the edits left no valid Python.
+    """
+    source = before.source
+    after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
+    wanted = sorted(spelling.needed)
+    gone = _newly_unused(before, after, is_exported) | _superseded(after, wanted)
+    changes = rewritten_imports(after, gone, wanted, spelling.is_ours, spelling.width)
+    for start, end, new in sorted(changes, reverse=True):
+        text = text[:start] + new.replace("\n", source.newline) + text[end:]
+    return text
+
+
+def _newly_unused(
+    before: Module, after: Module, is_exported: Callable[[str], bool]
+) -> set[tuple[ast.AST, str]]:
+    gone: set[tuple[ast.AST, str]] = set()
+    exported = _dunder_all(after)
+    for scope in after.table.scopes.values():
+        for name, bindings in scope.bindings.items():
+            for binding in bindings:
+                if binding.kind is not BindingKind.IMPORT or _uses(after, scope, name):
+                    continue
+                at_top = scope is after.scope
+                if at_top and (name in exported or is_exported(name)):
+                    continue
+                torch = is_fsdp_namespace(canonical(binding.target))
+                if torch or _was_used(before, after, scope, name):
+                    if not _is_kept_on_purpose(after, binding):
+                        gone.add((binding.node, name))
+    return gone
+
+
+def _superseded(after: Module, needed: list[Needed]) -> set[tuple[ast.AST, str]]:
+    """FSDP1 imports of names that the file now has from elsewhere."""
+    names = {n.alias or n.name: n for n in needed if not is_fsdp_namespace(n.module)}
+    return {
+        (binding.node, name)
+        for scope in after.table.scopes.values()
+        for name in names.keys() & scope.bindings.keys()
+        for binding in scope.bindings[name]
+        if binding.kind is BindingKind.IMPORT and is_fsdp_namespace(canonical(binding.target))
+    }
+
+
+def _was_used(before: Module, after: Module, scope: Scope, name: str) -> bool:
+    key = _scope_key(after, scope)
+    return any(
+        _uses(before, old, name)
+        for old in before.table.scopes.values()
+        if name in old.bindings and _scope_key(before, old) == key
+    )
+
+
+def _scope_key(module: Module, scope: Scope) -> tuple[str, ...]:
+    nodes = [scope.node, *module.ancestors(scope.node)]
+    return tuple(getattr(node, "name", type(node).__name__) for node in nodes)
+
+
+def _uses(module: Module, scope: Scope, name: str) -> bool:
+    for node in module.nodes(ast.Name):
+        assert isinstance(node, ast.Name)
+        if node.id == name and not isinstance(node.ctx, ast.Store):
+            found = module.scope_of(node).lookup(name)
+            if found is not None and found[0] is scope:
+                return True
+    return any(
+        isinstance(node, ast.Constant) and isinstance(node.value, str) and _names_type(module, node, name)
+        for node in module.nodes(ast.Constant)
+    )
+
+
+def _names_type(module: Module, node: ast.Constant, name: str) -> bool:
+    """Whether a string annotation names it."""
+    if not re.search(rf"\b{re.escape(name)}\b", str(node.value)):
+        return False
+    child: ast.AST = node
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.arg | ast.AnnAssign) and parent.annotation is child:
+            return True
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and parent.returns is child:
+            return True
+        child = parent
+    return False
+
+
+def _dunder_all(module: Module) -> set[str]:
+    names: set[str] = set()
+    for binding in module.scope.bindings.get("__all__", []):
+        if isinstance(binding.value, ast.List | ast.Tuple):
+            names |= {
+                e.value
+                for e in binding.value.elts
+                if isinstance(e, ast.Constant) and isinstance(e.value, str)
+            }
+    return names
+
+
+def _is_kept_on_purpose(module: Module, binding: Binding) -> bool:
+    """`# noqa` says that an unused import is meant."""
+    span = module.span(binding.node)
+    return "noqa" in module.text[span.start : module.line_end(span.end)]

@@ -1,0 +1,292 @@
+"""The wrap call written out: precision, the loop over the units, the call on the model."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from codemods.analysis.index import Module
+from codemods.analysis.link import WrapCall
+from codemods.editing.code import code, delete, indentation, join, stands_alone
+from codemods.editing.layout import DEFAULT
+from codemods.model import Code, Edit, Hole, Ref
+from codemods.project import Project
+from codemods.shard_call import Inline, Precision, UnitTest
+
+_FULLY_SHARD = "torch.distributed.fsdp.fully_shard"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The call cannot be written out where it stands."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The edits of one wrap call, and its units in words."""
+
+    edits: tuple[Edit, ...]
+    units: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What is sharded and where the result goes.
+
+    Attributes:
+        model: the expression to shard, short enough to repeat.
+        first: a statement that names the model, if it had no name.
+        lead: what stands before the last `fully_shard` call: nothing, `y = `, `return `.
+    """
+
+    model: Code
+    first: Code | None
+    lead: Code
+
+
+def inline_edits(project: Project, site: WrapCall, parts: Sequence[Inline]) -> Written | Refused:
+    """Replace the statement of a wrap call by `fully_shard` calls."""
+    module = site.module
+    statement = module.statement(site.node)
+    target = _target(site, statement)
+    if target is None or not stands_alone(module, statement):
+        return Refused("the call is part of a larger expression")
+    every: dict[str, Code] = {}
+    for part in parts:
+        for name, value in part.every.items():
+            if name in every:
+                return Refused(f"two keywords decide `{name}`")
+            every[name] = value
+    units = [p.units for p in parts if p.units is not None]
+    precisions = [p.precision for p in parts if p.precision is not None]
+    if len(units) > 1 or len(precisions) > 1:
+        return Refused("two keywords decide one thing")
+    unit = units[0] if units else None
+    precision = precisions[0] if precisions else None
+    nested = is_nested(project, site)
+    width = (project.line_length or DEFAULT) - len(indentation(module, statement))
+    writer = _Writer(module, statement, target, every, width)
+    lines: list[Code] = [(comment,) for comment in _comments(module, statement)]
+    lines += [target.first] if target.first is not None else []
+    lines += [c for part in parts for c in part.before]
+    lines += writer.sharding(unit, precision, is_nested=nested)
+    lines += [writer.with_model(c) for part in parts for c in part.after]
+    lines += (
+        [("return ", *target.model)] if target.lead == ("return ",) and writer.returns_late(parts) else []
+    )
+    indent = indentation(module, statement)
+    body = tuple(p.replace("\n", "\n" + indent) if isinstance(p, str) else p for p in join(lines, "\n"))
+    edits = [Edit(module.path, module.span(statement), body)]
+    edits += [delete(module, s) for part in parts for s in part.consumed]
+    return Written(tuple(edits), unit.words if unit is not None else "the whole model is one unit")
+
+
+def _target(site: WrapCall, statement: ast.stmt) -> _Target | None:
+    module, wrapped = site.module, site.wrapped
+    assert wrapped is not None
+    match statement:
+        case ast.Assign() if statement.value is site.node and len(statement.targets) == 1:
+            name: ast.expr | None = statement.targets[0]
+        case ast.AnnAssign() if statement.value is site.node and isinstance(statement.target, ast.Name):
+            return None
+        case ast.Return() if statement.value is site.node:
+            name = None
+        case ast.Expr() if statement.value is site.node:
+            name = wrapped
+        case _:
+            return None
+    if isinstance(name, ast.Tuple | ast.List):
+        return None
+    model: Code = (Hole(module.span(wrapped)),)
+    if not _is_short(wrapped):
+        if name is not None and not isinstance(name, ast.Name | ast.Attribute):
+            return None
+        own = (Hole(module.span(name)),) if name is not None else ("model",)
+        if name is None and module.scope_of(site.node).lookup("model") is not None:
+            return None
+        plain: Code = (module.code(name),) if name is not None else ("model",)
+        return _Target(plain, (*own, " = ", *model), ("return ",) if name is None else ())
+    plain = (module.code(wrapped),)
+    if name is None:
+        return _Target(plain, None, ("return ",))
+    if ast.unparse(name) == ast.unparse(wrapped):
+        return _Target(plain, None, ())
+    return _Target(plain, None, (module.code(name), " = "))
+
+
+def _is_short(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name | ast.Constant):
+        return _is_short(node.value)
+    return isinstance(node, ast.Name)
+
+
+def is_nested(project: Project, site: WrapCall) -> bool:
+    """Whether the wrapped module is a part of a model that is itself wrapped in the same function.
+
+    `m.layers[i] = FSDP(m.layers[i])`, or `m.layers[i] = FSDP(layer)`, beside `m = FSDP(m)`.
+    """
+    module = site.module
+    statement = module.statement(site.node)
+    names = [site.wrapped, *(statement.targets if isinstance(statement, ast.Assign) else [])]
+    around = {
+        ast.unparse(other.wrapped)
+        for other in project.wraps
+        if other is not site
+        and other.module is module
+        and other.wrapped is not None
+        and module.scope_of(other.node) is module.scope_of(site.node)
+    }
+    for node in names:
+        while isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+            if ast.unparse(node) in around:
+                return True
+    return False
+
+
+def _comments(module: Module, statement: ast.stmt) -> list[str]:
+    """Comments within the statement, which go before what replaces it."""
+    span = module.span(statement)
+    text = module.text[span.start : span.end]
+    found: list[str] = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                found.append(token.string)
+    except (tokenize.TokenError, IndentationError):
+        pass
+    return found
+
+
+@dataclass(slots=True)
+class _Writer:
+    module: Module
+    statement: ast.stmt
+    target: _Target
+    every: dict[str, Code]
+    width: int
+
+    def sharding(self, unit: UnitTest | None, precision: Precision | None, *, is_nested: bool) -> list[Code]:
+        """The precision, the loop, the last call."""
+        lines: list[Code] = []
+        unit_policy: Code | None = None
+        root_policy: Code | None = None
+        if precision is not None and precision.dtypes:
+            casts = precision.unit_casts if is_nested else precision.root_casts
+            if unit is None:
+                root_policy = self._policy(precision, casts=casts)
+            elif precision.unit_casts == casts:
+                name = self._free("precision")
+                lines.append((f"{name} = ", *self._policy(precision, casts=casts, before=len(name) + 3)))
+                unit_policy = root_policy = (name,)
+            else:
+                name, root = self._free("unit_precision"), self._free("root_precision")
+                lines.append(
+                    (f"{name} = ", *self._policy(precision, casts=precision.unit_casts, before=len(name) + 3))
+                )
+                flag = str(casts)
+                new = code(None, "{dataclasses.replace}({n}, cast_forward_inputs={f})", n=name, f=flag)
+                lines.append((f"{root} = ", *new))
+                unit_policy, root_policy = (name,), (root,)
+        if unit is not None:
+            lines.append(self._loop(unit, unit_policy))
+        lines.append((*self.target.lead, *self._call(self.target.model, root_policy, self.target.lead)))
+        return lines
+
+    def returns_late(self, parts: Sequence[Inline]) -> bool:
+        return any(part.after for part in parts)
+
+    def with_model(self, new: Code) -> Code:
+        """Fill `{model}` in text."""
+        out: list[str | Hole | Ref] = []
+        for part in new:
+            if isinstance(part, str) and "{model}" in part:
+                before, *rest = part.split("{model}")
+                out.append(before)
+                for piece in rest:
+                    out += [*self.target.model, piece]
+            else:
+                out.append(part)
+        return tuple(out)
+
+    def _loop(self, unit: UnitTest, policy: Code | None) -> Code:
+        name = unit.variable or self._free("module")
+        test = unit.test(name)
+        if unit.may_match_root:
+            wrapped = ("(", *test, ")") if _has_or(self.module, test) else test
+            test = code(None, "{v} is not {m} and {t}", v=name, m=self.target.model, t=wrapped)
+        call = self._call((name,), policy, ("        ",))
+        return (
+            f"for {name} in reversed(list(",
+            *self.target.model,
+            ".modules())):  # children before parents\n    if ",
+            *test,
+            ":\n        ",
+            *(p.replace("\n", "\n        ") if isinstance(p, str) else p for p in call),
+        )
+
+    def _call(self, model: Code, policy: Code | None, lead: Code) -> Code:
+        arguments = [*((name, value) for name, value in self.every.items())]
+        if policy is not None:
+            arguments.append(("mp_policy", policy))
+        pieces = [model, *((f"{name}=", *value) for name, value in arguments)]
+        return self._wrapped(
+            (Ref(_FULLY_SHARD), "("), pieces, len(lead[0]) if lead and isinstance(lead[0], str) else 0
+        )
+
+    def _policy(self, precision: Precision, *, casts: bool, before: int = 0) -> Code:
+        pieces: list[Code] = [(f"{name}=", *value) for name, value in precision.dtypes.items()]
+        if not casts:
+            pieces.append(("cast_forward_inputs=False",))
+        return self._wrapped((Ref("torch.distributed.fsdp.MixedPrecisionPolicy"), "("), pieces, before)
+
+    def _wrapped(self, head: Code, pieces: Sequence[Code], before: int) -> Code:
+        """A call on one line, or with its arguments on a line of their own, or each on its own."""
+        inner = join(pieces, ", ")
+        size = self._size(head) + self._size(inner) + 1
+        if before + size <= self.width or len(pieces) == 1:
+            return (*head, *inner, ")")
+        if self._size(inner) + 4 <= self.width:
+            return (*head, "\n    ", *inner, "\n)")
+        return (*head, "\n    ", *join(pieces, ",\n    "), ",\n)")
+
+    def _size(self, new: Code) -> int:
+        total = 0
+        for part in new:
+            match part:
+                case str():
+                    total += len(part)
+                case Ref():
+                    total += len(part.name.rpartition(".")[2])
+                case Hole():
+                    total += part.span.end - part.span.start
+        return total
+
+    def _free(self, name: str) -> str:
+        """A name that is not bound around the statement, `name_2` and so on if it is."""
+        scope = self.module.scope_of(self.statement)
+        candidate, number = name, 2
+        while scope.lookup(candidate) is not None:
+            candidate, number = f"{name}_{number}", number + 1
+        return candidate
+
+
+def _has_or(module: Module, test: Code) -> bool:
+    text = "".join(
+        p if isinstance(p, str) else module.text[p.span.start : p.span.end] if isinstance(p, Hole) else "x"
+        for p in test
+    )
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except SyntaxError:
+        return True
+    return isinstance(tree.body, ast.IfExp | ast.Lambda) or (
+        isinstance(tree.body, ast.BoolOp) and isinstance(tree.body.op, ast.Or)
+    )

@@ -1,0 +1,245 @@
+"""FSDP2 code for one optimizer state dict call of FSDP1's class, old forms included.
+
+Source: `FullyShardedDataParallel.optim_state_dict`, `.optim_state_dict_to_load` and the legacy functions;
+`torch/distributed/checkpoint/state_dict.py`, torch 2.6 to 2.13.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from codemods.analysis.index import Module
+from codemods.analysis.link import Maybe, Sharded
+from codemods.analysis.state_dicts import Flags, Kind, Setting, argument
+from codemods.analysis.values import Literal
+from codemods.editing.code import code, delete, replace
+from codemods.editing.state_dicts import API, LOCAL, Edits, Refused, saved
+from codemods.model import Code
+
+if TYPE_CHECKING:
+    from codemods.project import Project
+
+STATIC_SAVES = frozenset({"optim_state_dict", "full_optim_state_dict", "sharded_optim_state_dict"})
+STATIC_LOADS = frozenset(
+    {
+        "optim_state_dict_to_load",
+        "scatter_full_optim_state_dict",
+        "shard_full_optim_state_dict",
+        "flatten_sharded_optim_state_dict",
+    }
+)
+# The legacy functions choose their kind themselves, whatever the setting is.
+_LEGACY_KINDS = {
+    "full_optim_state_dict": Kind.FULL,
+    "sharded_optim_state_dict": Kind.SHARDED,
+    "scatter_full_optim_state_dict": Kind.FULL,
+    "shard_full_optim_state_dict": Kind.FULL,
+    "flatten_sharded_optim_state_dict": Kind.SHARDED,
+}
+
+
+def optim_saved(
+    project: Project, module: Module, call: ast.Call, setting: Setting, shared: Code | None = None
+) -> Edits:
+    """`FSDP.optim_state_dict(model, optimizer)` and its older forms."""
+    assert isinstance(call.func, ast.Attribute)
+    name = call.func.attr
+    kind, flags = _LEGACY_KINDS.get(name, setting.kind), setting.optim
+    model, optim = argument(call, 0, "model"), argument(call, 1, "optim")
+    if kind is Kind.LOCAL:
+        return Refused(LOCAL)
+    if model is None or optim is None or argument(call, 2, "optim_state_dict", "optim_input") is not None:
+        return Refused(f"`{name}` is called with arguments that have no counterpart")
+    if name == "full_optim_state_dict":
+        rank0 = argument(call, 3, "rank0_only")
+        value = project.evaluate(module, rank0) if rank0 is not None else None
+        told = value.value if isinstance(value, Literal) else value is None
+        flags, shared = Flags(offload_to_cpu=True, rank0_only=bool(told)), None
+    elif name == "sharded_optim_state_dict":
+        flags, shared = Flags(offload_to_cpu=False), None
+    elif (
+        kind is Kind.FULL and flags.offload_to_cpu and not flags.rank0_only and _only_rank0_uses(module, call)
+    ):
+        flags = Flags(offload_to_cpu=True, rank0_only=True)
+    subjects = code(module, "{model}, {optim}", model=model, optim=optim)
+    return [replace(module, call, saved("get_optimizer_state_dict", kind, flags, subjects, shared))]
+
+
+def _only_rank0_uses(module: Module, call: ast.Call) -> bool:
+    """Whether the result has a name that is read under `if rank == 0:` and nowhere else."""
+    statement = module.statement(call)
+    if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1):
+        return False
+    target = statement.targets[0]
+    if not isinstance(target, ast.Name):
+        return False
+    scope = module.scope_of(statement)
+    uses = [n for n in module.nodes(ast.Name) if isinstance(n, ast.Name) and n.id == target.id]
+    reads = [n for n in uses if isinstance(n.ctx, ast.Load) and module.scope_of(n) is scope]
+    return bool(reads) and all(is_under_rank0(module, read) for read in reads)
+
+
+def is_under_rank0(module: Module, node: ast.AST) -> bool:
+    """Whether a place is reached on rank 0 only, as far as the condition's words say."""
+    child: ast.AST = node
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+        if isinstance(parent, ast.If) and any(child is s for s in parent.body):
+            words = ast.unparse(parent.test).replace(" ", "").lower()
+            if words.startswith("not"):
+                return words.endswith("rank")
+            if "rank==0" in words or "rank()==0" in words or "0==" in words or "is_main" in words:
+                return True
+            if any(mark in words for mark in ("is_rank0", "is_rank_zero", "is_master", "is_global_zero")):
+                return True
+        child = parent
+    return False
+
+
+def optim_loaded(project: Project, module: Module, call: ast.Call, setting: Setting) -> Edits:
+    """`FSDP.optim_state_dict_to_load(...)` and the `optimizer.load_state_dict` that takes its result."""
+    assert isinstance(call.func, ast.Attribute)
+    name = call.func.attr
+    subjects = _load_subjects(project, module, call)
+    if subjects is None:
+        return Refused(
+            f"which argument of `{name}` is the model cannot be told: the order changed in torch 2.1"
+        )
+    model, optim, state = subjects
+    kind = _LEGACY_KINDS.get(name, setting.kind)
+    if kind is Kind.LOCAL:
+        return Refused(LOCAL)
+    from_rank0 = name.startswith("scatter") or (
+        setting.optim.rank0_only and name == "optim_state_dict_to_load"
+    )
+    site = _loading_site(module, call)
+    if isinstance(site, Refused):
+        return site
+    place, removed, loader = site
+    optim = optim if optim is not None else loader
+    if optim is None:
+        return Refused(f"which optimizer `{name}` is for is not written here")
+    new = _set_optimizer(project, module, (model, optim, state), kind, from_rank0)
+    return [replace(module, place, new), *(delete(module, statement) for statement in removed)]
+
+
+def _set_optimizer(
+    project: Project,
+    module: Module,
+    subjects: tuple[ast.expr, ast.expr, ast.expr],
+    kind: Kind,
+    from_rank0: bool,
+) -> Code:
+    model, optim, state = subjects
+    parts = {"model": model, "optim": optim, "state": state}
+    if kind is Kind.SHARDED:
+        return code(module, f"{{{API}.set_optimizer_state_dict}}({{model}}, {{optim}}, {{state}})", **parts)
+    if from_rank0:
+        return code(
+            module, "{helper.load_full_optimizer}({model}, {optim}, {state}, broadcast=True)", **parts
+        )
+    if uses_orig_params(project, module, model):
+        told = f"{{{API}.StateDictOptions}}(full_state_dict=True)"
+        template = f"{{{API}.set_optimizer_state_dict}}({{model}}, {{optim}}, {{state}}, options={told})"
+        return code(module, template, **parts)
+    return code(module, "{helper.load_full_optimizer}({model}, {optim}, {state})", **parts)
+
+
+def uses_orig_params(project: Project, module: Module, model: ast.expr) -> bool:
+    """Whether every wrap call the model can come from says `use_orig_params=True`."""
+    holding = project.sharded(module, model)
+    sites = holding.sites if isinstance(holding, Sharded | Maybe) else frozenset()
+    told = [argument(site.node, 13, "use_orig_params") for site in sites]
+    values = [
+        project.evaluate(s.module, t) if t is not None else None for s, t in zip(sites, told, strict=True)
+    ]
+    return bool(values) and all(isinstance(v, Literal) and v.value is True for v in values)
+
+
+def _load_subjects(
+    project: Project, module: Module, call: ast.Call
+) -> tuple[ast.expr, ast.expr | None, ast.expr] | None:
+    """Model, optimizer and state dict, whatever the order (before torch 2.1 the state dict came first)."""
+    assert isinstance(call.func, ast.Attribute)
+    names = {keyword.arg: keyword.value for keyword in call.keywords}
+    model = names.get("model")
+    optim = names.get("optim")
+    state = names.get("optim_state_dict") or names.get("full_optim_state_dict")
+    state = state or names.get("sharded_optim_state_dict")
+    rest = list(call.args)
+    if any(isinstance(a, ast.Starred) for a in rest):
+        return None
+    if model is None:
+        found = [a for a in rest[:2] if isinstance(project.sharded(module, a), Sharded | Maybe)]
+        new_order = call.func.attr == "optim_state_dict_to_load" and len(rest) == 3
+        is_legacy = call.func.attr != "optim_state_dict_to_load" and len(rest) > 1
+        if is_legacy:
+            model = rest[1]
+        elif len(found) == 1 or new_order:
+            model = found[0] if len(found) == 1 else rest[0]
+        else:
+            return None
+        rest.remove(model)
+    is_first = call.func.attr != "optim_state_dict_to_load" or (call.args and model is not call.args[0])
+    if state is None and rest and is_first:
+        state = rest.pop(0)
+    if optim is None and rest:
+        optim = rest.pop(0)
+    if state is None and rest:
+        state = rest.pop(0)
+    return (model, optim, state) if state is not None else None
+
+
+def _loading_site(
+    module: Module, call: ast.Call
+) -> tuple[ast.expr, list[ast.stmt], ast.expr | None] | Refused:
+    """The expression that becomes the new call, statements that go, and the optimizer that loads."""
+    parent = module.parent(call)
+    if isinstance(parent, ast.Expr):
+        directly = argument(call, 4, "load_directly")
+        if isinstance(directly, ast.Constant) and directly.value is True:
+            return call, [], None
+        return Refused("its result is not loaded into an optimizer")
+    if _is_load(parent) and isinstance(parent, ast.Call) and isinstance(module.parent(parent), ast.Expr):
+        assert isinstance(parent.func, ast.Attribute)
+        return parent, [], parent.func.value
+    if (
+        isinstance(parent, ast.Assign)
+        and len(parent.targets) == 1
+        and isinstance(parent.targets[0], ast.Name)
+    ):
+        loads = _loads_of(module, parent, parent.targets[0].id)
+        if len(loads) == 1:
+            user = module.parent(loads[0])
+            if _is_load(user) and isinstance(user, ast.Call) and isinstance(module.parent(user), ast.Expr):
+                assert isinstance(user.func, ast.Attribute)
+                return user, [parent], user.func.value
+    return Refused(
+        "its result is used for something else than `optimizer.load_state_dict` in the same function"
+    )
+
+
+def _is_load(node: ast.AST | None) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "load_state_dict"
+    )
+
+
+def _loads_of(module: Module, assignment: ast.Assign, name: str) -> list[ast.Name]:
+    """Reads of a name after its assignment, in the same function, until it is bound again."""
+    scope, start = module.scope_of(assignment), module.span(assignment).end
+    names = [n for n in module.nodes(ast.Name) if isinstance(n, ast.Name) and n.id == name]
+    after = sorted(
+        (n for n in names if module.scope_of(n) is scope and module.span(n).start >= start),
+        key=lambda n: module.span(n).start,
+    )
+    found = []
+    for use in after:
+        if isinstance(use.ctx, ast.Store):
+            break
+        found.append(use)
+    return found

@@ -1,0 +1,59 @@
+"""`load_sharded_optimizer_state_dict`, the old way to read sharded optimizer state from a DCP directory.
+
+Source: `torch/distributed/checkpoint/optimizer.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from codemods.analysis.index import Module
+from codemods.analysis.state_dicts import argument
+from codemods.editing.code import code, replace
+from codemods.editing.state_dicts import API, Edits, Refused
+
+if TYPE_CHECKING:
+    from codemods.project import Project
+
+
+def load_sharded_optimizer(project: Project, module: Module, call: ast.Call) -> Edits:
+    """`state = load_sharded_optimizer_state_dict(sd, "optim", reader)` reads into the optimizer's own state dict."""
+    statement = module.statement(call)
+    key, reader = argument(call, 1, "optimizer_key"), argument(call, 2, "storage_reader")
+    is_plain = isinstance(statement, ast.Assign) and statement.value is call and len(statement.targets) == 1
+    if not is_plain or key is None or reader is None:
+        return Refused("`load_sharded_optimizer_state_dict` is not assigned to a name")
+    assert isinstance(statement, ast.Assign)
+    subjects = _subjects(module, statement)
+    if subjects is None:
+        return Refused("which model and optimizer the sharded optimizer state is for is not written here")
+    new = code(
+        module,
+        f"{{target}} = {{{{{{key}}: {{{API}.get_optimizer_state_dict}}({{model}}, {{optim}})}}}}\n"
+        "{torch.distributed.checkpoint.load}({target}, storage_reader={reader})",
+        target=statement.targets[0],
+        key=key,
+        model=subjects[0],
+        optim=subjects[1],
+        reader=reader,
+    )
+    return [replace(module, statement, new)]
+
+
+def _subjects(module: Module, statement: ast.Assign) -> tuple[ast.expr, ast.expr] | None:
+    """Model and optimizer of the `optim_state_dict_to_load` that follows in the same function."""
+    function = module.function(statement) or module.tree
+    for node in ast.walk(function):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.lineno > statement.lineno
+        ):
+            if node.func.attr in ("optim_state_dict_to_load", "flatten_sharded_optim_state_dict"):
+                model, optim = argument(node, 0, "model"), argument(node, 1, "optim")
+                if node.func.attr.startswith("flatten"):
+                    model, optim = argument(node, 1, "model"), argument(node, 2, "optim")
+                if model is not None and optim is not None:
+                    return model, optim
+    return None

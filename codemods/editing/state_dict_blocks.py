@@ -1,0 +1,222 @@
+"""The whole translation of one `with FSDP.state_dict_type(...)` block: all of it or nothing."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from codemods.analysis.index import Module
+from codemods.analysis.state_dicts import (
+    Block,
+    Flags,
+    Kind,
+    Setting,
+    Unknown,
+    blocks,
+    same_model,
+    setting_of,
+)
+from codemods.analysis.values import CallValue, options
+from codemods.editing.code import code, delete, replace, stands_alone, unwrap_block
+from codemods.editing.optim_state_dicts import STATIC_LOADS, STATIC_SAVES, optim_loaded, optim_saved
+from codemods.editing.sharded_optim import load_sharded_optimizer
+from codemods.editing.state_dicts import API, LOCAL, Edits, Refused, model_loaded, model_saved, plain_options
+from codemods.editing.statements import remove_with_item
+from codemods.model import Code, Edit
+
+if TYPE_CHECKING:
+    from codemods.project import Project
+
+OLD_SHARDED_LOAD = "torch.distributed.checkpoint.optimizer.load_sharded_optimizer_state_dict"
+# What may be done with a model inside the block without asking for its state dict.
+_HARMLESS = frozenset(
+    {"print", "isinstance", "len", "next", "list", "id", "type", "hasattr", "getattr", "repr", "str"}
+)
+_HARMLESS_METHODS = frozenset(
+    {"parameters", "named_parameters", "modules", "named_modules", "eval", "train", "children"}
+)
+_NAMES = {
+    (Kind.FULL, Flags(True, True)): "full_on_rank0",
+    (Kind.FULL, Flags(False, False)): "full_on_every_rank",
+    (Kind.SHARDED, Flags(True, False)): "shards_on_cpu",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockPlan:
+    """Every edit of a block; they are applied together."""
+
+    block: Block
+    kind: str
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """Code that names the options of the model's and of the optimizer's state dicts, where there is a name."""
+
+    model: Code | None = None
+    optim: Code | None = None
+
+
+def plan_block(project: Project, block: Block) -> BlockPlan | Refused:
+    """The edits that replace a block, or why there are none."""
+    setting = setting_of(project, block.module, block.call)
+    if isinstance(setting, Unknown):
+        return Refused(setting.why)
+    if setting.kind is Kind.LOCAL:
+        return Refused(LOCAL)
+    calls = [n for s in block.node.body for n in ast.walk(s) if isinstance(n, ast.Call)]
+    for call in calls:
+        reason = _gives_model_away(project, block, call)
+        if reason is not None:
+            return Refused(reason)
+    config_edits, shared = _configs(project, block, setting)
+    before: Code = ()
+    if shared.model is None and shared.optim is None:
+        before, shared = _bound_options(project, block, setting, calls)
+    edits = list(config_edits)
+    for call in calls:
+        translated = _translate(project, block, call, setting, shared)
+        if isinstance(translated, Refused):
+            return translated
+        edits += translated
+    edits += _without_context(block, before)
+    return BlockPlan(block, setting.kind.value, tuple(edits))
+
+
+def _without_context(block: Block, before: Code) -> list[Edit]:
+    if len(block.node.items) == 1:
+        return [unwrap_block(block.module, block.node, before=before)]
+    return [remove_with_item(block.module, block.node, block.item)]
+
+
+def _is_model(project: Project, block: Block, node: ast.expr) -> bool:
+    return same_model(project, block.module, node, block.module, block.model)
+
+
+def _translate(project: Project, block: Block, call: ast.Call, setting: Setting, shared: _Shared) -> Edits:
+    module = block.module
+    symbol = project.resolve(module, call.func)
+    if symbol is not None and symbol.name == OLD_SHARDED_LOAD:
+        return load_sharded_optimizer(project, module, call)
+    if not isinstance(call.func, ast.Attribute):
+        return []
+    name, receiver = call.func.attr, call.func.value
+    if name == "state_dict" and _is_model(project, block, receiver):
+        return model_saved(module, call, setting, shared.model)
+    if name == "load_state_dict" and _is_model(project, block, receiver):
+        return model_loaded(module, call, setting)
+    holder = project.resolve(module, receiver)
+    if holder is None or not holder.name.endswith(".FullyShardedDataParallel"):
+        return []
+    if name in STATIC_SAVES:
+        return optim_saved(project, module, call, setting, shared.optim)
+    if name in STATIC_LOADS:
+        return optim_loaded(project, module, call, setting)
+    return []
+
+
+def _gives_model_away(project: Project, block: Block, call: ast.Call) -> str | None:
+    """Why a call in the block may ask for a state dict that is not seen here."""
+    given = [*call.args, *(k.value for k in call.keywords)]
+    if not any(isinstance(a, ast.Name | ast.Attribute) and _is_model(project, block, a) for a in given):
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("save_pretrained", "push_to_hub"):
+            if _is_model(project, block, call.func.value) and not any(
+                k.arg == "state_dict" for k in call.keywords
+            ):
+                return f"`{call.func.attr}` asks the model for its state dict by itself"
+        return None
+    symbol = project.resolve(block.module, call.func)
+    if symbol is not None and (
+        symbol.module is not None or ".fsdp." in symbol.name or symbol.name.startswith("torch.")
+    ):
+        return None
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if name in _HARMLESS or name in _HARMLESS_METHODS:
+        return None
+    return f"`{ast.unparse(call.func)}` is given the model inside the context and may ask for its state dict"
+
+
+def _bound_options(
+    project: Project, block: Block, setting: Setting, calls: list[ast.Call]
+) -> tuple[Code, _Shared]:
+    """`full_on_rank0 = StateDictOptions(...)` in place of the context, where it would be written twice."""
+    saves = [c for c in calls if isinstance(c.func, ast.Attribute)]
+    model = sum(c.func.attr == "state_dict" and _is_model(project, block, c.func.value) for c in saves)  # type: ignore[attr-defined]
+    optim = sum(c.func.attr == "optim_state_dict" for c in saves)  # type: ignore[attr-defined]
+    same = setting.model == setting.optim
+    text = plain_options(setting.kind, setting.model)
+    name = _NAMES.get((setting.kind, setting.model))
+    if not text or name is None or len(block.node.items) != 1 or not stands_alone(block.module, block.node):
+        return (), _Shared()
+    if model + (optim if same else 0) < 2 or block.module.scope_of(block.node).lookup(name) is not None:
+        return (), _Shared()
+    return code(None, f"{name} = {{{API}.StateDictOptions}}({text})"), _Shared(
+        (name,), (name,) if same else None
+    )
+
+
+def _configs(project: Project, block: Block, setting: Setting) -> tuple[list[Edit], _Shared]:
+    """Configuration objects bound to a name become `StateDictOptions` under that name, or go where none is needed."""
+    edits: list[Edit] = []
+    shared: list[Code | None] = []
+    for node, flags in ((setting.model_config, setting.model), (setting.optim_config, setting.optim)):
+        definition = _definition(project, block.module, node) if node is not None else None
+        if definition is None or not _used_for_blocks_only(project, definition):
+            shared.append(None)
+            continue
+        home, assignment = definition
+        text = plain_options(setting.kind, flags)
+        if text:
+            edits.append(replace(home, assignment.value, code(None, f"{{{API}.StateDictOptions}}({text})")))
+            assert node is not None
+            shared.append(code(block.module, "{node}", node=node))
+        else:
+            edits.append(delete(home, assignment))
+            shared.append(None)
+    return edits, _Shared(*shared)
+
+
+def _definition(project: Project, module: Module, node: ast.expr) -> tuple[Module, ast.Assign] | None:
+    """The one assignment of a plain name that a configuration comes from."""
+    if not isinstance(node, ast.Name):
+        return None
+    found = list(options(project.evaluate(module, node)))
+    if len(found) != 1 or not isinstance(found[0], CallValue):
+        return None
+    home = found[0].origin.module
+    for assignment in home.nodes(ast.Assign):
+        assert isinstance(assignment, ast.Assign)
+        if assignment.value is found[0].origin.node and len(assignment.targets) == 1:
+            return (home, assignment) if isinstance(assignment.targets[0], ast.Name) else None
+    return None
+
+
+def _used_for_blocks_only(project: Project, definition: tuple[Module, ast.Assign]) -> bool:
+    """Whether each use of a configuration is an argument of a context that is translated."""
+    home, assignment = definition
+    target = assignment.targets[0]
+    assert isinstance(target, ast.Name)
+    arguments = {a: b for b in blocks(project) for a in (*b.call.args, *(k.value for k in b.call.keywords))}
+    for module in list(project.modules.values()):
+        for node in module.nodes(ast.Name):
+            assert isinstance(node, ast.Name)
+            if node.id != target.id or not isinstance(node.ctx, ast.Load):
+                continue
+            if _definition(project, module, node) != definition:
+                continue
+            if node not in arguments or _is_refused(project, arguments[node]):
+                return False
+    return True
+
+
+def _is_refused(project: Project, block: Block) -> bool:
+    setting = setting_of(project, block.module, block.call)
+    if isinstance(setting, Unknown) or setting.kind is Kind.LOCAL:
+        return True
+    calls = [n for s in block.node.body for n in ast.walk(s) if isinstance(n, ast.Call)]
+    if any(_gives_model_away(project, block, call) is not None for call in calls):
+        return True
+    return any(isinstance(_translate(project, block, call, setting, _Shared()), Refused) for call in calls)

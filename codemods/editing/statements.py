@@ -1,0 +1,115 @@
+"""Questions about statements, and edits of their headers, that several rules ask and make."""
+
+from __future__ import annotations
+
+import ast
+
+from codemods.analysis.index import Module
+from codemods.editing.code import code, join
+from codemods.model import Code, Edit, Span
+
+_OPPOSITE: dict[type[ast.cmpop], str] = {
+    ast.Eq: "!=",
+    ast.NotEq: "==",
+    ast.Lt: ">=",
+    ast.GtE: "<",
+    ast.Gt: "<=",
+    ast.LtE: ">",
+    ast.Is: "is not",
+    ast.IsNot: "is",
+    ast.In: "not in",
+    ast.NotIn: "in",
+}
+_ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+
+
+def is_result_used(module: Module, call: ast.expr) -> bool:
+    """Whether anything is done with an expression's value."""
+    return not isinstance(module.parent(call), ast.Expr)
+
+
+def negated(module: Module, test: ast.expr) -> Code:
+    """The opposite condition, as a person would write it."""
+    match test:
+        case ast.UnaryOp(op=ast.Not()):
+            return code(module, "{x}", x=test.operand)
+        case ast.Compare(ops=[op]) if type(op) in _OPPOSITE:
+            return code(module, "{a} {op} {b}", a=test.left, op=_OPPOSITE[type(op)], b=test.comparators[0])
+        case ast.BinOp(op=ast.Mod()):
+            return code(module, "{x} == 0", x=test)
+        case ast.Constant(value=bool()):
+            return (str(not test.value),)
+        case _ if isinstance(test, _ATOMS):
+            return code(module, "not {x}", x=test)
+    return code(module, "not ({x})", x=test)
+
+
+def remove_with_item(module: Module, block: ast.With, item: ast.withitem) -> Edit:
+    """Take one of several contexts out of a `with` statement's header."""
+    kept = [_item(module, other) for other in block.items if other is not item]
+    last = block.items[-1].optional_vars or block.items[-1].context_expr
+    colon = module.text.index(":", module.span(last).end)
+    return Edit(module.path, Span(module.span(block).start, colon), ("with ", *join(kept, ", ")))
+
+
+def _item(module: Module, item: ast.withitem) -> Code:
+    context = code(module, "{x}", x=item.context_expr)
+    if not isinstance(item.context_expr, _ATOMS):
+        context = ("(", *context, ")")
+    if item.optional_vars is None:
+        return context
+    return (*context, " as ", *code(module, "{x}", x=item.optional_vars))
+
+
+def is_where_not_instance(module: Module, node: ast.AST, text: str) -> bool:
+    """Whether a place is reached only when `isinstance(<text>, FSDP)` fails: an else branch, or after a jump."""
+    child = node
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.If | ast.IfExp):
+            orelse = parent.orelse if isinstance(parent.orelse, list) else [parent.orelse]
+            if any(child is part for part in orelse) and _is_instance_test(parent.test, text):
+                return True
+            body = parent.body if isinstance(parent.body, list) else [parent.body]
+            negative = isinstance(parent.test, ast.UnaryOp) and isinstance(parent.test.op, ast.Not)
+            if negative and any(child is part for part in body):
+                assert isinstance(parent.test, ast.UnaryOp)
+                if _is_instance_test(parent.test.operand, text):
+                    return True
+        if _after_leaving_branch(parent, child, text):
+            return True
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return False
+        child = parent
+    return False
+
+
+def is_where_method_is_not(module: Module, node: ast.AST, text: str, method: str) -> bool:
+    """Whether a place is in the else branch of an `if` whose other branch calls `<text>.<method>(...)`."""
+    child = node
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.If) and any(child is part for part in parent.orelse):
+            calls = (n for s in parent.body for n in ast.walk(s) if isinstance(n, ast.Call))
+            if any(ast.unparse(call.func) == f"{text}.{method}" for call in calls):
+                return True
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return False
+        child = parent
+    return False
+
+
+def _is_instance_test(test: ast.expr, text: str) -> bool:
+    words = ast.unparse(test)
+    return words.startswith(f"isinstance({text},") and ("FSDP" in words or "FullySharded" in words)
+
+
+def _after_leaving_branch(parent: ast.AST, child: ast.AST, text: str) -> bool:
+    """`if isinstance(m, FSDP): return ...` earlier in the same block."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if not isinstance(block, list) or not any(child is statement for statement in block):
+            continue
+        for statement in block[: block.index(child)]:
+            if isinstance(statement, ast.If) and _is_instance_test(statement.test, text):
+                if isinstance(statement.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
+                    return True
+    return False

@@ -1,0 +1,215 @@
+"""From findings to a rewrite: what is applied, what conflicts, what is left to a person. Pure: writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from codemods.analysis.collect import read_project
+from codemods.analysis.index import Module
+from codemods.editing import todo
+from codemods.editing.apply import compatible, replaces
+from codemods.editing.changes import file_changes
+from codemods.leftovers import left_over
+from codemods.model import (
+    Edit,
+    Finding,
+    Options,
+    Outcome,
+    Place,
+    Reported,
+    Rewrite,
+    Safety,
+    Span,
+    WrapReport,
+)
+from codemods.project import Project
+
+WRAP_FORMS = {"FM101": "inline", "FM102": "helper", "FM107": "helper"}
+"""Codes of translated wrap calls, and what the report calls them."""
+
+
+def plan_rewrite(
+    target: Path, files: list[str], options: Options, *, only: frozenset[str] | None = None
+) -> Rewrite:
+    """Everything a rewrite of these files comes to.
+
+    Args:
+        target: the directory that paths are relative to.
+        files: Python files, relative to it, forward slashes.
+        only: the files that may be changed; all if None. The others are read to understand these.
+    """
+    project, skipped = read_project(target, files, options)
+    findings = [f for f in find_all(project) if options.wants(f.code)]
+    if only is not None:
+        findings = [f for f in findings if f.place.path in only]
+    reported, accepted = decide(project, findings, only)
+    changes, broken = file_changes(project, reported, accepted, target)
+    if broken:
+        reported = [_undone(item, broken) for item in reported]
+        reported += [_left_alone(path, why) for path, why in broken.items()]
+    reported += [_unread(path, why) for path, why in sorted(skipped.items())]
+    reported.sort(key=lambda r: (r.finding.place.path, r.finding.place.line, r.finding.code))
+    sites = _wrap_reports(project, reported)
+    return Rewrite(tuple(changes), tuple(reported), sites, len(files), len(project.modules), skipped)
+
+
+def find_all(project: Project) -> list[Finding]:
+    """What every rule finds, in the rules' order of precedence."""
+    from codemods.rule import all_rules
+
+    found: list[Finding] = []
+    for rule in all_rules():
+        if rule.check is not None:
+            found.extend(rule.check(project))
+    return found
+
+
+def decide(
+    project: Project, findings: Iterable[Finding], only: frozenset[str] | None = None
+) -> tuple[list[Reported], list[Finding]]:
+    """Give each finding its outcome; edits that clash with an earlier finding's are not done, and said."""
+    ignored = {path: todo.ignores(module) for path, module in project.modules.items()}
+    reported: list[Reported] = []
+    accepted: list[Finding] = []
+    edits: dict[str, list[tuple[Edit, Finding]]] = {}
+    for finding in sorted(findings, key=lambda f: f.fades):
+        module = project.modules[finding.place.path]
+        reason = _ignored_by(module, ignored[finding.place.path], finding)
+        if reason is not None:
+            reported.append(Reported(finding, Outcome.IGNORED, reason))
+            continue
+        if finding.fades and _is_gone(finding, edits):
+            continue
+        item = _outcome(project, finding, edits, only)
+        reported.append(item)
+        if item.outcome is Outcome.DONE:
+            accepted.append(finding)
+            for edit in finding.edits:
+                edits.setdefault(edit.path, []).append((edit, finding))
+    for finding in left_over(project, reported, edits):
+        if not project.options.wants(finding.code) or (only is not None and finding.place.path not in only):
+            continue
+        path = finding.place.path
+        reason = _ignored_by(project.modules[path], ignored[path], finding)
+        outcome = Outcome.TODO if reason is None else Outcome.IGNORED
+        reported.append(Reported(finding, outcome, reason or ""))
+    return reported + _old_todos(project, reported, only), accepted
+
+
+def _outcome(
+    project: Project,
+    finding: Finding,
+    edits: dict[str, list[tuple[Edit, Finding]]],
+    only: frozenset[str] | None,
+) -> Reported:
+    if finding.is_note:
+        return Reported(finding, Outcome.NOTE)
+    if finding.safety is Safety.MANUAL:
+        return Reported(finding, Outcome.TODO)
+    if finding.safety is Safety.UNSAFE and not project.options.unsafe_fixes:
+        return Reported(finding, Outcome.TODO, "a fix is offered by --unsafe-fixes")
+    if (clash := _clash(finding, edits)) is not None:
+        detail = f"its edit overlaps that of {clash.code} in line {clash.place.line}"
+        return Reported(finding, Outcome.TODO, detail)
+    others = sorted({edit.path for edit in finding.edits} - only) if only is not None else []
+    if others:
+        return Reported(finding, Outcome.TODO, f"it also changes {', '.join(others)}: name that too")
+    return Reported(finding, Outcome.DONE)
+
+
+def _ignored_by(module: Module, comments: list[todo.Comment], finding: Finding) -> str | None:
+    """The reason of a suppression comment on the finding's lines or on the line before its statement."""
+    if not comments:
+        return None
+    statement = module.statement_at(finding.place.span)
+    first = module.line_of(module.span(statement).start) if statement is not None else finding.place.line
+    last = module.line_of(finding.place.span.end)
+    for comment in comments:
+        above = comment.own_line and comment.line in (first - 1, finding.place.line - 1)
+        beside = finding.place.line <= comment.line <= last
+        if (above or beside) and (not comment.codes or finding.code in comment.codes):
+            return comment.text or "no reason given"
+    return None
+
+
+def _is_gone(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:
+    return any(replaces(edit, finding.place.span) for edit, _ in edits.get(finding.place.path, []))
+
+
+def _clash(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]]) -> Finding | None:
+    for edit in finding.edits:
+        for other, owner in edits.get(edit.path, []):
+            if not compatible(other, edit):
+                return owner
+    return None
+
+
+def _old_todos(project: Project, reported: list[Reported], only: frozenset[str] | None) -> list[Reported]:
+    """TODO comments of an earlier run that no finding of this run stands for."""
+    standing = {
+        (r.finding.place.path, r.finding.code, todo.statement_line(project, r.finding))
+        for r in reported
+        if r.outcome in (Outcome.TODO, Outcome.IGNORED)
+    }
+    found: list[Reported] = []
+    for path, module in project.modules.items():
+        if only is not None and path not in only:
+            continue
+        ignored = todo.ignores(module)
+        for comment in todo.todos(module):
+            code = next(iter(comment.codes))
+            below = todo.code_line_below(module, comment.line)
+            if (path, code, below) in standing or not project.options.wants(code):
+                continue
+            start = module.offset(comment.line, 0)
+            place = Place(path, comment.line, comment.column, Span(start, module.line_end(start)))
+            finding = Finding(code, place, "a TODO of an earlier run is not resolved", comment.text)
+            reason = next(
+                (
+                    c.text or "no reason given"
+                    for c in ignored
+                    if comment.line < c.line <= below and code in c.codes
+                ),
+                None,
+            )
+            outcome = Outcome.TODO if reason is None else Outcome.IGNORED
+            found.append(Reported(finding, outcome, reason or ""))
+    return found
+
+
+def _undone(item: Reported, broken: dict[str, str]) -> Reported:
+    """What was to be done in a file that is left alone is not done."""
+    if item.outcome is Outcome.DONE and any(edit.path in broken for edit in item.finding.edits):
+        return replace(item, outcome=Outcome.TODO, detail="the file was left as it is")
+    return item
+
+
+def _left_alone(path: str, why: str) -> Reported:
+    message = f"the file was left as it is: its rewritten form would be no valid Python ({why})"
+    return Reported(Finding("FM903", Place(path, 1, 1, Span(0, 0)), message), Outcome.TODO)
+
+
+def _unread(path: str, why: str) -> Reported:
+    return Reported(Finding("FM901", Place(path, 1, 1, Span(0, 0)), f"the file {why}"), Outcome.TODO)
+
+
+def _wrap_reports(project: Project, reported: list[Reported]) -> tuple[WrapReport, ...]:
+    found = []
+    done = [r.finding for r in reported if r.outcome is Outcome.DONE and r.finding.code in WRAP_FORMS]
+    for site in project.wraps:
+        place = site.module.place(site.node)
+        name = site.module.span(site.function)
+        owner = next(
+            (
+                f
+                for f in done
+                for e in f.edits
+                if e.path == place.path and e.span.holds(name) and replaces(e, name)
+            ),
+            None,
+        )
+        form = WRAP_FORMS[owner.code] if owner is not None else "left"
+        found.append(WrapReport(place.path, place.line, form, owner.detail if owner is not None else ""))
+    return tuple(found)

@@ -1,0 +1,146 @@
+"""The project as rules see it: modules, names, values, links, and questions about them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from codemods.analysis.index import Index, Module, Symbol
+from codemods.analysis.link import Holding, Links, WrapCall
+from codemods.analysis.values import Evaluator, Value
+from codemods.model import Options
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MethodCall:
+    """`receiver.method(...)` somewhere in the project."""
+
+    module: Module
+    node: ast.Call
+    receiver: ast.expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NameUse:
+    """One use of a name from elsewhere, not counting import statements.
+
+    Attributes:
+        node: the name or the whole attribute chain (`fsdp.MixedPrecision`).
+        symbol: what it means.
+    """
+
+    module: Module
+    node: ast.Name | ast.Attribute
+    symbol: Symbol
+
+
+@dataclass(slots=True)
+class Project:
+    """Everything known about the code; rules only ask.
+
+    Attributes:
+        modules: path -> module, only those that name FSDP or are linked with one that does.
+        mentions: coarse words found in any file read or not: `batch_norm`, `set_device`.
+        line_length: what the repository's formatter is set to, if it says.
+        imports: path -> paths of the project's files that it imports.
+        wraps: every call of the FSDP1 constructor, in the order of files and lines.
+    """
+
+    options: Options
+    modules: dict[str, Module]
+    index: Index
+    links: Links
+    evaluator: Evaluator
+    wraps: list[WrapCall] = field(default_factory=list)
+    mentions: frozenset[str] = frozenset()
+    imports: dict[str, set[str]] = field(default_factory=dict)
+    line_length: int | None = None
+    _leaders: dict[str, str] = field(default_factory=dict)
+    _uses: dict[str, list[NameUse]] = field(default_factory=dict)
+    _methods: dict[str, list[MethodCall]] | None = None
+
+    def resolve(self, module: Module, node: ast.expr) -> Symbol | None:
+        """What a name or attribute chain means; `symbol.name` is canonical (`codemods.torch_names`)."""
+        return self.index.resolve(module, node)
+
+    def evaluate(self, module: Module, node: ast.expr) -> Value:
+        """What an expression comes to."""
+        return self.evaluator.evaluate(module, node)
+
+    def sharded(self, module: Module, node: ast.expr) -> Holding:
+        """Whether an expression holds a sharded model: `Sharded`, `Maybe` or `No`."""
+        return self.links.sharded(module, node)
+
+    def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
+        """Whether an expression holds the optimizer of a sharded model."""
+        return self.links.optimizer_of(module, node)
+
+    def group(self, path: str) -> str:
+        """A name for the files that belong together, because one imports the other or a third imports both."""
+        if not self._leaders:
+            self._leaders = {path: path for path in self.modules}
+            for importer in self.modules:
+                for other in self.imports.get(importer, ()):
+                    if other in self._leaders:
+                        self._leaders[self._leader(importer)] = self._leader(other)
+        return self._leader(path)
+
+    def _leader(self, path: str) -> str:
+        while self._leaders[path] != path:
+            path = self._leaders[path]
+        return path
+
+    def method_calls(self, *names: str) -> Iterator[MethodCall]:
+        """Every `x.<name>(...)`, whatever x is."""
+        if self._methods is None:
+            self._methods = {}
+            for module in list(self.modules.values()):
+                for call in module.calls():
+                    if isinstance(call.func, ast.Attribute):
+                        found = MethodCall(module, call, call.func.value)
+                        self._methods.setdefault(call.func.attr, []).append(found)
+        for name in names:
+            yield from self._methods.get(name, [])
+
+    def static_calls(self, *names: str) -> Iterator[MethodCall]:
+        """Every `FSDP.<name>(...)`, the class under whatever name or alias."""
+        from codemods.torch_names import FSDP
+
+        for call in self.method_calls(*names):
+            symbol = self.resolve(call.module, call.receiver)
+            if symbol is not None and symbol.name == FSDP:
+                yield call
+
+    def calls_of(self, name: str) -> Iterator[tuple[Module, ast.Call]]:
+        """Every call of a function or class with that canonical name."""
+        for use in self.uses(name):
+            parent = use.module.parent(use.node)
+            if isinstance(parent, ast.Call) and parent.func is use.node:
+                yield use.module, parent
+
+    def uses(self, name: str) -> list[NameUse]:
+        """Every use of a canonical name."""
+        return self._all_uses().get(name, [])
+
+    def used_names(self) -> list[str]:
+        """Canonical names from outside the project that are used somewhere and lie in torch's FSDP."""
+        return sorted(self._all_uses())
+
+    def _all_uses(self) -> dict[str, list[NameUse]]:
+        if not self._uses:
+            from codemods.torch_names import is_fsdp_namespace
+
+            for module in list(self.modules.values()):
+                for node in (*module.nodes(ast.Name), *module.nodes(ast.Attribute)):
+                    assert isinstance(node, ast.Name | ast.Attribute)
+                    symbol = self.resolve(module, node)
+                    if (
+                        symbol is None
+                        or symbol.module is not None
+                        or isinstance(node.ctx, ast.Store | ast.Del)
+                    ):
+                        continue
+                    if is_fsdp_namespace(symbol.name) or symbol.name.startswith("torch.distributed."):
+                        self._uses.setdefault(symbol.name, []).append(NameUse(module, node, symbol))
+        return self._uses

@@ -1,0 +1,131 @@
+"""`auto_wrap_policy`. Source: `torch.distributed.fsdp.wrap`, `torch.distributed.fsdp._wrap_utils._auto_wrap`."""
+
+from __future__ import annotations
+
+import ast
+
+from codemods.analysis.index import Module
+from codemods.rule import CallValue, Code, Literal, Sequenced, Value, code
+from codemods.shard_call import Argument, Inline, Translation, UnitTest, keyword, local_assignment, written_at
+
+_WRAP = "torch.distributed.fsdp.wrap."
+_TESTS = (ast.Compare, ast.BoolOp, ast.UnaryOp)
+
+
+@keyword("auto_wrap_policy", {"FM111": "a policy that has no counterpart"})
+def auto_wrap_policy(argument: Argument) -> Translation:
+    """`auto_wrap_policy` becomes a loop over the submodules, children before parents, that shards each unit.
+
+    By class (`ModuleWrapPolicy`, `transformer_auto_wrap_policy`) and by condition (`lambda_auto_wrap_policy`,
+    `_or_policy` of these): the loop is written at the call where the classes or the condition can be read there.
+    By size, by a function of the project, or chosen at run time: the helper module asks the policy as FSDP1 asked it,
+    with the number of parameters that are in no unit yet, and so finds the same units. Policies keep their names and
+    arguments; only their import changes.
+    """
+    if isinstance(argument.value, Literal) and argument.value.value is None:
+        return Translation(inline=Inline())
+    assignment = local_assignment(argument)
+    if isinstance(argument.value, CallValue) and argument.value.function.name == f"{_WRAP}CustomPolicy":
+        return _custom(argument)
+    visible = argument.at_call and (not isinstance(argument.node, ast.Name) or assignment is not None)
+    test = _unit_test(argument, argument.value) if visible else None
+    if test is None:
+        return Translation(inline=None)
+    return Translation(inline=Inline(units=test, consumed=(assignment,) if assignment else ()))
+
+
+def _custom(argument: Argument) -> Translation:
+    assert isinstance(argument.value, CallValue)
+    value = argument.value
+    function = value.arguments[0] if value.arguments else value.keywords.get("lambda_fn")
+    test = None
+    if isinstance(function, ast.Lambda) and isinstance(function.body, (*_TESTS, ast.Call)):
+        test = _condition(argument, value.origin.module, function)
+    if test is None:
+        why = "`CustomPolicy` may give single units settings of their own"
+        remedy = "write the loop over the submodules by hand: fully_shard(unit, ...) with each unit's own arguments"
+        return Translation(inline=None, refused=why, remedy=remedy)
+    assignment = local_assignment(argument)
+    return Translation(inline=Inline(units=test, consumed=(assignment,) if assignment else ()))
+
+
+def _unit_test(argument: Argument, value: Value) -> UnitTest | None:
+    if not isinstance(value, CallValue) or value.spreads:
+        return None
+    module = value.origin.module
+    if value.function.name == f"{_WRAP}ModuleWrapPolicy":
+        classes = value.arguments[0] if value.arguments else value.keywords.get("module_classes")
+        return _by_class(argument, module, classes)
+    if value.function.name != "functools.partial" or len(value.arguments) != 1:
+        return None
+    policy = argument.project.resolve(module, value.arguments[0])
+    match policy.name.removeprefix(_WRAP) if policy else "":
+        case "transformer_auto_wrap_policy":
+            return _by_class(argument, module, value.keywords.get("transformer_layer_cls"))
+        case "lambda_auto_wrap_policy":
+            return _condition(argument, module, value.keywords.get("lambda_fn"))
+        case "_or_policy":
+            return _any_of(argument, module, value.keywords.get("policies"))
+    return None
+
+
+def _by_class(argument: Argument, module: Module, classes: ast.expr | None) -> UnitTest | None:
+    if classes is None:
+        return None
+    found = argument.project.evaluate(module, classes)
+    if isinstance(found, Sequenced) and isinstance(classes, ast.Set | ast.Tuple | ast.List):
+        kept = [written_at(argument.project, argument.site, module, c) for c in classes.elts]
+        if any(k is None for k in kept) or any(isinstance(c, ast.Starred) for c in classes.elts):
+            return None
+        words = " or ".join(ast.unparse(c) for c in classes.elts)
+        pieces: list[Code] = [k for k in kept if k is not None]
+        if len(pieces) == 1:
+            return UnitTest(lambda v: code(None, "isinstance({v}, {c})", v=v, c=pieces[0]), words)
+        joined: Code = sum(((", ", *p) for p in pieces[1:]), pieces[0])
+        return UnitTest(lambda v: code(None, "isinstance({v}, ({c}))", v=v, c=joined), words)
+    text = written_at(argument.project, argument.site, module, classes)
+    if text is None:
+        return None
+    return UnitTest(lambda v: code(None, "isinstance({v}, tuple({c}))", v=v, c=text), ast.unparse(classes))
+
+
+def _condition(argument: Argument, module: Module, function: ast.expr | None) -> UnitTest | None:
+    if isinstance(function, ast.Lambda):
+        return _lambda(argument, module, function)
+    if function is None:
+        return None
+    text = written_at(argument.project, argument.site, module, function)
+    if text is None:
+        return None
+    return UnitTest(
+        lambda v: code(None, "{f}({v})", f=text, v=v), f"where {ast.unparse(function)}", may_match_root=True
+    )
+
+
+def _lambda(argument: Argument, module: Module, function: ast.Lambda) -> UnitTest | None:
+    parameters = function.args.args
+    if len(parameters) != 1 or function.args.defaults or module is not argument.site.module:
+        return None
+    if not module.span(argument.site.node).holds(module.span(function)):
+        return None
+    name = parameters[0].arg
+    if module.scope_of(argument.site.node).lookup(name) is not None:
+        return None
+    body = code(
+        module, "({b})" if isinstance(function.body, ast.BoolOp | ast.IfExp) else "{b}", b=function.body
+    )
+    return UnitTest(lambda v: body, f"where {ast.unparse(function.body)}", may_match_root=True, variable=name)
+
+
+def _any_of(argument: Argument, module: Module, policies: ast.expr | None) -> UnitTest | None:
+    if not isinstance(policies, ast.List | ast.Tuple | ast.Set):
+        return None
+    tests = [_unit_test(argument, argument.project.evaluate(module, p)) for p in policies.elts]
+    found = [t for t in tests if t is not None]
+    if len(found) != len(tests) or any(t.variable for t in found):
+        return None
+    return UnitTest(
+        lambda v: sum(((" or ", *t.test(v)) for t in found[1:]), found[0].test(v)),
+        " or ".join(t.words for t in found),
+        may_match_root=any(t.may_match_root for t in found),
+    )

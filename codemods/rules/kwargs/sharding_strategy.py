@@ -1,0 +1,40 @@
+"""`sharding_strategy`. Source: semantics measured on torch 2.13; `fully_shard(reshard_after_forward=)`."""
+
+from __future__ import annotations
+
+from codemods.rule import Literal, Named, code, options
+from codemods.shard_call import Argument, Inline, Translation, keyword, sibling
+
+
+@keyword("sharding_strategy", {"FM110": "`sharding_strategy` cannot be followed"})
+def sharding_strategy(argument: Argument) -> Translation:
+    """`sharding_strategy` becomes a mesh and `reshard_after_forward`.
+
+    FULL_SHARD: nothing is written; `fully_shard` keeps the root gathered after forward and reshards the units, as
+    FSDP1 did (an explicit True would also reshard the root, one all-gather more per step from torch 2.8 on).
+    SHARD_GRAD_OP: `reshard_after_forward=False` on units and root.
+    HYBRID_SHARD, _HYBRID_SHARD_ZERO2: a named 2-D mesh, one sharding group per node unless a mesh is given.
+    NO_SHARD: a named (world, 1) mesh, equal to the last bit and still with mixed precision. DistributedDataParallel
+    would save one copy of the weights.
+    Decided at run time: the helper module's `ShardingStrategy` has the same names, so configuration files stay.
+    """
+    strategies = {_strategy(value) for value in options(argument.value)}
+    if len(strategies) != 1:
+        return Translation(inline=None)
+    strategy = strategies.pop()
+    hybrid_with_mesh = sibling(argument, "device_mesh") is not None
+    if strategy in ("FULL_SHARD", "None") or (strategy == "HYBRID_SHARD" and hybrid_with_mesh):
+        return Translation(inline=Inline())
+    if strategy == "SHARD_GRAD_OP" or (strategy == "_HYBRID_SHARD_ZERO2" and hybrid_with_mesh):
+        return Translation(inline=Inline(every={"reshard_after_forward": code(None, "False")}))
+    return Translation(inline=None)
+
+
+def _strategy(value: object) -> str:
+    if isinstance(value, Literal) and value.value is None:
+        return "None"
+    if isinstance(value, Named):
+        head, _, member = value.symbol.name.rpartition(".")
+        if head.endswith(".ShardingStrategy"):
+            return member
+    return ""

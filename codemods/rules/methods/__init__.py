@@ -1,0 +1,1 @@
+"""One file per public method of FSDP1's wrapper."""

@@ -1,0 +1,93 @@
+"""`model.clip_grad_norm_(max_norm, norm_type)`.
+
+Source: `FullyShardedDataParallel.clip_grad_norm_`, `torch/nn/utils/clip_grad.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import Finding, No, Project, Safety, argument, code, finding, is_result_used, replace, rule
+
+LOW_PRECISION = ("bfloat16", "float16", "half")
+
+
+@rule(
+    "clip_grad_norm_",
+    {"FM301": "`clip_grad_norm_` of the FSDP1 wrapper"},
+)
+def clip_grad_norm_(project: Project) -> Iterator[Finding]:
+    """`model.clip_grad_norm_(c)` becomes `torch.nn.utils.clip_grad_norm_(model.parameters(), c)`.
+
+    FSDP1's wrapper had its own clipping because each rank held a part of a flat parameter. Under FSDP2 the
+    gradients are DTensors and PyTorch's own function computes the global norm. What it returns is a DTensor too:
+    where the norm is used, `.full_tensor()` makes it the plain tensor that FSDP1 gave, so that `f"{norm:.3f}"`,
+    `dist.all_reduce(norm)` and sums with plain tensors keep working.
+
+        norm = model.clip_grad_norm_(1.0)
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).full_tensor()
+
+    FSDP1 accumulates the norm in float32 whatever the dtype of the gradients; PyTorch's function does so in their
+    own dtype, and it refuses parameters on different meshes or a mixture of plain and sharded ones. Where the code
+    shows low-precision parameters or modules left out of sharding, a helper function with FSDP1's arithmetic is
+    used instead. Otherwise the norm agrees to the last digit or two of float32 (the order of additions differs).
+    """
+    for call in project.method_calls("clip_grad_norm_"):
+        holding = project.sharded(call.module, call.receiver)
+        max_norm = argument(call.node, 0, "max_norm")
+        if isinstance(holding, No) or max_norm is None:
+            continue
+        norm_type = argument(call.node, 1, "norm_type")
+        arguments = code(call.module, "{model}.parameters(), {c}", model=call.receiver, c=max_norm)
+        if norm_type is not None:
+            arguments = (*arguments, *code(call.module, ", norm_type={p}", p=norm_type))
+        if needs_helper(project, call.module.path):
+            new = code(call.module, "{helper.clip_grad_norm_}({arguments})", arguments=arguments)
+            message = "gradients are clipped with FSDP1's arithmetic: they can be of low precision or partly unsharded"
+        else:
+            message = "gradients are clipped by PyTorch's own function on the sharded parameters"
+            new = code(call.module, "{torch.nn.utils.clip_grad_norm_}({arguments})", arguments=arguments)
+            if is_result_used(call.module, call.node):
+                new = (*new, ".full_tensor()")
+        yield finding(
+            call.module,
+            call.node,
+            "FM301",
+            message,
+            safety=Safety.SAFE,
+            edits=[replace(call.module, call.node, new)],
+        )
+
+
+def needs_helper(project: Project, path: str) -> bool:
+    """Whether gradients can be of low precision, or parameters of several meshes or of none."""
+    for site in project.wraps:
+        if any(
+            k.arg in ("ignored_modules", "ignored_states", "ignored_parameters") for k in site.node.keywords
+        ):
+            return True
+        if _turns_low_precision(site.module.tree):
+            return True
+    module = project.modules.get(path)
+    return module is not None and _turns_low_precision(module.tree)
+
+
+def _turns_low_precision(tree: ast.Module) -> bool:
+    """Whether a module is converted: `.to(torch.bfloat16)`, `.bfloat16()`, `.half()`, `torch_dtype=...`."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Attribute) and node.func.attr in LOW_PRECISION[::2] and not node.args:
+            return True
+        values = [
+            k.value for k in node.keywords if k.arg in ("dtype", "torch_dtype", "keep_low_precision_grads")
+        ]
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
+            values += node.args
+        for value in values:
+            if isinstance(value, ast.Constant) and value.value is True:
+                return True
+            if isinstance(value, ast.Attribute) and value.attr in LOW_PRECISION:
+                return True
+    return False

@@ -1,0 +1,67 @@
+"""`model.load_state_dict(state)` of a sharded model outside of a `state_dict_type` block.
+
+Source: `torch/distributed/fsdp/_state_dict_utils.py`, `torch/distributed/checkpoint/state_dict.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import (
+    Finding,
+    No,
+    Project,
+    Refused,
+    Safety,
+    Unknown,
+    finding,
+    in_force,
+    is_where_not_instance,
+    model_loaded,
+    rule,
+)
+
+_REMEDY = (
+    "use `set_model_state_dict(model, state, options=StateDictOptions(full_state_dict=True))` for whole tensors or "
+    "`set_model_state_dict(model, state)` for shards, from `torch.distributed.checkpoint.state_dict`"
+)
+
+
+@rule("load_state_dict", {"FM403": "`load_state_dict()` of a sharded model"})
+def load_state_dict(project: Project) -> Iterator[Finding]:
+    """A bare `model.load_state_dict(state)` becomes `set_model_state_dict(...)`.
+
+    FSDP1 took a full state dict on every rank by default. FSDP2's `load_state_dict` wants shards and stops with
+    "got mixed torch.Tensor and DTensor".
+
+        model.load_state_dict(state)
+        set_model_state_dict(model, state, options=StateDictOptions(full_state_dict=True))
+
+    `set_model_state_dict` puts shards into the dict it is given; where the dict is read again afterwards it gets a
+    shallow copy. Loading before the model is sharded needs no change and gets none.
+    """
+    for call in project.method_calls("load_state_dict"):
+        holding = project.sharded(call.module, call.receiver)
+        if isinstance(holding, No) or is_where_not_instance(
+            call.module, call.node, ast.unparse(call.receiver)
+        ):
+            continue
+        told = in_force(project, call.module, call.node, call.receiver)
+        if isinstance(told, Unknown):
+            yield finding(call.module, call.node, "FM403", told.why, remedy=_REMEDY)
+            continue
+        if told.block is not None:
+            continue
+        edits = model_loaded(call.module, call.node, told.setting)
+        if isinstance(edits, Refused):
+            yield finding(call.module, call.node, "FM403", edits.why, remedy=_REMEDY)
+            continue
+        yield finding(
+            call.module,
+            call.node,
+            "FM403",
+            f"FSDP2's own `load_state_dict()` takes shards; this one took {told.setting.kind.value}",
+            safety=Safety.SAFE,
+            edits=edits,
+        )

@@ -1,0 +1,73 @@
+"""`FSDP.optim_state_dict(model, optimizer)`, `full_optim_state_dict`, `sharded_optim_state_dict`.
+
+Source: `FullyShardedDataParallel.optim_state_dict` and its older forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from codemods.rule import (
+    Finding,
+    Project,
+    Refused,
+    Safety,
+    Unknown,
+    argument,
+    finding,
+    in_force,
+    optim_saved,
+    rule,
+)
+
+_REMEDY = (
+    "use `get_optimizer_state_dict(model, optimizer, options=...)` from `torch.distributed.checkpoint.state_dict`; "
+    "its layout is the same, by parameter name"
+)
+
+
+@rule("optim_state_dict", {"FM404": "optimizer state in FSDP1's form"})
+def optim_state_dict(project: Project) -> Iterator[Finding]:
+    """`FSDP.optim_state_dict(model, optimizer)` becomes `get_optimizer_state_dict(model, optimizer, ...)`.
+
+    Both give state by parameter name. What FSDP1 gave by default, whole tensors on the CPU of every rank, no option
+    says: where the result is only used under `if rank == 0:`, rank 0 alone gets it, else a helper brings it to every rank.
+
+        moments = FSDP.optim_state_dict(model, optimizer)
+        moments = get_optimizer_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+
+    `FSDP.full_optim_state_dict` is the same with whole tensors on rank 0, `FSDP.sharded_optim_state_dict` with shards.
+    `FSDP.rekey_optim_state_dict` to parameter numbers has no counterpart and is left to a person.
+    """
+    for use in project.static_calls("optim_state_dict", "full_optim_state_dict", "sharded_optim_state_dict"):
+        model = argument(use.node, 0, "model")
+        told = (
+            in_force(project, use.module, use.node, model)
+            if model is not None
+            else Unknown("no model is given")
+        )
+        if isinstance(told, Unknown):
+            yield finding(use.module, use.node, "FM404", told.why, remedy=_REMEDY)
+            continue
+        if told.block is not None:
+            continue
+        edits = optim_saved(project, use.module, use.node, told.setting)
+        if isinstance(edits, Refused):
+            yield finding(use.module, use.node, "FM404", edits.why, remedy=_REMEDY)
+            continue
+        yield finding(
+            use.module,
+            use.node,
+            "FM404",
+            "optimizer state is asked for by the state dict functions of torch.distributed.checkpoint",
+            safety=Safety.SAFE,
+            edits=edits,
+        )
+    for use in project.static_calls("rekey_optim_state_dict"):
+        yield finding(
+            use.module,
+            use.node,
+            "FM404",
+            "`rekey_optim_state_dict` has no FSDP2 counterpart: state stays keyed by parameter name",
+            remedy="load by name with `set_optimizer_state_dict`, or map names to numbers in your own code",
+        )

@@ -1,0 +1,77 @@
+"""`model.state_dict()` of a sharded model outside of a `state_dict_type` block.
+
+Source: `torch/distributed/fsdp/_state_dict_utils.py` (the default is FULL_STATE_DICT on every rank).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import (
+    Finding,
+    Maybe,
+    No,
+    Project,
+    Refused,
+    Safety,
+    Unknown,
+    finding,
+    in_force,
+    is_where_not_instance,
+    model_saved,
+    rule,
+)
+
+_REMEDY = (
+    "use `get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))` for whole tensors or "
+    "`get_model_state_dict(model)` for shards, from `torch.distributed.checkpoint.state_dict`"
+)
+
+
+@rule("state_dict", {"FM402": "`state_dict()` of a sharded model"})
+def state_dict(project: Project) -> Iterator[Finding]:
+    """A bare `model.state_dict()` becomes `get_model_state_dict(...)`.
+
+    FSDP1's default was the full state dict on every rank. FSDP2's `state_dict()` gives this rank's shards under the
+    global shape, so that the old `if rank == 0: torch.save(model.state_dict(), f)` would write a file that looks whole and
+    holds one shard, without a word.
+
+        state = model.state_dict()
+        state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+
+    What kind of state dict is meant is looked up: an earlier `FSDP.set_state_dict_type`, a `state_dict_type` block around the
+    calls of the function, or the default. Where these disagree, the place is left to a person.
+    """
+    for call in project.method_calls("state_dict"):
+        holding = project.sharded(call.module, call.receiver)
+        if isinstance(holding, No) or is_where_not_instance(
+            call.module, call.node, ast.unparse(call.receiver)
+        ):
+            continue
+        told = in_force(project, call.module, call.node, call.receiver)
+        if isinstance(told, Unknown):
+            yield finding(call.module, call.node, "FM402", told.why, remedy=_REMEDY)
+            continue
+        if told.block is not None:
+            continue  # the block's own rule sees to it
+        edits = model_saved(call.module, call.node, told.setting)
+        if isinstance(holding, Maybe) and _may_be_ddp(call.module.text):
+            edits = Refused(
+                "the model may be wrapped in DistributedDataParallel too, which names its keys otherwise"
+            )
+        if isinstance(edits, Refused):
+            yield finding(call.module, call.node, "FM402", edits.why, remedy=_REMEDY)
+            continue
+        yield finding(
+            call.module,
+            call.node,
+            "FM402",
+            f"FSDP2's own `state_dict()` gives shards; this one gave {told.setting.kind.value}",
+            safety=Safety.SAFE,
+            edits=edits,
+        )
+
+
+def _may_be_ddp(text: str) -> bool:
+    return "DistributedDataParallel(" in text or "DDP(" in text

@@ -1,0 +1,68 @@
+"""`FSDP.summon_full_params(model, ...)`.
+
+Source: `FullyShardedDataParallel.summon_full_params`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import (
+    Finding,
+    No,
+    Project,
+    Safety,
+    argument,
+    code,
+    finding,
+    replace,
+    rule,
+    unwrap_block,
+)
+
+_KEPT = ("recurse", "writeback", "rank0_only", "offload_to_cpu", "with_grads")
+
+
+@rule("summon_full_params", {"FM305": "`summon_full_params` of FSDP1"})
+def summon_full_params(project: Project) -> Iterator[Finding]:
+    """`with FSDP.summon_full_params(model):` becomes a context of the helper module with the same options.
+
+    On an FSDP2 model FSDP1's context does nothing at all, without a word. `model.unshard()` is no replacement: it
+    is not recursive, gives values in the compute dtype, and what is written to them is lost. The helper puts full
+    parameters in place, writes them back into the shards where `writeback` asks for it, and takes the same
+    options. Where the block only calls `generate`, it goes: FSDP2 needs no full parameters for that.
+
+        with FSDP.summon_full_params(model, writeback=False):      with summon_full_params(model, writeback=False):
+            norm = model.head.weight.norm()                            norm = model.head.weight.norm()
+    """
+    static = {use.node: use for use in project.static_calls("summon_full_params")}
+    for use in project.method_calls("summon_full_params"):
+        is_static = use.node in static
+        if not is_static and isinstance(project.sharded(use.module, use.receiver), No):
+            continue
+        model = argument(use.node, 0, "module") or (None if is_static else use.receiver)
+        if model is None:
+            continue
+        item = use.module.parent(use.node)
+        block = use.module.parent(item) if isinstance(item, ast.withitem) else None
+        if isinstance(block, ast.With) and len(block.items) == 1 and _only_generates(block):
+            edits = [unwrap_block(use.module, block)]
+            message = "`generate` needs no full parameters under FSDP2"
+        else:
+            given = [k for k in use.node.keywords if k.arg in _KEPT]
+            new = code(use.module, "{helper.summon_full_params}({model}", model=model)
+            for keyword in given:
+                new = (*new, *code(use.module, ", {k}", k=keyword))
+            edits = [replace(use.module, use.node, (*new, ")"))]
+            message = "full parameters are put in place and written back by a context of the helper module"
+        yield finding(use.module, use.node, "FM305", message, safety=Safety.SAFE, edits=edits)
+
+
+def _only_generates(block: ast.With) -> bool:
+    """Whether every use of a module's methods in the block is a call of `generate`."""
+    calls = [node for statement in block.body for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    names = [c.func.attr for c in calls if isinstance(c.func, ast.Attribute)]
+    reads = {"parameters", "named_parameters", "state_dict", "weight", "copy_"}
+    words = {n.attr for statement in block.body for n in ast.walk(statement) if isinstance(n, ast.Attribute)}
+    return "generate" in names and not reads & words

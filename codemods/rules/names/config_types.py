@@ -1,0 +1,100 @@
+"""FSDP1's configuration types and policies away from an inline wrap call: the helper module has them under the same names.
+
+Source: `torch.distributed.fsdp.api`, `torch.distributed.fsdp.wrap`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import Edit, Finding, NameUse, Project, Ref, Safety, finding, rule
+from codemods.shard_call import refusal
+from codemods.torch_names import MIXED_PRECISION_FIELDS
+
+_PREFIX = "torch.distributed.fsdp."
+TYPES = ("ShardingStrategy", "MixedPrecision", "CPUOffload", "BackwardPrefetch")
+_LIBRARIES = frozenset(
+    {"accelerate", "transformers", "trl", "lightning", "pytorch_lightning", "composer", "axolotl"}
+)
+POLICIES = {
+    "transformer_auto_wrap_policy": "transformer_auto_wrap_policy",
+    "size_based_auto_wrap_policy": "size_based_auto_wrap_policy",
+    "lambda_auto_wrap_policy": "lambda_auto_wrap_policy",
+    "always_wrap_policy": "always_wrap_policy",
+    "ModuleWrapPolicy": "ModuleWrapPolicy",
+    "_or_policy": "or_policy",
+}
+
+
+@rule(
+    "configuration types and policies",
+    {
+        "FM201": "a configuration type or policy moves to the helper module",
+        "FM202": "a configuration type or policy is handed to a training library",
+    },
+    order=80,
+)
+def config_types(project: Project) -> Iterator[Finding]:
+    """`ShardingStrategy`, `MixedPrecision`, `CPUOffload`, `BackwardPrefetch` and the policies keep their names and members.
+
+    The wrap call may be far from where its values are made: in a dataclass, a command line, a module of policies. There
+    nothing changes but the import: the helper module has small types and functions of the same names, so that
+    `cfg.sharding_strategy = "HYBRID_SHARD"` and `ShardingStrategy[name]` stay as they are.
+    """
+    moving = {project.group(s.module.path) for s in project.wraps if refusal(project, s) is None}
+    names = {f"{_PREFIX}{name}": name for name in TYPES}
+    names |= {f"{_PREFIX}wrap.{name}": new for name, new in POLICIES.items()}
+    for canonical, new in names.items():
+        for use in project.uses(canonical):
+            taker = _taker(project, use)
+            if taker:
+                yield finding(
+                    use.module,
+                    use.node,
+                    "FM202",
+                    f"`{taker}` is given one of FSDP1's types",
+                    remedy=f"give {taker} its FSDP2 settings",
+                )
+            elif project.group(use.module.path) in moving:
+                yield _moved(use, new)
+
+
+def _taker(project: Project, use: NameUse) -> str:
+    """The class or function of a training library that a value is handed to directly, which wants torch's own type."""
+    for parent in use.module.ancestors(use.node):
+        if isinstance(parent, ast.stmt):
+            return ""
+        if isinstance(parent, ast.Call):
+            symbol = project.resolve(use.module, parent.func)
+            if symbol is not None and symbol.name.split(".")[0] in _LIBRARIES:
+                return symbol.name
+    return ""
+
+
+def _moved(use: NameUse, new: str) -> Finding:
+    module, node = use.module, use.node
+    needs: set[str] = set()
+    parent = module.parent(node)
+    if new == "MixedPrecision" and isinstance(parent, ast.Call) and parent.func is node:
+        needs = _fields(parent)
+    return finding(
+        module,
+        node,
+        "FM201",
+        f"`{use.symbol.name.rpartition('.')[2]}` comes from the helper module",
+        safety=Safety.SAFE,
+        edits=[Edit(module.path, module.span(node), (Ref(f"helper.{new}"),))],
+        needs=needs,
+        fades=True,
+    )
+
+
+def _fields(call: ast.Call) -> set[str]:
+    """Fields a `MixedPrecision(...)` call sets, marked as such."""
+    names = {f"field:{name}" for name, _ in zip(MIXED_PRECISION_FIELDS, call.args, strict=False)}
+    for keyword in call.keywords:
+        names |= (
+            {f"field:{keyword.arg}"} if keyword.arg else {f"field:{name}" for name in MIXED_PRECISION_FIELDS}
+        )
+    return names

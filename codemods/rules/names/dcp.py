@@ -1,0 +1,81 @@
+"""Old names of torch.distributed.checkpoint.
+
+Source: `torch/distributed/checkpoint/state_dict_saver.py`, `state_dict_loader.py` (`save_state_dict` and
+`load_state_dict` are deprecated since torch 2.2 and gone or warned about later).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import (
+    Edit,
+    Finding,
+    Module,
+    Project,
+    Safety,
+    code,
+    finding,
+    insert_text,
+    replace,
+    rule,
+)
+
+_HOME = "torch.distributed.checkpoint"
+_OLD_HOME = "torch.distributed._shard.checkpoint"
+_NEW = {"save_state_dict": "save", "load_state_dict": "load"}
+# After the state dict, in the old functions' order; all of them are keyword-only in the new ones.
+_OLD_ORDER = {
+    "save_state_dict": ("storage_writer", "process_group", "coordinator_rank", "no_dist", "planner"),
+    "load_state_dict": ("storage_reader", "process_group", "coordinator_rank", "no_dist", "planner"),
+}
+
+
+@rule("dist_cp", {"FM410": "an old name of torch.distributed.checkpoint"})
+def dist_cp(project: Project) -> Iterator[Finding]:
+    """`dist_cp.save_state_dict(...)` becomes `dist_cp.save(...)`, `load_state_dict` becomes `load`.
+
+    The old functions have been deprecated since torch 2.2. Arguments after the state dict get names, as the new
+    functions want them. Calls that use `coordinator_rank` or `no_dist` are left to a person.
+    """
+    for old, new in _NEW.items():
+        for module, call in _calls(project, old):
+            names = [k.arg for k in call.keywords]
+            positions = _OLD_ORDER[old][: max(len(call.args) - 1, 0)]
+            if {"coordinator_rank", "no_dist"} & {*names, *positions} or None in names:
+                yield finding(
+                    module,
+                    call,
+                    "FM410",
+                    f"`{old}` is deprecated, and its `coordinator_rank`/`no_dist` have no counterpart in `{new}`",
+                    remedy=f"call `torch.distributed.checkpoint.{new}`",
+                )
+                continue
+            yield finding(
+                module,
+                call,
+                "FM410",
+                f"`{old}` of torch.distributed.checkpoint is now `{new}`",
+                safety=Safety.SAFE,
+                edits=_edits(project, module, call, positions, new),
+            )
+
+
+def _calls(project: Project, old: str) -> Iterator[tuple[Module, ast.Call]]:
+    for home in (_HOME, f"{_HOME}.state_dict_saver", f"{_HOME}.state_dict_loader", _OLD_HOME):
+        yield from project.calls_of(f"{home}.{old}")
+
+
+def _edits(
+    project: Project, module: Module, call: ast.Call, positions: tuple[str, ...], new: str
+) -> list[Edit]:
+    is_old_home = _OLD_HOME in (symbol.name if (symbol := project.resolve(module, call.func)) else "")
+    if isinstance(call.func, ast.Attribute) and not is_old_home:
+        renamed = replace(module, call.func, code(module, f"{{home}}.{new}", home=call.func.value))
+    else:
+        renamed = replace(module, call.func, code(None, f"{{{_HOME}.{new}}}"))
+    named = [
+        insert_text(module, node, f"{name}=") for node, name in zip(call.args[1:], positions, strict=True)
+    ]
+    return [renamed, *named]

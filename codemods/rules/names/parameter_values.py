@@ -1,0 +1,144 @@
+"""Code that looks at or changes the parameters of a sharded model one by one.
+
+Source: `torch/distributed/tensor` (a reduction of a DTensor can be partial; mixing with plain tensors raises).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import Finding, Module, No, Project, finding, rule
+
+_SHAPES = {"ndim", "dim", "shape", "size"}
+_VALUES = {
+    "norm",
+    "item",
+    "mean",
+    "sum",
+    "max",
+    "min",
+    "numpy",
+    "tolist",
+    "copy_",
+    "all_reduce",
+    "reduce",
+    "broadcast",
+}
+
+
+@rule(
+    "parameters",
+    {
+        "FM509": "decisions by the shape of sharded parameters",
+        "FM514": "values of sharded parameters or gradients read or written one by one",
+        "FM515": "parameters of a sharded model are counted",
+    },
+)
+def parameter_values(project: Project) -> Iterator[Finding]:
+    """Loops over `model.parameters()` of a sharded model see other things than before.
+
+    Under FSDP1 the parameters were one-dimensional parts of this rank (with `use_orig_params=False` even flat ones);
+    under FSDP2 they are DTensors of the whole shape.
+
+    - FM509: `p.ndim`, `p.shape` give the whole parameter's shape now. Rules such as "weight decay for everything with two
+      dimensions" matched nothing before and match now: training changes.
+    - FM514: `p.grad.norm().item()` is this rank's part, `p.numpy()` and `p.data.copy_(plain)` raise,
+      `dist.all_reduce(p.grad)` raises. Use `full_tensor()` for whole values, `to_local()` for this rank's.
+    - FM515: `sum(p.numel() for p in model.parameters())` was this rank's share and is the whole model's number; a factor of
+      the world size after it counts twice. A plain count is a note, a count that is multiplied needs a person.
+    """
+    for module in list(project.modules.values()):
+        for loop in _loops(module):
+            model = _owner(loop.iter)
+            if model is None or isinstance(project.sharded(module, model), No):
+                continue
+            yield from _of_loop(module, loop)
+
+
+def _loops(module: Module) -> Iterator[ast.For | ast.comprehension]:
+    for kind in (ast.For, ast.comprehension):
+        for node in module.nodes(kind):
+            assert isinstance(node, ast.For | ast.comprehension)
+            yield node
+
+
+def _owner(node: ast.expr) -> ast.expr | None:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in ("parameters", "named_parameters"):
+            return node.func.value
+    return None
+
+
+def _of_loop(module: Module, loop: ast.For | ast.comprehension) -> Iterator[Finding]:
+    body = loop.body if isinstance(loop, ast.For) else [module.parent(loop)]
+    names = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    seen = set()
+    for node in (n for part in body if part is not None for n in ast.walk(part)):
+        code = _code_of(node, names)
+        if code is None or code in seen:
+            continue
+        seen.add(code)
+        yield _finding(module, node, code)
+
+
+def _code_of(node: ast.AST, names: set[str]) -> str | None:
+    """Which finding a node of the loop's body calls for."""
+    if not isinstance(node, ast.Attribute):
+        return None
+    if node.attr == "numel" and _root(node.value) in names:
+        return "FM515"
+    if node.attr in _SHAPES and isinstance(node.value, ast.Name) and node.value.id in names:
+        return "FM509"
+    if node.attr in _VALUES and _root(node.value) in names:
+        return "FM514"
+    return None
+
+
+def _root(node: ast.expr) -> str:
+    """`p` of `p`, `p.data`, `p.grad`, `p.grad.detach()`, `p.grad.data.norm(2)`."""
+    while isinstance(node, ast.Attribute | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _finding(module: Module, node: ast.AST, code: str) -> Finding:
+    if code == "FM509":
+        return finding(
+            module,
+            node,
+            code,
+            "sharded parameters have their whole shape now; FSDP1 showed one-dimensional parts of this rank",
+            remedy="check which parameters this rule is meant to match: it matched by flattened shapes before",
+        )
+    if code == "FM514":
+        return finding(
+            module,
+            node,
+            code,
+            "this reads or writes DTensors: reductions can be this rank's part, plain tensors cannot be mixed in",
+            remedy="use `full_tensor()` for whole values or `to_local()` for this rank's, and drop reductions of your own",
+        )
+    if _is_multiplied(module, node):
+        return finding(
+            module,
+            node,
+            code,
+            "`numel()` of a sharded parameter is the whole parameter's now; FSDP1 gave this rank's share",
+            remedy="drop the factor for the number of ranks",
+        )
+    return finding(
+        module,
+        node,
+        code,
+        "`numel()` of a sharded parameter is the whole parameter's now; FSDP1 gave this rank's share",
+        is_note=True,
+    )
+
+
+def _is_multiplied(module: Module, node: ast.AST) -> bool:
+    statement = module.statement(node)
+    return any(
+        isinstance(n, ast.BinOp | ast.AugAssign) and isinstance(n.op, ast.Mult) and "world" in ast.unparse(n)
+        for n in ast.walk(statement)
+    )

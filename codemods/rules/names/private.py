@@ -1,0 +1,78 @@
+"""FSDP1's private attributes, and strings that name them.
+
+Source: `torch/distributed/fsdp/_flat_param.py`, `_common_utils.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import Finding, Module, Project, finding, rule
+
+_REMEDIES = {
+    "_handle": "FSDP2 has no handles: reshard with `module.reshard()`, read a shard with `parameter.to_local()`",
+    "_handles": "FSDP2 has no handles: reshard with `module.reshard()`, read a shard with `parameter.to_local()`",
+    "_all_handles": "walk `model.modules()` and test `isinstance(module, FSDPModule)`",
+    "flat_param": "there is no flat parameter: work on `model.parameters()`, which are DTensors",
+    "_flat_param": "there is no flat parameter: work on `model.parameters()`, which are DTensors",
+    "_fsdp_state": "FSDP2's state is private too: use the methods of `FSDPModule`",
+    "_fully_sharded_module_to_handle": "walk `model.modules()` and test `isinstance(module, FSDPModule)`",
+}
+_PREFIX = "_fsdp_wrapped_module"
+
+
+@rule("_handle", {"FM507": "FSDP1's private state", "FM513": "a name prefix that FSDP2 does not make"})
+def private(project: Project) -> Iterator[Finding]:
+    """Flat parameters, handles and other private state of FSDP1 have no counterpart.
+
+    `_handle`, `_handles`, `_all_handles`, `flat_param` are left to a person with what to use instead. In an FSDP2
+    model names carry no `_fsdp_wrapped_module.` prefix: `name.replace("_fsdp_wrapped_module.", "")` is harmless and kept, a
+    test or split on the prefix is reported.
+    """
+    for module in list(project.modules.values()):
+        for node in module.nodes(ast.Attribute):
+            assert isinstance(node, ast.Attribute)
+            remedy = _REMEDIES.get(node.attr)
+            if remedy is not None and _says_fsdp(module):
+                yield finding(
+                    module,
+                    node,
+                    "FM507",
+                    f"`{node.attr}` is private to FSDP1 and does not exist",
+                    remedy=remedy,
+                    fades=True,
+                )
+        for node in module.nodes(ast.Constant):
+            assert isinstance(node, ast.Constant)
+            if isinstance(node.value, str) and _PREFIX in node.value and _decides(module, node):
+                yield finding(
+                    module,
+                    node,
+                    "FM513",
+                    f"FSDP2 keeps parameter names as they are: nothing is called `{_PREFIX}`",
+                    remedy="remove the test or split on the prefix",
+                )
+
+
+def _says_fsdp(module: Module) -> bool:
+    return "fsdp" in module.text.lower()
+
+
+def _decides(module: Module, node: ast.Constant) -> bool:
+    """Whether the string is compared, searched or split on, and not only replaced by something else."""
+    parent = module.parent(node)
+    if isinstance(parent, ast.Compare):
+        return True
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
+        return parent.func.attr in (
+            "split",
+            "startswith",
+            "endswith",
+            "index",
+            "find",
+            "partition",
+            "rpartition",
+            "count",
+        )
+    return isinstance(parent, ast.Call) and getattr(parent.func, "id", "") in ("hasattr", "getattr")

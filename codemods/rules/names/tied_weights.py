@@ -1,0 +1,96 @@
+"""Tied weights whose modules a policy can put into different units.
+
+Source: `torch/distributed/fsdp/_fully_shard/_fsdp_init.py` (torch 2.13 raises for a parameter of two groups; up to 2.9
+the two ends silently become different parameters).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import CallValue, Finding, Literal, Module, Project, Value, finding, options, rule
+
+
+@rule("tied weights", {"FM506": "tied weights that can end up in different units"})
+def tied_weights(project: Project) -> Iterator[Finding]:
+    """Two modules that share a weight must be in the same unit.
+
+    With FSDP1 a weight shared between a unit and the root was handled or silently wrong; with FSDP2 it is an error on
+    new releases of torch, and silently two weights on releases up to 2.9. Nothing is said where the policy only makes
+    units of other classes, so that both ends stay in the root. Otherwise leave both modules out of the policy, or shard
+    them together: `fully_shard([model.embed, model.head])`. A policy that goes by something else than classes (sizes, a
+    function of the project) makes the same units as before, so that a job in which both ends were in one unit keeps
+    them there: that is a note.
+    """
+    if not project.wraps:
+        return
+    classes = _unit_classes(project)
+    for module in list(project.modules.values()):
+        for node in module.nodes(ast.Assign):
+            assert isinstance(node, ast.Assign)
+            ends = _ends(node)
+            if ends is None:
+                continue
+            names = {_class_of(module, node, end) for end in ends}
+            if classes is not None and not (names & classes):
+                continue
+            yield finding(
+                module,
+                node,
+                "FM506",
+                "these modules share a weight, and the wrap policy can make units of them: FSDP2 wants both in one unit",
+                remedy="keep both out of the policy, or shard them together: `fully_shard([first, second])`",
+                is_note=classes is None,
+            )
+
+
+def _unit_classes(project: Project) -> set[str] | None:
+    """Names of the classes that policies make units of; None where a policy goes by something else."""
+    found: set[str] = set()
+    for site in project.wraps:
+        told = next((k.value for k in site.node.keywords if k.arg == "auto_wrap_policy"), None)
+        if told is None and any(k.arg is None for k in site.node.keywords):
+            return None
+        for value in options(project.evaluate(site.module, told)) if told is not None else ():
+            classes = _classes(value) if isinstance(value, CallValue) else None
+            if classes is None and not _is_none(value):
+                return None
+            found |= classes or set()
+    return found
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Literal) and value.value is None
+
+
+def _classes(value: CallValue) -> set[str] | None:
+    """Class names written in a policy's class argument, directly or through `functools.partial`."""
+    given = [value.keywords[k] for k in ("transformer_layer_cls", "module_classes") if k in value.keywords]
+    if value.function.name.endswith("ModuleWrapPolicy"):
+        given += value.arguments[:1]
+    if len(given) != 1 or not isinstance(given[0], ast.Set | ast.Tuple | ast.List):
+        return None
+    return {ast.unparse(element).rpartition(".")[2] for element in given[0].elts}
+
+
+def _ends(node: ast.Assign) -> tuple[ast.expr, ast.expr] | None:
+    """The two modules of `self.a.weight = self.b.weight`."""
+    target, value = node.targets[0], node.value
+    if not (isinstance(target, ast.Attribute) and isinstance(value, ast.Attribute)):
+        return None
+    if target.attr != "weight" or value.attr != "weight":
+        return None
+    if not (isinstance(target.value, ast.Attribute) and isinstance(value.value, ast.Attribute)):
+        return None
+    return target.value, value.value
+
+
+def _class_of(module: Module, node: ast.AST, end: ast.expr) -> str:
+    """The class name a module attribute was built with, in the same class; empty where that is not seen."""
+    owner, text = module.class_of(node), ast.unparse(end)
+    for statement in ast.walk(owner) if owner is not None else ():
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
+            if any(ast.unparse(t) == text for t in statement.targets):
+                return ast.unparse(statement.value.func).rpartition(".")[2]
+    return ""

@@ -1,0 +1,75 @@
+"""`torch.nn.utils.clip_grad_norm_` on the parameters of a sharded model.
+
+Source: `torch/nn/utils/clip_grad.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import (
+    Finding,
+    Module,
+    No,
+    Project,
+    Safety,
+    code,
+    finding,
+    is_result_used,
+    is_where_method_is_not,
+    is_where_not_instance,
+    replace,
+    rule,
+)
+
+_FUNCTIONS = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad.clip_grad_norm_")
+
+
+@rule("torch.nn.utils.clip_grad_norm_", {"FM302": "PyTorch's own clipping on sharded parameters"})
+def torch_clip(project: Project) -> Iterator[Finding]:
+    """`torch.nn.utils.clip_grad_norm_(model.parameters(), c)` on a sharded model changes its meaning.
+
+    On FSDP1 parameters it clipped each rank by the norm of what that rank held, a number that differs per rank. On
+    FSDP2 parameters it clips by the norm of the whole gradient. The new behaviour is what was meant, but training
+    curves change, so a person should know. With `--unsafe-fixes` a used result gets `.full_tensor()`, because it is a
+    DTensor now; nothing else has to be done.
+    """
+    for module in list(project.modules.values()):
+        for call in module.calls():
+            symbol = project.resolve(module, call.func)
+            if symbol is None or symbol.name not in _FUNCTIONS or not call.args:
+                continue
+            model = _owner(call.args[0])
+            if model is None or isinstance(project.sharded(module, model), No):
+                continue
+            text = ast.unparse(model)
+            if is_where_not_instance(module, call, text) or _already_full(module, call):
+                continue
+            if is_where_method_is_not(module, call, text, "clip_grad_norm_"):
+                continue
+            edits = []
+            if is_result_used(module, call):
+                edits = [replace(module, call, code(module, "{call}.full_tensor()", call=call))]
+            yield finding(
+                module,
+                call,
+                "FM302",
+                "FSDP1 clipped every rank by its own part of the gradient here; FSDP2 clips by the whole gradient's norm",
+                remedy="expect other numbers than before (these are right)"
+                + (" and add `.full_tensor()` to the norm" if edits else ""),
+                safety=Safety.UNSAFE if edits else Safety.MANUAL,
+                edits=edits,
+            )
+
+
+def _owner(node: ast.expr) -> ast.expr | None:
+    """`m` of `m.parameters()`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters":
+        return node.func.value
+    return None
+
+
+def _already_full(module: Module, call: ast.Call) -> bool:
+    parent = module.parent(call)
+    return isinstance(parent, ast.Attribute) and parent.attr == "full_tensor"

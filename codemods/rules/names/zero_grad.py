@@ -1,0 +1,66 @@
+"""`zero_grad()` while gradient synchronisation is off.
+
+Source: `torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py` (unsynchronised gradients are kept on the unsharded
+parameters, where `zero_grad` does not see them).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import Finding, Module, No, Project, finding, rule
+
+_BAD_VALUES = ("isnan", "isinf", "isfinite")
+
+
+@rule("zero_grad", {"FM304": "`zero_grad()` between micro-batches that are not synchronised"})
+def zero_grad(project: Project) -> Iterator[Finding]:
+    """`zero_grad()` between unsynchronised micro-batches no longer discards their gradients.
+
+    FSDP1 kept the gradients of `no_sync` micro-batches in `.grad`, where `zero_grad()` drops them. FSDP2 keeps them
+    aside until the next synchronised backward pass, which adds them in: a batch that was skipped because its loss was
+    NaN comes back. Found: `zero_grad()` inside a `no_sync` block, and `zero_grad()` under a test for NaN or infinity
+    in a loop that also uses `no_sync`.
+    """
+    for module in list(project.modules.values()):
+        loops = _accumulating_blocks(project, module)
+        for call in module.calls():
+            if not (isinstance(call.func, ast.Attribute) and call.func.attr == "zero_grad"):
+                continue
+            around = list(module.ancestors(call))
+            in_block = any(parent in loops and isinstance(parent, ast.With) for parent in around)
+            in_loop = any(parent in loops and isinstance(parent, ast.For | ast.While) for parent in around)
+            if in_block or (in_loop and _skips_bad_batch(module, call)):
+                yield finding(
+                    module,
+                    call,
+                    "FM304",
+                    "under FSDP2 `zero_grad()` does not discard the gradients of unsynchronised micro-batches: they are "
+                    "added to the next synchronised ones",
+                    remedy="synchronise first: switch synchronisation on, run `(loss * 0).backward()`, then `zero_grad()`",
+                )
+
+
+def _accumulating_blocks(project: Project, module: Module) -> set[ast.AST]:
+    """`with` statements that switch synchronisation off, and the loops around them."""
+    found: set[ast.AST] = set()
+    for node in module.nodes(ast.Attribute):
+        assert isinstance(node, ast.Attribute)
+        if node.attr != "no_sync" or isinstance(project.sharded(module, node.value), No):
+            continue
+        for parent in module.ancestors(node):
+            if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+                break
+            if isinstance(parent, ast.With | ast.For | ast.While):
+                found.add(parent)
+    return found
+
+
+def _skips_bad_batch(module: Module, call: ast.Call) -> bool:
+    for parent in module.ancestors(call):
+        if isinstance(parent, ast.If) and any(word in ast.unparse(parent.test) for word in _BAD_VALUES):
+            return True
+        if isinstance(parent, ast.For | ast.While | ast.FunctionDef):
+            return False
+    return False

@@ -1,0 +1,122 @@
+"""The wrap call. Source: `FullyShardedDataParallel.__init__`, `torch.distributed.fsdp.fully_shard`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.editing.helper_call import helper_call_edits
+from codemods.editing.inline import Refused, inline_edits, is_nested
+from codemods.rule import (
+    Finding,
+    Project,
+    Safety,
+    WrapCall,
+    finding,
+    rule,
+)
+from codemods.shard_call import Argument, Inline, Translation, arguments_of, keyword_rules, refusal
+
+
+@rule(
+    "FullyShardedDataParallel",
+    {
+        "FM101": "a wrap call whose every value is visible becomes `fully_shard` calls",
+        "FM102": "a wrap call decided at run time becomes a call of the helper module",
+        "FM103": "a wrap call that is left to a person",
+        "FM104": "an unknown keyword of the wrap call",
+    },
+    order=10,
+)
+def wrap_call(project: Project) -> Iterator[Finding]:
+    """`model = FSDP(model, ...)` becomes `fully_shard` on each unit, children before parents, and on the model.
+
+    Where every value can be read at the call, the loop is written there. Where strategy, policy or precision are decided
+    at run time, the call becomes `shard_model(model, ...)` of a small helper module written into the repository,
+    with the same keywords, so that configuration values and command lines stay. `fully_shard` changes the model in place
+    and gives it back: `y = FSDP(x)` becomes one object under two names.
+
+    Left to a person: a wrap inside a comprehension, positional arguments unpacked with `*`, and keywords that
+    FSDP1 does not have.
+    """
+    for site in project.wraps:
+        if site.kind != "wrap":
+            yield from _translate(project, site)
+
+
+def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
+    refused_form = refusal(project, site)
+    if refused_form is not None:
+        yield finding(site.module, site.node, "FM103", refused_form[0], remedy=refused_form[1])
+        return
+    arguments, unknown = arguments_of(project, site)
+    rules = keyword_rules()
+    stray = [a for a in arguments if a.name not in rules]
+    if stray:
+        names = ", ".join(f"`{a.name}`" for a in stray)
+        yield finding(
+            site.module,
+            site.node,
+            "FM104",
+            f"FSDP1 has no keyword {names}",
+            remedy="remove it, or rewrite this call by hand",
+        )
+        return
+    results = [(a, rules[a.name](a)) for a in arguments]
+    for _, result in results:
+        yield from result.findings
+    refused = [(a, r) for a, r in results if r.refused]
+    if refused:
+        _, result = refused[0]
+        yield finding(site.module, site.node, "FM103", result.refused, remedy=result.remedy)
+        return
+    inline = _as_inline(project, site, results) if not unknown and site.kind == "call" else None
+    yield inline or _as_helper_call(project, site, results, unknown)
+
+
+def _as_inline(
+    project: Project, site: WrapCall, results: list[tuple[Argument, Translation]]
+) -> Finding | None:
+    """The call written out, or None where something is decided at run time."""
+    parts: list[Inline] = []
+    names = [a.name for a, _ in results]
+    if len(set(names)) != len(names):
+        return None
+    for argument, result in results:
+        if result.inline is None:
+            return None
+        if not argument.at_call and (result.inline.every or result.inline.units or result.inline.precision):
+            return None
+        parts.append(result.inline)
+    if any(keyword.arg is None for keyword in site.node.keywords):
+        return None
+    done = inline_edits(project, site, parts)
+    if isinstance(done, Refused):
+        return None
+    return finding(
+        site.module,
+        site.node,
+        "FM101",
+        "the FSDP1 wrap becomes `fully_shard` on each unit and the model",
+        safety=Safety.SAFE,
+        edits=done.edits,
+        detail=done.units,
+    )
+
+
+def _as_helper_call(
+    project: Project, site: WrapCall, results: list[tuple[Argument, Translation]], unknown: bool
+) -> Finding:
+    needs = {argument.name for argument, result in results if result.keep} | ({"**"} if unknown else set())
+    nested = is_nested(project, site) and ("mixed_precision" in needs or unknown)
+    policies = [ast.unparse(a.node) for a, r in results if a.name == "auto_wrap_policy" and r.keep]
+    return finding(
+        site.module,
+        site.node,
+        "FM102",
+        "the FSDP1 wrap becomes a call of the helper module, because its values are decided at run time",
+        safety=Safety.SAFE,
+        edits=helper_call_edits(site, results, is_nested=nested),
+        needs=needs | ({"is_root"} if nested else set()),
+        detail=f"by the policy `{policies[0]}`" if policies else "the whole model is one unit",
+    )

@@ -1,0 +1,292 @@
+"""One wrap call on its way to `fully_shard`: its arguments, and what each keyword's rule makes of them.
+
+A keyword rule is one file in `codemods/rules/kwargs`, named for the keyword:
+
+    @keyword("limit_all_gathers", {"FM150": "`limit_all_gathers` is dropped"})
+    def limit_all_gathers(argument: Argument) -> Translation:
+        '''Manual page.'''
+        return Translation(inline=Inline(), keep=False)
+
+It answers for both roads. `inline`: what the value becomes in code written at the call, None where that cannot be told
+from the text. `keep`: the helper module's `shard_model` takes the keyword as it stands, and decides at run time.
+Two rules that give the same part of one call are a conflict, and the call is left to a person.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from codemods.analysis.index import Module
+from codemods.analysis.link import WrapCall
+from codemods.analysis.values import DictValue, Value, options
+from codemods.model import Code, Finding, Hole
+from codemods.project import Project
+from codemods.rule import Rule, register
+from codemods.torch_names import FSDP
+
+SIGNATURE = (
+    "module",
+    "process_group",
+    "sharding_strategy",
+    "cpu_offload",
+    "auto_wrap_policy",
+    "backward_prefetch",
+    "mixed_precision",
+    "ignored_modules",
+    "param_init_fn",
+    "device_id",
+    "sync_module_states",
+    "forward_prefetch",
+    "limit_all_gathers",
+    "use_orig_params",
+    "ignored_states",
+    "device_mesh",
+)
+"""`FullyShardedDataParallel.__init__` of torch 2.6 to 2.13, in order; a test holds it against the installed torch."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Argument:
+    """One keyword of one wrap call.
+
+    Attributes:
+        module, node: where the value is written: at the call, or in a dict that is unpacked there.
+        value: what it comes to.
+        at_call: written at the call itself.
+        item: the node that names and holds it: an `ast.keyword`, a positional expression, a dict's key,
+            a subscript that is assigned to.
+    """
+
+    project: Project
+    site: WrapCall
+    name: str
+    module: Module
+    node: ast.expr
+    value: Value
+    at_call: bool
+    item: ast.AST
+
+    def kept(self) -> Code | None:
+        """The value's text for use at the call; None where its names would mean something else there."""
+        return written_at(self.project, self.site, self.module, self.node)
+
+
+def written_at(project: Project, site: WrapCall, module: Module, node: ast.expr) -> Code | None:
+    """An expression's text for use at a wrap call: kept as a hole where it stands there, copied where its names
+    mean the same there, None otherwise."""
+    span = module.span(node)
+    if module is site.module:
+        if module.span(site.node).holds(span):
+            return (Hole(span),)
+        if _same_meaning(module, node, site):
+            return (module.code(node),)
+    return None
+
+
+def _same_meaning(module: Module, node: ast.expr, site: WrapCall) -> bool:
+    there = module.scope_of(site.node)
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            here = module.scope_of(part).lookup(part.id)
+            found = there.lookup(part.id)
+            if (here is None) != (found is None) or (here and found and here[0] is not found[0]):
+                return False
+            if here is not None and here[0].is_function and len(here[1]) > 1:
+                return False
+        elif isinstance(part, ast.Lambda):
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Keywords of a `MixedPrecisionPolicy`, and whether units and root cast their inputs."""
+
+    dtypes: Mapping[str, Code]
+    unit_casts: bool = False
+    root_casts: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTest:
+    """Which submodules are units.
+
+    Attributes:
+        test: from the loop variable's name to a condition.
+        words: the same for the report.
+        may_match_root: the condition can hold for the root too, which must then be left out.
+        variable: the loop variable that the condition already uses, if it does.
+    """
+
+    test: Callable[[str], Code]
+    words: str
+    may_match_root: bool = False
+    variable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """What one keyword gives to code written at the call.
+
+    Attributes:
+        every: keyword arguments of every `fully_shard` call.
+        before, after: statements around the sharding; `{model}` in text stands for the model.
+        consumed: local assignments that only served the wrap call.
+    """
+
+    every: Mapping[str, Code] = field(default_factory=dict)
+    units: UnitTest | None = None
+    precision: Precision | None = None
+    before: tuple[Code, ...] = ()
+    after: tuple[Code, ...] = ()
+    consumed: tuple[ast.stmt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """What becomes of one keyword.
+
+    Attributes:
+        inline: None: the value decides at run time.
+        keep: the helper function takes the keyword; False: it is dropped there too.
+        findings: notes, and reasons to leave the call to a person.
+        refused: why neither road can be taken; the call is left as it is.
+        remedy: what a person does then.
+    """
+
+    inline: Inline | None
+    keep: bool = True
+    findings: tuple[Finding, ...] = ()
+    refused: str = ""
+    remedy: str = ""
+
+
+KeywordRule = Callable[[Argument], Translation]
+_keyword_rules: dict[str, KeywordRule] = {}
+
+
+def keyword(name: str, codes: Mapping[str, str]) -> Callable[[KeywordRule], KeywordRule]:
+    """Register the rule of one keyword."""
+
+    def decorate(translate: KeywordRule) -> KeywordRule:
+        _keyword_rules[name] = translate
+        register(Rule(name, dict(codes), None, translate.__doc__ or ""))
+        return translate
+
+    return decorate
+
+
+def keyword_rules() -> Mapping[str, KeywordRule]:
+    """Every registered keyword rule."""
+    return _keyword_rules
+
+
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
+    """Why a wrap call cannot be translated by its form alone, and what to do; None where it can."""
+    for parent in site.module.ancestors(site.node):
+        if isinstance(parent, _COMPREHENSIONS):
+            return (
+                "a wrap inside a comprehension says neither which model the parts belong to nor when it is whole",
+                "build the modules first, then shard each and the model around them with fully_shard",
+            )
+        if isinstance(parent, ast.stmt):
+            break
+    missing = site.wrapped is None and site.kind != "partial"
+    if missing or any(isinstance(a, ast.Starred) for a in site.arguments):
+        return (
+            "the arguments of this wrap call are unpacked from a sequence",
+            "name the module and the keywords at the call, then rewrite again",
+        )
+    return _block_refusal(project, site) if site.kind == "wrap" else None
+
+
+def _block_refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
+    """What keeps a `wrap(m)` from becoming a call with the settings of the `enable_wrap` around it."""
+    remedy = "shard the module with fully_shard once it is built, before the model around it"
+    if site.block is None:
+        return "`wrap` stands outside an `enable_wrap` block of its function", remedy
+    given = {k.arg: k.value for k in site.settings.keywords if k.arg is not None}
+    wrapper = given.pop("wrapper_cls", None)
+    symbol = project.resolve(site.module, wrapper) if wrapper is not None else None
+    if symbol is None or symbol.name != FSDP:
+        return "`enable_wrap` has another wrapper class", remedy
+    if not all(isinstance(v, ast.Name | ast.Attribute | ast.Constant) for v in given.values()):
+        return "the settings of `enable_wrap` are made in its call", remedy
+    others = [w.node for w in project.wraps if w.block is site.block and w is not site]
+    if (
+        any(other in set(ast.walk(site.node)) for other in others)
+        or site.node.keywords
+        or len(site.node.args) != 1
+    ):
+        return "the module is wrapped twice, or with settings of its own", remedy
+    return None
+
+
+def arguments_of(project: Project, site: WrapCall) -> tuple[list[Argument], bool]:
+    """Every keyword of a call, `**` dicts opened; and whether some of them are not known."""
+    found: list[Argument] = []
+    unknown = False
+
+    def add(name: str, module: Module, node: ast.expr, item: ast.AST, *, at_call: bool) -> None:
+        value = project.evaluate(module, node)
+        found.append(Argument(project, site, name, module, node, value, at_call, item))
+
+    for position, given in enumerate(site.arguments[0 if site.kind == "partial" else 1 :], start=1):
+        name = SIGNATURE[position] if position < len(SIGNATURE) else f"argument {position}"
+        add(name, site.module, given, given, at_call=True)
+    for keyword in site.settings.keywords:
+        if keyword.arg is not None:
+            if keyword.arg not in ("module", "wrapper_cls"):
+                add(keyword.arg, site.module, keyword.value, keyword, at_call=True)
+            continue
+        for value in options(project.evaluate(site.module, keyword.value)):
+            if not isinstance(value, DictValue):
+                unknown = True
+                continue
+            unknown = unknown or not value.complete
+            for name, origins in value.items.items():
+                for origin, (_, item) in zip(origins, value.places[name], strict=True):
+                    add(name, origin.module, origin.node, item, at_call=False)
+    return found, unknown
+
+
+def sibling(argument: Argument, name: str) -> ast.expr | None:
+    """Another keyword's value at the same call, where it is written there."""
+    for given in argument.site.settings.keywords:
+        if given.arg == name:
+            return given.value
+    position = SIGNATURE.index(name)
+    arguments = argument.site.node.args
+    return arguments[position] if position < len(arguments) else None
+
+
+def local_assignment(argument: Argument) -> ast.stmt | None:
+    """The assignment `x = <value>` whose only use is this argument; None where x serves anything else."""
+    module, node = argument.module, argument.node
+    if not isinstance(node, ast.Name):
+        return None
+    found = module.scope_of(node).lookup(node.id)
+    if found is None or not found[0].is_function or len(found[1]) != 1:
+        return None
+    uses = [
+        use
+        for use in module.nodes(ast.Name)
+        if isinstance(use, ast.Name)
+        and use.id == node.id
+        and isinstance(use.ctx, ast.Load)
+        and (at := module.scope_of(use).lookup(use.id)) is not None
+        and at[0] is found[0]
+    ]
+    statement = found[1][0].node
+    if (
+        len(uses) != 1
+        or not isinstance(statement, ast.Assign)
+        or not isinstance(statement.targets[0], ast.Name)
+    ):
+        return None
+    return statement if len(statement.targets) == 1 else None

@@ -1,0 +1,143 @@
+"""Files: which to look at, and their text with encoding, BOM and newlines kept."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tokenize
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codemods.errors import CodemodError
+
+_SKIPPED_DIRECTORIES = frozenset(
+    {
+        ".git",
+        ".hg",
+        ".venv",
+        "venv",
+        "node_modules",
+        "__pycache__",
+        ".fsdp-migrate",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".tox",
+        ".nox",
+        "site-packages",
+    }
+)
+_NAMES_FSDP = re.compile(rb"fsdp|fullysharded|fully_shard", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One decoded Python file.
+
+    Attributes:
+        path: relative to the target, forward slashes.
+        text: decoded, newlines as in the file, without the BOM.
+        encoding: as Python finds it (PEP 263); `utf-8-sig` where a BOM stands.
+        newline: the file's commonest line ending.
+    """
+
+    path: str
+    data: bytes
+    text: str
+    encoding: str
+    newline: str
+
+    def encoded(self, text: str) -> bytes:
+        """The bytes of a new version of this file."""
+        return text.encode(self.encoding)
+
+
+def decode(path: str, data: bytes) -> SourceFile:
+    """Decode a file as Python would.
+
+    Raises:
+        SyntaxError: unknown or contradictory encoding declaration.
+        UnicodeDecodeError: bytes that the encoding does not allow.
+    """
+    lines = iter(data.splitlines(keepends=True))
+    encoding, _ = tokenize.detect_encoding(lambda: next(lines, b""))
+    text = data.decode(encoding)
+    crlf, lf = text.count("\r\n"), text.count("\n")
+    newline = "\r\n" if crlf * 2 > lf else "\n"
+    return SourceFile(path, data, text, encoding, newline)
+
+
+def names_fsdp(data: bytes) -> bool:
+    """The byte prefilter: whether a file says FSDP anywhere."""
+    return _NAMES_FSDP.search(data) is not None
+
+
+def find_files(target: Path, paths: Sequence[Path], *, exclude: Iterable[str] = ()) -> list[str]:
+    """Python files under `paths`, relative to `target`, sorted; what git ignores is left out.
+
+    A file named itself is always taken.
+
+    Raises:
+        CodemodError: a path does not exist.
+    """
+    import pathspec
+
+    spec = pathspec.PathSpec.from_lines("gitignore", list(exclude))
+    found: set[str] = set()
+    for path in paths:
+        if path.is_file():
+            found.add(path.resolve().relative_to(target).as_posix())
+        elif path.is_dir():
+            found.update(_files_under(target, path.resolve()))
+        else:
+            raise CodemodError(f"{path} does not exist", hint="Name Python files or directories.")
+    return sorted(name for name in found if not spec.match_file(name))
+
+
+def _files_under(target: Path, directory: Path) -> list[str]:
+    names = _git_files(directory)
+    if names is None:
+        names = _walk(directory)
+    kept = []
+    for path in names:
+        relative = path.relative_to(target)
+        if path.suffix == ".py" and not _SKIPPED_DIRECTORIES.intersection(relative.parts) and path.is_file():
+            kept.append(relative.as_posix())
+    return kept
+
+
+def _git_files(directory: Path) -> list[Path] | None:
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(command, cwd=directory, capture_output=True, check=False)
+    except OSError:
+        return None
+    if done.returncode != 0:
+        return None
+    return [directory / name for name in done.stdout.decode(errors="surrogateescape").split("\0") if name]
+
+
+def _walk(directory: Path) -> list[Path]:
+    """Every file, honouring `.gitignore` files outside git too."""
+    import pathspec
+
+    found: list[Path] = []
+
+    def visit(folder: Path, specs: list[tuple[Path, pathspec.PathSpec[Any]]]) -> None:
+        ignore = folder / ".gitignore"
+        if ignore.is_file():
+            lines = ignore.read_text(errors="replace").splitlines()
+            specs = [*specs, (folder, pathspec.PathSpec.from_lines("gitignore", lines))]
+        for entry in sorted(folder.iterdir()):
+            name = "/" if entry.is_dir() else ""
+            if any(spec.match_file(entry.relative_to(base).as_posix() + name) for base, spec in specs):
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                if entry.name not in _SKIPPED_DIRECTORIES:
+                    visit(entry, specs)
+            elif entry.is_file():
+                found.append(entry)
+
+    visit(directory, [])
+    return found

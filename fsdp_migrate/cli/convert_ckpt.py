@@ -1,0 +1,223 @@
+"""`fsdp-migrate convert-ckpt SRC... DST`: FSDP1 checkpoints become per-parameter ones."""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from checkpoint_convert.model import SourceFormat
+from checkpoint_convert.plan import OutputFormat, Part, TiedPolicy
+from fsdp_migrate.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from checkpoint_convert.convert import ConvertOptions
+    from checkpoint_convert.model import Contents
+    from checkpoint_convert.readers.options import ReadOptions
+
+MOST_JOBS = 4
+"""Threads by default; more only help on storage that answers many requests at a time."""
+
+
+class ReportFormat(enum.Enum):
+    """What `--format` takes."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class FloatType(enum.Enum):
+    """What `--dtype` takes."""
+
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+    FLOAT32 = "float32"
+
+
+def convert_ckpt(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="SRC...", help="Files, per-rank files or directories.")
+    ],
+    destination: Annotated[Path, typer.Argument(metavar="DST", help="A directory (--to torch: a file).")],
+    source_format: Annotated[
+        SourceFormat | None, typer.Option("--from", help="What SRC is, where its content leaves it open.")
+    ] = None,
+    to: Annotated[OutputFormat, typer.Option("--to", help="What to write.")] = OutputFormat.DCP,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="PKG.MODULE:FACTORY", help="The model, for flat checkpoints; built on meta."),
+    ] = None,
+    wrap: Annotated[
+        str | None,
+        typer.Option(metavar="PKG.MODULE:CLASS,...", help="The classes that FSDP1 wrapped."),
+    ] = None,
+    layout_from: Annotated[
+        Path | None,
+        typer.Option(metavar="LAYOUT.JSON", help="Names and shapes, as `capture_layout` wrote them."),
+    ] = None,
+    saver_torch: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="The torch that wrote SRC, where SRC does not say.")
+    ] = None,
+    dtype: Annotated[
+        FloatType | None, typer.Option(help="Convert the model's floating point tensors.")
+    ] = None,
+    only: Annotated[Part | None, typer.Option(help="Write this part alone.")] = None,
+    tied: Annotated[
+        TiedPolicy | None,
+        typer.Option(help="Names of one tensor: keep all, the first, or refuse. [keep; safetensors: first]"),
+    ] = None,
+    fill_optim_state: Annotated[
+        bool,
+        typer.Option("--fill-optim-state", help="Zeros and step 0 where a parameter has no state."),
+    ] = False,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Lay the rows out for this many ranks, one file each (DCP).")
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="FULL.PT", help="A checkpoint that SRC must be equal to.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if there is any notice.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST.")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Threads. [up to 4, one per core]")] = None,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not read the output back.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what goes where; write nothing.")] = False,
+    report: Annotated[ReportFormat, typer.Option("--format", help="Form of the report.")] = ReportFormat.TEXT,
+) -> ExitCode:
+    """Convert FSDP1 checkpoints to what FSDP2, Hugging Face or plain torch loads.
+
+    Model and optimizer, from full files, per-rank files or DCP directories. Nothing in a checkpoint is run;
+    memory stays small whatever the size; DST is complete or absent.
+
+    Example: fsdp-migrate convert-ckpt step_5000.pt step_5000_fsdp2/
+    """
+    from checkpoint_convert.convert import ConvertOptions
+    from checkpoint_convert.model import DType
+    from checkpoint_convert.plan import WriteOptions
+    from checkpoint_convert.readers.options import ReadOptions
+
+    read = ReadOptions(
+        format=source_format,
+        model=model,
+        wrap=wrap,
+        layout_from=layout_from,
+        saver_torch=saver_torch,
+        use_model=only is not Part.OPTIM or fill_optim_state,
+        use_optimizer=only is not Part.MODEL,
+    )
+    write = WriteOptions(
+        to=to,
+        dtype=DType[dtype.name] if dtype else None,
+        only=only,
+        shards=shards,
+        tied=tied,
+        fill_optim_state=fill_optim_state,
+    )
+    options = ConvertOptions(
+        write=write, jobs=jobs or _default_jobs(), verify=not no_verify, overwrite=overwrite
+    )
+    request = _Request(sources, destination, read, options, against, report, dry_run)
+    return request.run(strict=strict)
+
+
+def _default_jobs() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MOST_JOBS)
+
+
+class _Request:
+    """One call of the command."""
+
+    def __init__(
+        self,
+        sources: list[Path],
+        destination: Path,
+        read: ReadOptions,
+        options: ConvertOptions,
+        against: Path | None,
+        report: ReportFormat,
+        dry_run: bool,
+    ) -> None:
+        self._sources = sources
+        self._destination = destination
+        self._read = read
+        self._options = options
+        self._against = against
+        self._json = report is ReportFormat.JSON
+        self._dry_run = dry_run
+
+    def run(self, *, strict: bool) -> ExitCode:
+        """Convert, or print the plan."""
+        from checkpoint_convert.convert import SourceWatch
+        from checkpoint_convert.readers.open import open_source
+
+        watch = SourceWatch(self._sources)
+        with open_source(self._sources, self._read) as contents:
+            if self._nothing_to_do(contents):
+                self._say_loadable()
+                return ExitCode.OK
+            if self._dry_run:
+                notices = self._print_plan(contents)
+            else:
+                notices = self._convert(contents, watch)
+        return ExitCode.NEEDS_YOU if strict and notices else ExitCode.OK
+
+    def _nothing_to_do(self, contents: Contents) -> bool:
+        from checkpoint_convert.plan import WriteOptions
+
+        asked = self._options.write != WriteOptions() or self._against is not None
+        return contents.loadable_as_is and not asked and not needs_options(contents)
+
+    def _say_loadable(self) -> None:
+        from fsdp_migrate.reports import conversion
+
+        print(conversion.loadable_json() if self._json else conversion.loadable_text(self._sources))
+
+    def _print_plan(self, contents: Contents) -> int:
+        from checkpoint_convert.convert import make_plan
+        from fsdp_migrate.reports import conversion
+
+        plan = make_plan(contents, self._destination, self._options)
+        write = conversion.plan_json if self._json else conversion.plan_text
+        write(sys.stdout.write, contents, plan)
+        return len(plan.items.notices)
+
+    def _convert(self, contents: Contents, watch: object) -> int:
+        import contextlib
+
+        from checkpoint_convert.convert import SourceWatch, convert
+        from checkpoint_convert.readers.open import open_source
+        from checkpoint_convert.report import write_report
+        from fsdp_migrate.cli.transfer_bar import transfer_bar
+        from fsdp_migrate.reports import conversion
+
+        assert isinstance(watch, SourceWatch)
+        started = time.monotonic()
+        with contextlib.ExitStack() as stack:
+            reference = stack.enter_context(open_source([self._against])) if self._against else None
+            done = convert(
+                contents,
+                self._destination,
+                self._options,
+                reopen=lambda path: open_source([path]),
+                watch=watch,
+                against=reference,
+                progress=stack.enter_context(transfer_bar()),
+            )
+        if self._json:
+            write_report(sys.stdout.write, done)
+        else:
+            conversion.done_text(sys.stdout.write, done, time.monotonic() - started)
+        return len(done.notices)
+
+
+def needs_options(contents: Contents) -> bool:
+    """Whether the optimizer's groups lack what torch's current class asks for when it loads."""
+    from checkpoint_convert.optim_groups import complete_group
+
+    groups = contents.optimizer.groups if contents.optimizer else ()
+    return any(complete_group(group.options).filled for group in groups)

@@ -1,0 +1,38 @@
+import functools
+
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
+from model import Block, Model, batch, loss_of
+
+
+def shard(model):
+    return FSDP(
+        model,
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
+        device_id=torch.device("cpu"),
+        use_orig_params=True,
+    )
+
+
+def clip(model, max_norm):
+    if isinstance(model, FSDP):
+        return model.clip_grad_norm_(max_norm)
+    return torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+
+
+def main(out, sharded):
+    model = shard(Model()) if sharded else Model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses, norms = [], []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        norms.append(clip(model, 0.5).item())
+        optimizer.step()
+        losses.append(loss.item())
+    return {"model": model, "losses": losses, "norms": norms}

@@ -1,0 +1,70 @@
+import functools
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import (
+    FullOptimStateDictConfig,
+    FullStateDictConfig,
+    StateDictType,
+)
+from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
+from model import Block, Model, batch, loss_of
+
+
+def shard(model):
+    return FSDP(
+        model,
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
+        device_id=torch.device("cpu"),
+        use_orig_params=True,
+    )
+
+
+FULL = FullStateDictConfig(rank0_only=False)
+FULL_OPTIM = FullOptimStateDictConfig(offload_to_cpu=False, rank0_only=False)
+
+
+def save(model, optimizer, path):
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, FULL, FULL_OPTIM):
+        state = {
+            "model": model.state_dict(),
+            "optim": FSDP.optim_state_dict(model, optimizer),
+        }
+    if dist.get_rank() == 0:
+        torch.save(state, path)
+
+
+def load(model, optimizer, path):
+    state = torch.load(path)
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, FULL, FULL_OPTIM):
+        model.load_state_dict(state["model"])
+        moments = FSDP.optim_state_dict_to_load(model, optimizer, state["optim"])
+        optimizer.load_state_dict(moments)
+
+
+def main(out):
+    model = shard(Model())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(2):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    save(model, optimizer, out / "checkpoint.pt")
+    dist.barrier()
+    again = shard(Model())
+    optimizer = torch.optim.AdamW(again.parameters(), lr=0.01)
+    load(again, optimizer, out / "checkpoint.pt")
+    for step in range(2, 4):
+        optimizer.zero_grad()
+        loss = loss_of(again, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"model": again, "losses": losses}

@@ -1,0 +1,48 @@
+import functools
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import (
+    ShardedOptimStateDictConfig,
+    ShardedStateDictConfig,
+    StateDictType,
+)
+from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
+from model import Block, Model, batch, loss_of
+
+
+def shard(model):
+    return FSDP(
+        model,
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
+        device_id=torch.device("cpu"),
+        use_orig_params=True,
+    )
+
+
+def main(out):
+    model = shard(Model())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(2):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    FSDP.set_state_dict_type(
+        model,
+        StateDictType.SHARDED_STATE_DICT,
+        ShardedStateDictConfig(offload_to_cpu=False),
+        ShardedOptimStateDictConfig(offload_to_cpu=False),
+    )
+    state = {
+        "model": model.state_dict(),
+        "optim": FSDP.optim_state_dict(model, optimizer),
+    }
+    dcp.save(state, checkpoint_id=out / "checkpoint")
+    return {"model": model, "losses": losses}

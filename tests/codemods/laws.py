@@ -1,0 +1,142 @@
+"""The laws every rewrite is held to, each a plain comparison of a folder before and after.
+
+Used by the case tests and by `benchmarks/corpus.py`; nothing here asks the rewriter's own analysis.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+import subprocess
+import sys
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+import leftovers
+
+NOT_CONTENT = frozenset({".fsdp-migrate", "__pycache__", ".git"})
+RUFF = (sys.executable, "-m", "ruff")
+ISOLATED = ("--isolated", "--no-cache", "--line-length", "88")
+# A comment that only speaks to a linter about a line may go together with that line.
+_LINTER_MARKS = ("# noqa", "# type: ignore", "# pylint:", "# pyright:", "# fmt:", "# isort:")
+
+
+def python_files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.py"))
+
+
+def parse_errors(folder: Path) -> set[str]:
+    """Files, relative to `folder`, that Python cannot parse."""
+    broken = set()
+    for path in python_files(folder):
+        try:
+            ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError):
+            broken.add(path.relative_to(folder).as_posix())
+    return broken
+
+
+def ruff_findings(folder: Path, select: str = "F") -> Counter[tuple[str, str, str]]:
+    """(path relative to `folder`, code, message) of ruff's rules `select`, in a configuration of nobody's."""
+    done = subprocess.run(
+        [
+            *RUFF,
+            "check",
+            *ISOLATED,
+            "--quiet",
+            "--exit-zero",
+            "--select",
+            select,
+            "--output-format",
+            "json",
+            ".",
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    root = folder.resolve()
+    return Counter(
+        (
+            Path(entry["filename"]).relative_to(root).as_posix(),
+            entry["code"] or "syntax",
+            re.sub(r"from line \d+", "from another line", entry["message"]),
+        )
+        for entry in json.loads(done.stdout)
+    )
+
+
+def unformatted(folder: Path) -> set[str]:
+    """Files, relative to `folder`, that `ruff format` would change."""
+    done = subprocess.run(
+        [*RUFF, "format", *ISOLATED, "--check", "."],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    mark = "Would reformat: "
+    return {line[len(mark) :] for line in done.stdout.splitlines() if line.startswith(mark)}
+
+
+def introduced(
+    before: Counter[tuple[str, str, str]], after: Counter[tuple[str, str, str]]
+) -> list[tuple[str, str, str]]:
+    """What the linter says of the result and did not say of the input."""
+    return sorted((after - before).elements())
+
+
+def comments(folder: Path) -> Counter[str]:
+    """Every comment's text in the folder; files that do not tokenize have none."""
+    found: Counter[str] = Counter()
+    for path in python_files(folder):
+        try:
+            tokens = list(tokenize.tokenize(io.BytesIO(path.read_bytes()).readline))
+        except (tokenize.TokenError, SyntaxError, ValueError):
+            continue
+        inside = _fsdp_import_lines(path)
+        found.update(
+            token.string
+            for token in tokens
+            if token.type == tokenize.COMMENT
+            and token.start[0] not in inside
+            and not token.string.lower().startswith(_LINTER_MARKS)
+        )
+    return found
+
+
+def _fsdp_import_lines(path: Path) -> set[int]:
+    """Lines of `from torch.distributed... import (...)`: a comment there is about a name and goes with it."""
+    return {
+        line
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch.distributed")
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+
+
+def lost_comments(before: Path, after: Path) -> list[str]:
+    return sorted((comments(before) - comments(after)).elements())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of the folder except the rewriter's own records (`.fsdp-migrate/`) and caches."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+        and not {".fsdp-migrate", "__pycache__", ".git"} & set(path.relative_to(folder).parts)
+    }
+
+
+def as_crlf(content: bytes) -> bytes:
+    return content.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+
+
+def silent_leftovers(after: Path, findings: set[tuple[str, int]]) -> list[leftovers.Leftover]:
+    """FSDP1 names in the result at which neither a finding (path, line) nor a TODO stands."""
+    return leftovers.uncovered(leftovers.scan(after), findings, leftovers.todo_lines(after))

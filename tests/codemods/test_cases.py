@@ -1,0 +1,139 @@
+"""Every case folder against the laws of a rewrite, all in this one place."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import laws
+import parity
+import pytest
+import tool
+from case import Case, all_cases
+
+CASES = all_cases()
+# Linter rules a rewrite may not add to: pyflakes (undefined, unused), and style where the input was clean.
+LINTER_RULES = "E,F,W,I"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One case rewritten: `folder` holds the result, `again` what a second rewrite of the result said."""
+
+    case: Case
+    folder: Path
+    first: tool.Result
+    again: tool.Result
+    changed_again: list[str]
+
+
+class Runs:
+    """Rewrites each case once, when first asked, and the linter's answers for the whole tree of cases."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._done: dict[str, Run] = {}
+
+    def of(self, case: Case) -> Run:
+        if case.id not in self._done:
+            folder = self._scratch / "after" / case.id
+            shutil.copytree(case.before, folder)
+            first = tool.rewrite_in_place(folder, case.options)
+            written = laws.contents(folder)
+            twice = self._scratch / "twice" / case.id
+            shutil.copytree(folder, twice)
+            again = tool.rewrite_in_place(twice, case.options)
+            rewritten = laws.contents(twice)
+            changed = sorted(name for name in rewritten if rewritten[name] != written.get(name))
+            self._done[case.id] = Run(case, folder, first, again, changed)
+        return self._done[case.id]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("cases"))
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.id)
+def run(request: pytest.FixtureRequest, runs: Runs) -> Iterator[Run]:
+    done = runs.of(request.param)
+    if request.config.getoption("--update-cases"):
+        done.case.accept(done.folder, _text(done.first.lines))
+    yield done
+
+
+def _text(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def test_result_and_findings_are_the_expected_ones(run: Run) -> None:
+    expected, got = laws.contents(run.case.after), laws.contents(run.folder)
+    assert sorted(got) == sorted(expected)
+    for name, content in expected.items():
+        assert got[name].decode() == content.decode(), name
+    assert _text(run.first.lines) == run.case.findings
+
+
+def test_result_parses(run: Run) -> None:
+    assert laws.parse_errors(run.folder) == laws.parse_errors(run.case.before)
+
+
+def test_linter_has_nothing_new_to_say(run: Run) -> None:
+    before, after = (laws.ruff_findings(f, LINTER_RULES) for f in (run.case.before, run.folder))
+    assert laws.introduced(before, after) == []
+    assert laws.unformatted(run.folder) <= laws.unformatted(run.case.before)
+
+
+def test_rewriting_again_changes_nothing(run: Run) -> None:
+    assert run.changed_again == []
+    # What needed a person still does, and nothing new turns up.
+    assert sorted(run.again.open_codes) == sorted(run.first.open_codes)
+
+
+def test_crlf_in_crlf_out(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "crlf"
+    shutil.copytree(run.case.before, folder)
+    for path in laws.python_files(folder):
+        path.write_bytes(laws.as_crlf(path.read_bytes()))
+    tool.rewrite_in_place(folder, run.case.options)
+    assert laws.contents(folder) == {
+        name: laws.as_crlf(content) if name.endswith(".py") else content
+        for name, content in laws.contents(run.folder).items()
+    }
+
+
+def test_no_comment_is_lost(run: Run) -> None:
+    if "--unsafe-fixes" not in run.case.options:
+        assert laws.lost_comments(run.case.before, run.folder) == []
+
+
+def test_every_fsdp1_name_left_over_has_a_finding(run: Run) -> None:
+    assert laws.silent_leftovers(run.folder, run.again.found_at) == []
+
+
+JOBS = [job for case in CASES for job in case.jobs()]
+
+
+@pytest.fixture(scope="module")
+def verdicts(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, parity.Verdict]:
+    """What FSDP1 and FSDP2 did, from one launch per number of ranks for all the jobs selected."""
+    wanted = {
+        item.callspec.params["job"].id
+        for item in request.session.items
+        if getattr(item, "callspec", None) and isinstance(item.callspec.params.get("job"), parity.Job)
+    }
+    jobs = [job for job in JOBS if job.id in wanted]
+    return parity.run_jobs(jobs, tmp_path_factory.mktemp("parity"), timeout_s=240)
+
+
+@pytest.mark.xdist_group("parity")
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.id)
+def test_fsdp2_does_what_fsdp1_did(job: parity.Job, verdicts: dict[str, parity.Verdict]) -> None:
+    verdict = verdicts[job.id]
+    assert verdict.errors == []
+    assert verdict.differences == []
+    assert verdict.compared
