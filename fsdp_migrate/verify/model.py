@@ -126,6 +126,7 @@ class Check:
         detail: numbers behind the outcome, one sentence.
         tolerance: the largest relative difference that was allowed, 0 for equality.
         origin: where that tolerance comes from.
+        numbers: whether numbers were compared, bit by bit.
     """
 
     title: str
@@ -135,6 +136,7 @@ class Check:
     largest_relative: float = 0.0
     tolerance: float = 0.0
     origin: str = ""
+    numbers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

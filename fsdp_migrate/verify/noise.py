@@ -132,6 +132,21 @@ def measured_limits(noise: Comparison, source: RoundingSource) -> Limit:
     return limit
 
 
+def measured_origin(source: RoundingSource) -> str:
+    """Where the limits of `measured_limits` come from, for the reader."""
+    words = (
+        f"{source.factor} times what the original differs from itself with its gradients changed by "
+        f"{source.size:.1e} ({source.reason})"
+    )
+    if source.weights:
+        words += (
+            f" and its weights by {source.weights:.1e}: in {source.compute} the last bit of a weight shows "
+            "once it crosses a rounding boundary, so steps after the first are judged by the largest of "
+            "their noise"
+        )
+    return words
+
+
 class _Noise:
     """Noise by step, kind and name."""
 
@@ -145,15 +160,13 @@ class _Noise:
 
     def of_kind(self, quantity: str, until: int) -> float:
         """The largest of a kind up to a step."""
-        return max(
-            (max(all_) for (at, kind), all_ in self.kinds.items() if kind == quantity and at <= until),
-            default=0.0,
-        )
+        sizes = [max(some) for (at, kind), some in self.kinds.items() if kind == quantity and at <= until]
+        return max(sizes, default=0.0)
 
     def of(self, quantity: str, name: str, first: int, last: int) -> float:
         """The largest over some steps of a tensor's own noise and the median of its kind."""
         found = [0.0]
         for step in range(first, max(first, last) + 1):
-            all_ = sorted(self.kinds.get((step, quantity), [0.0]))
-            found += [self.own.get((step, quantity, name), 0.0), all_[len(all_) // 2]]
+            of_kind = sorted(self.kinds.get((step, quantity), [0.0]))
+            found += [self.own.get((step, quantity, name), 0.0), of_kind[len(of_kind) // 2]]
         return max(found)

@@ -106,8 +106,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerFacts:
-    """One optimizer at one step: hyper-parameters by parameter name, and parameters that belong to no "
-    "model."""
+    """One optimizer at one step: settings by parameter name, and how many parameters no model has."""
 
     step: int
     number: int

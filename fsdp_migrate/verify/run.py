@@ -10,10 +10,17 @@ from fsdp_migrate.verify.baseline import sources
 from fsdp_migrate.verify.causes import likely_causes
 from fsdp_migrate.verify.compare import Comparison, compare
 from fsdp_migrate.verify.evidence import Evidence
+from fsdp_migrate.verify.figures import largest, summary
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, VerifyRequest
-from fsdp_migrate.verify.noise import RoundingSource, entry_limit, measured_limits, rounding_source
+from fsdp_migrate.verify.noise import (
+    RoundingSource,
+    entry_limit,
+    measured_limits,
+    measured_origin,
+    rounding_source,
+)
 from fsdp_migrate.verify.record import ArmRecord
-from fsdp_migrate.verify.verdict import judge, largest, summary
+from fsdp_migrate.verify.verdict import judge
 
 if TYPE_CHECKING:
     from fsdp_migrate.verify.reference_job.config import ReferenceConfig
@@ -129,29 +136,20 @@ def report(
 def _judged(
     run: Verification, original: ArmRecord, candidate: ArmRecord, noise: Noise
 ) -> tuple[Comparison, str]:
-    """Compare; where the arms differ by what rounding could be, measure how far rounding grows and "
-    "judge by that."""
+    """Compare, and judge what differs by what rounding can do.
+
+    Returns:
+        Differences with their limits, and where the limits come from.
+    """
     comparison = compare(original, candidate)
     first = comparison.first
     if first is None:
         return comparison, ""
     source = rounding_source(original, candidate, fixed_order=run.fixed_order)
+    enters = f"rounding where it enters: {source.entry:.1e} for {source.reason}"
+    if all(one.relative <= source.entry for one in comparison.differences):
+        return comparison.judged(lambda *_: source.entry), enters
     if first.relative > source.entry or not run.options.measure_noise:
-        return comparison.judged(
-            entry_limit(source)
-        ), f"{_size(source)}, and four times as much with every step"
+        return comparison.judged(entry_limit(source)), f"{enters}; four times as much with every step"
     measured = compare(original, noise(source))
-    origin = (
-        f"{source.factor} times what the original differs from itself with its gradients changed by "
-        f"{_size(source)}"
-    )
-    if source.weights:
-        origin += (
-            f" and its weights by {source.weights:.1e}: in {source.compute} the last bit of a weight shows once "
-            "it crosses a rounding boundary, so steps after the first are judged by the largest of their noise"
-        )
-    return comparison.judged(measured_limits(measured, source)), origin
-
-
-def _size(source: RoundingSource) -> str:
-    return f"{source.size:.1e} ({source.reason})"
+    return comparison.judged(measured_limits(measured, source)), measured_origin(source)

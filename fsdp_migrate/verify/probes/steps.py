@@ -1,5 +1,4 @@
-"""Records every optimizer step: gradients before and after clipping, weights, optimizer state, "
-"hyper-parameters."""
+"""Records every optimizer step: gradients and how they were clipped, weights, optimizer state, settings."""
 
 from __future__ import annotations
 
