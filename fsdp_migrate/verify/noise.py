@@ -18,7 +18,8 @@ from fsdp_migrate.verify.record import ArmRecord
 _EPS = {"float32": 2.0**-23, "bfloat16": 2.0**-8, "float16": 2.0**-11}
 """Distance from 1 to the next number."""
 _COARSE = 1e-5
-_GROWTH_PER_STEP = 4.0
+GROWTH_PER_STEP = 4.0
+"""How much rounding is taken to grow with every step where it is not measured."""
 _SCALARS = ("loss", "gradient norm")
 
 
@@ -108,9 +109,18 @@ def clipped(arm: ArmRecord) -> bool:
     return any(one.clips for facts in arm.steps.values() for one in facts)
 
 
-def entry_limit(source: RoundingSource) -> Limit:
-    """Without a measurement: rounding where it enters, times a fixed growth per step."""
-    return lambda step, _quantity, _name: source.entry * _GROWTH_PER_STEP ** max(0, step - 1)
+def entry_limit(source: RoundingSource, growth: float = 1.0) -> Limit:
+    """Without a measurement: rounding where it enters, times a fixed growth per step.
+
+    The loss of the first step comes before any optimizer step, and so before any source of coarse rounding.
+    """
+
+    def limit(step: int, quantity: str, _name: str) -> float:
+        if step <= 1 and quantity == "loss":
+            return RoundingSource(_EPS["float32"], "").entry
+        return source.entry * growth ** max(0, step - 1)
+
+    return limit
 
 
 def measured_limits(noise: Comparison, source: RoundingSource) -> Limit:

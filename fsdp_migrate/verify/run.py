@@ -13,6 +13,7 @@ from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.figures import largest, summary
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, VerifyRequest
 from fsdp_migrate.verify.noise import (
+    GROWTH_PER_STEP,
     RoundingSource,
     entry_limit,
     measured_limits,
@@ -142,14 +143,16 @@ def _judged(
         Differences with their limits, and where the limits come from.
     """
     comparison = compare(original, candidate)
-    first = comparison.first
-    if first is None:
+    if not comparison.differences:
         return comparison, ""
     source = rounding_source(original, candidate, fixed_order=run.fixed_order)
     enters = f"rounding where it enters: {source.entry:.1e} for {source.reason}"
-    if all(one.relative <= source.entry for one in comparison.differences):
-        return comparison.judged(lambda *_: source.entry), enters
-    if first.relative > source.entry or not run.options.measure_noise:
-        return comparison.judged(entry_limit(source)), f"{enters}; four times as much with every step"
+    entering = comparison.judged(entry_limit(source))
+    if not any(one.fails for one in entering.differences):
+        return entering, enters
+    if entering.differences[0].fails or not run.options.measure_noise:
+        return comparison.judged(
+            entry_limit(source, GROWTH_PER_STEP)
+        ), f"{enters}, and four times that each step"
     measured = compare(original, noise(source))
     return comparison.judged(measured_limits(measured, source)), measured_origin(source)
