@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 from collections.abc import Callable, Iterator
@@ -161,20 +162,36 @@ def started(options: LaunchOptions, progress: Progress) -> Iterator[Verification
             "--nnodes needs --keep DIR, a directory that all machines share: the ranks leave their "
             "records there"
         )
-    alone = options.preload and options.nnodes == 1
-    with tempfile.TemporaryDirectory(prefix="fsdp-migrate-verify-") as temporary:
+    with (
+        tempfile.TemporaryDirectory(prefix="fsdp-migrate-verify-") as temporary,
+        contextlib.ExitStack() as running,
+    ):
         records = Path(temporary, "records")
         if options.keep is not None:
             records = _kept(options.keep, shared=options.nnodes > 1)
         records.mkdir(parents=True, exist_ok=True)
-        server = (
-            RankServer(nproc=options.nproc)
-            if alone
-            else Agent(nproc=options.nproc, nnodes=options.nnodes, endpoint=options.rdzv_endpoint)
-        )
-        with server:
-            device = choose_device(options.device, options.nproc, server.gpus)
-            yield Verification(server, records, Path(temporary, "trees"), options, device, progress)
+        server, device = _server(options, running)
+        yield Verification(server, records, Path(temporary, "trees"), options, device, progress)
+
+
+def _server(
+    options: LaunchOptions, running: contextlib.ExitStack
+) -> tuple[RankServer | Agent, Literal["cuda", "cpu"]]:
+    """What ranks come from: forks on one machine's CPUs, torch's agent everywhere else.
+
+    A forked process cannot use CUDA once its parent has touched it, and what importing torch touches differs
+    between versions, so jobs on GPUs get fresh interpreters.
+    """
+    if options.preload and options.nnodes == 1:
+        with contextlib.ExitStack() as forks:
+            ranks = forks.enter_context(RankServer(nproc=options.nproc))
+            device = choose_device(options.device, options.nproc, ranks.gpus)
+            if device == "cpu":
+                running.push(forks.pop_all())
+                return ranks, device
+    agent = Agent(nproc=options.nproc, nnodes=options.nnodes, endpoint=options.rdzv_endpoint)
+    running.enter_context(agent)
+    return agent, choose_device(options.device, options.nproc, agent.gpus)
 
 
 def _kept(keep: Path, *, shared: bool) -> Path:

@@ -25,12 +25,12 @@ def reduced_passes(arm: ArmRecord) -> float:
 def reductions(evidence: Evidence) -> Cause | None:
     """Gradients are reduced more or less often."""
     before, after = reduced_passes(evidence.original), reduced_passes(evidence.candidate)
-    if before == after:
+    if before == after or not before:
         return None
     if after > before:
         return Cause(
             "no-sync-dropped",
-            f"gradients were reduced {after} times per step in the candidate and {_times(before)} in the "
+            f"gradients were reduced {_times(after)} per step in the candidate and {_times(before)} in the "
             "original: "
             "the no_sync translation is missing",
             "call model.set_requires_gradient_sync(is_last_micro_batch) before each backward pass",
