@@ -25,8 +25,8 @@ def capture_layout(
 ) -> ExitCode:
     """Write a layout.json: what flat FSDP1 checkpoints leave out (names, shapes, order, units).
 
-    Where the old job still runs, calling checkpoint_convert.capture_layout(model, "layout.json", optimizer) in it is better:
-    it also notes the parameter groups and which torch flattened the parameters.
+    Where the old job still runs, call checkpoint_convert.capture_layout(model, "layout.json", optimizer) in
+    it instead: that also notes the parameter groups, and which torch flattened the parameters.
 
     Example: fsdp-migrate capture-layout --model train.model:build --wrap train.model:Block layout.json
     """
