@@ -162,9 +162,23 @@ class _Breaker:
         flat = ", ".join(self._text(item) for item in items)
         if inner + len(flat) <= self.width:
             return f"{opening}\n{pad}{flat}\n{' ' * indent}{closing}"
-        comma = "" if len(items) == 1 and isinstance(items[0], ast.GeneratorExp) else ","
-        rows = [pad + self._render(item, inner, inner, ",") + comma for item in items]
+        comma = "," if len(items) > 1 else ""
+        rows = [pad + self._item(item, inner, comma) + comma for item in items]
         return "\n".join([opening, *rows, " " * indent + closing])
+
+    def _item(self, node: ast.AST, indent: int, comma: str) -> str:
+        """One item on a line of its own; a chain of calls that is too long has one call a line."""
+        calls: list[str] = []
+        base = node
+        while isinstance(base, ast.Call) and not base.args and not base.keywords:
+            if not isinstance(base.func, ast.Attribute):
+                break
+            calls.insert(0, f".{base.func.attr}()")
+            base = base.func.value
+        if len(calls) < 2 or not isinstance(base, ast.Call) or indent + len(self._text(node)) <= self.width:
+            return self._render(node, indent, indent, comma)
+        pad = "\n" + " " * indent
+        return pad.join([self._render(base, indent, indent, ""), *calls])
 
     def _comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, flat: str, indent: int

@@ -17,6 +17,7 @@ LONG = [
     "is_unit = isinstance(module, (TransformerBlock, Embedding)) or module in set_of_units_by_policy",
     "return get_optimizer_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True))",
     "set_model_state_dict(self.model.generator, state_dict, options=StateDictOptions(full_state_dict=True))",
+    "norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01, norm_type=2).full_tensor().item())",
     "total = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, norm_type=2.0).full_tensor()  # usual",
 ]
 

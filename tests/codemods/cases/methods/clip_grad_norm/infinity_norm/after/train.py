@@ -25,9 +25,9 @@ def main(out):
         loss = loss_of(model, batch(step))
         loss.backward()
         norms.append(
-            torch.nn.utils.clip_grad_norm_(
-                model.parameters(), 0.01, norm_type=math.inf
-            ).full_tensor().item(),
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01, norm_type=math.inf)
+            .full_tensor()
+            .item()
         )
         optimizer.step()
         losses.append(loss.item())

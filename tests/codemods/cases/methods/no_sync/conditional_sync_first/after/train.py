@@ -1,4 +1,3 @@
-
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh

@@ -17,8 +17,8 @@ def main(out):
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for module in reversed(list(model.modules())):  # children before parents
         if module is not model and (
-                is_trainable_leaf(module) or isinstance(module, Block)
-            ):
+            is_trainable_leaf(module) or isinstance(module, Block)
+        ):
             fully_shard(module, mesh=mesh)
     fully_shard(model, mesh=mesh)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
