@@ -1,4 +1,5 @@
-"""From findings to a rewrite: what is applied, what conflicts, what is left to a person. Pure: writes nothing."""
+"""From findings to a rewrite: what is applied, what conflicts, what is left to a person. Pure: writes
+nothing."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Project:
         return self.links.optimizer_of(module, node)
 
     def group(self, path: str) -> str:
-        """A name for the files that belong together, because one imports the other or a third imports both."""
+        """A name for files that belong together: one imports the other, or a third imports both."""
         if not self._leaders:
             self._leaders = {path: path for path in self.modules}
             for importer in self.modules:

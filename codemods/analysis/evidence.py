@@ -1,4 +1,5 @@
-"""What the code says outright about an object: annotations, `isinstance` tests, calls of FSDP1's static methods."""
+"""What the code says outright about an object: annotations, `isinstance` tests, calls of FSDP1's static
+methods."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _WITH_STATEMENTS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunction
 
 
 class _Walker:
-    """Runs the statements of a scope in the abstract; what is live is a set of bindings, None after a jump."""
+    """Runs a scope's statements in the abstract; what is live is a set of bindings, None after a jump."""
 
     def __init__(self, module: Module, bindings: Iterable[Binding], use: ast.stmt) -> None:
         self._use = use

@@ -104,7 +104,7 @@ class Links:
         return Sharded(frozenset(sites)) if certain else Maybe(frozenset(sites))
 
     def parameter_owners(self, module: Module, call: ast.Call) -> list[ast.expr]:
-        """`m` of every `m.parameters()` or `m.named_parameters()` an optimizer call is given, through names."""
+        """`m` of every `m.parameters()` or `m.named_parameters()` an optimizer is given, through names."""
         owners: list[ast.expr] = []
         seen: set[ast.AST] = set()
         stack: list[ast.AST] = [*call.args, *(k.value for k in call.keywords)]

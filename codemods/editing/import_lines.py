@@ -18,7 +18,8 @@ def rewritten_imports(
     is_ours: Callable[[str], bool],
     width: int,
 ) -> list[tuple[int, int, str]]:
-    """Text changes for import statements: names dropped, names joined to a statement of the same module, new lines.
+    """Text changes for import statements: names dropped, names joined to a statement of the same module, new
+    lines.
 
     Args:
         gone: import statement and local name of what is dropped.

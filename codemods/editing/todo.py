@@ -1,4 +1,5 @@
-"""The comments this tool reads and writes: `# TODO(fsdp-migrate FM203): ...` and `# fsdp-migrate: ignore[FM203] why`."""
+"""The comments this tool reads and writes: `# TODO(fsdp-migrate FM203): ...` and `# fsdp-migrate:
+ignore[FM203] why`."""
 
 from __future__ import annotations
 
