@@ -1,7 +1,7 @@
-"""No input stops the rewriter, and nothing it writes fails to parse: mutated cases, and text made of FSDP1's words.
+"""No input stops the rewriter, and nothing it writes fails to parse: mutated cases, and text of FSDP1's words.
 
-FM903 (the result would not parse, so the file was left alone) counts as a failure here: the net under the rules must
-not be needed.
+FM903 (the result would not parse, so the file was left alone) counts as a failure here: the net under the rules
+must not be needed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,45 @@ from codemods.sources import find_files
 
 BEFORE = sorted(CASES.glob("*/*/*/before"))
 WORDS = (
-    "model.state_dict()", "model.no_sync()", "FSDP(model)", "FSDP", "wrap(model)", "with model.no_sync():",
-    "return", "pass", "else:", "try:", "finally:", "lambda m: m", "model.module", "model.clip_grad_norm_(1.0)",
-    "FSDP.optim_state_dict(model, optimizer)", "FSDP.summon_full_params(model)", "*args", "**kwargs", "(", ")",
-    "# comment", "'''", "\\", "\f", "\t", ";", "x = 1", "await model()", "yield", "async with model:", "é", "@model",
-    "model: FSDP = None", "isinstance(model, FSDP)", "del model", "global model", "match model:", "case FSDP():",
-)  # fmt: skip
+    "model.state_dict()",
+    "model.no_sync()",
+    "FSDP(model)",
+    "FSDP",
+    "wrap(model)",
+    "with model.no_sync():",
+    "return",
+    "pass",
+    "else:",
+    "try:",
+    "finally:",
+    "lambda m: m",
+    "model.module",
+    "model.clip_grad_norm_(1.0)",
+    "FSDP.optim_state_dict(model, optimizer)",
+    "FSDP.summon_full_params(model)",
+    "*args",
+    "**kwargs",
+    "(",
+    ")",
+    "# comment",
+    "'''",
+    "\\",
+    "\f",
+    "\t",
+    ";",
+    "x = 1",
+    "await model()",
+    "yield",
+    "async with model:",
+    "é",
+    "@model",
+    "model: FSDP = None",
+    "isinstance(model, FSDP)",
+    "del model",
+    "global model",
+    "match model:",
+    "case FSDP():",
+)
 
 
 def check(folder: Path) -> Rewrite:
@@ -40,7 +73,7 @@ def check(folder: Path) -> Rewrite:
 
 
 def mutated(text: str, chance: random.Random, others: list[str]) -> str:
-    """Some lines dropped, doubled, moved, joined, indented, or replaced by lines of other cases or by words."""
+    """Some lines dropped, doubled, joined, indented, or replaced by lines of other cases or by words."""
     lines = text.split("\n")
     for _ in range(chance.randint(1, 4)):
         at = chance.randrange(len(lines))
