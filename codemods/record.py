@@ -62,7 +62,7 @@ def write_rewrite(
     once: a run that is interrupted at any moment can be undone by `codemods.undo.restore`.
 
     Raises:
-        CodemodError: a file changed since it was read or cannot be written; an earlier rewrite was interrupted.
+        CodemodError: a file changed since or cannot be written; an earlier rewrite was interrupted.
     """
     require_complete(target)
     if not rewrite.changes:
@@ -94,7 +94,7 @@ def require_complete(target: Path) -> None:
     """
     if _earlier(target).get("complete") is False:
         raise CodemodError(
-            f"an earlier rewrite of {target} was interrupted: some of its files are rewritten and some are not",
+            f"an earlier rewrite of {target} was interrupted: some of its files are rewritten, some not",
             hint=f"`fsdp-migrate rewrite --undo {target}` restores all of them; then run again.",
         )
 

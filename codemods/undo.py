@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,8 @@ def restore(target: Path) -> Restored:
         for record in records:
             kept = record.edited or record.original
             if kept is None:
-                (target / record.path).unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    (target / record.path).unlink()
             else:
                 replace_file(target / record.path, (folder / kept).read_bytes())
     except OSError as error:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from codemods.analysis.index import Module
 from codemods.analysis.scopes import Binding, BindingKind, Scope
 from codemods.editing.import_lines import rewritten_imports
+from codemods.editing.shared_lines import apart, on_lines_of_their_own
 from codemods.editing.spelling import Needed, Spelling
 from codemods.sources import SourceFile
 from codemods.torch_names import canonical, is_fsdp_namespace, public_names_of
@@ -29,12 +30,23 @@ def settle_imports(before: Module, text: str, spelling: Spelling, is_exported: C
     source = before.source
     after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
     wanted = sorted(spelling.needed)
-    gone = _newly_unused(before, after, is_exported) | _superseded(after, wanted)
-    gone |= _needless_stars(after, {n.alias or n.name for n in wanted}, is_exported)
+    gone = _gone(before, after, wanted, is_exported)
+    alone = on_lines_of_their_own(after, {node for node, _ in gone})
+    if alone != text:
+        text = alone
+        after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
+        gone = _gone(before, after, wanted, is_exported)
     changes = rewritten_imports(after, gone, wanted, spelling.is_ours, spelling.width)
-    for start, end, new in sorted(changes, reverse=True):
+    for start, end, new in reversed(apart(changes)):
         text = text[:start] + new.replace("\n", source.newline) + text[end:]
     return text
+
+
+def _gone(
+    before: Module, after: Module, wanted: list[Needed], is_exported: Callable[[str], bool]
+) -> set[tuple[ast.AST, str]]:
+    gone = _newly_unused(before, after, is_exported) | _superseded(after, wanted)
+    return gone | _needless_stars(after, {n.alias or n.name for n in wanted}, is_exported)
 
 
 def _newly_unused(

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from dataclasses import dataclass
 
 _STEP = 4
+_LINE_END = re.compile(r"(\r\n|\r|\n)")
 
 
 def wrap_long_lines(before: str, after: str, width: int, newline: str) -> str:
@@ -22,8 +24,10 @@ def wrap_long_lines(before: str, after: str, width: int, newline: str) -> str:
         before: the text before the rewrite.
         after: valid Python.
     """
-    old = {line.strip() for line in before.splitlines()}
-    lines = after.splitlines()
+    old = {line.strip() for line in _LINE_END.split(before)}
+    # Not `splitlines`: it also breaks at form feeds and other characters that Python keeps within a line.
+    parts = _LINE_END.split(after)
+    lines, ends = parts[::2], [*parts[1::2], ""]
     long = [n for n, line in enumerate(lines, 1) if len(line) > width and line.strip() not in old]
     if not long:
         return after
@@ -40,13 +44,19 @@ def wrap_long_lines(before: str, after: str, width: int, newline: str) -> str:
             if broken is not None:
                 lines[number - 1] = broken + comment
                 break
-    return newline.join("\n".join(lines).split("\n")) + (newline if after.endswith(("\n", "\r")) else "")
+    return "".join(line.replace("\n", newline) + end for line, end in zip(lines, ends, strict=True))
 
 
 def _comment_columns(text: str) -> dict[int, int]:
     """Line -> column of its comment."""
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return {token.start[0]: token.start[1] for token in tokens if token.type == tokenize.COMMENT}
+    found: dict[int, int] = {}
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                found[token.start[0]] = token.start[1]
+    except tokenize.TokenError:
+        pass  # a backslash as the last thing in the file: Python takes it, its tokenizer does not
+    return found
 
 
 def _nodes_by_line(tree: ast.Module) -> dict[int, list[ast.AST]]:

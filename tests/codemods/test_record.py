@@ -1,280 +1,135 @@
-"""Writing and undoing: at once or not at all, and always the way back."""
+"""The manifest and the originals: written first, merged by a second rewrite, restored by undo."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from small import write
 
 from codemods.errors import CodemodError
-from codemods.model import Options, Rewrite
+from codemods.model import FileChange, Options, Rewrite
 from codemods.plan import plan_rewrite
-from codemods.record import FOLDER, write_rewrite
+from codemods.record import read_records, write_rewrite
 from codemods.sources import find_files
 from codemods.undo import restore
 
-ROOT = Path(__file__).parents[2]
-TRAIN = """\
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+_IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as F\n\n"
+FILES = {"wrap.py": f"{_IMPORT}m = F(m, cpu_offload=c)\n", "pkg/other.py": f"{_IMPORT}m = F(m)\n"}
 
 
-def train(model, strategy):
-    model = FSDP(model, sharding_strategy=strategy)
-    model.clip_grad_norm_(1.0)
-    return model
-"""
-NAMES = ("a.py", "b.py", "package/c.py")
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
-    for name in NAMES:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(TRAIN)
-    (folder / "a.py").chmod(0o755)
-    return folder
+def rewritten(folder: Path) -> Rewrite:
+    done = plan_rewrite(folder, find_files(folder, [folder]), Options())
+    write_rewrite(folder, done, tool="0.1.0", target_torch="2.6")
+    return done
 
 
-def plan(folder: Path) -> Rewrite:
-    return plan_rewrite(folder, find_files(folder, [folder]), Options())
-
-
-def write(folder: Path, rewrite: Rewrite) -> None:
-    write_rewrite(folder, rewrite, tool="0", target_torch="2.6")
-
-
-def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
-    return {
-        path.relative_to(folder).as_posix(): (path.read_bytes(), path.stat().st_mode)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
-def program(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fsdp_migrate", *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+def test_manifest_says_what_was_changed(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    done = rewritten(tmp_path)
+    manifest = json.loads((tmp_path / ".fsdp-migrate/manifest.json").read_text())
+    assert manifest["version"] == 1 and manifest["tool"] == "0.1.0" and manifest["target_torch"] == "2.6"
+    files = {f["path"]: f for f in manifest["files"]}
+    assert sorted(files) == ["fsdp2_sharding.py", "pkg/other.py", "wrap.py"]
+    assert (
+        files["fsdp2_sharding.py"]["original"] is None and files["fsdp2_sharding.py"]["sha256_before"] is None
     )
+    kept = tmp_path / ".fsdp-migrate" / files["pkg/other.py"]["original"]
+    assert kept.read_text() == FILES["pkg/other.py"]
+    forms = {(s["path"], s["line"]): s["form"] for s in manifest["wrap_sites"]}
+    assert forms == {("pkg/other.py", 3): "inline", ("wrap.py", 3): "helper"}
+    assert (tmp_path / ".fsdp-migrate/.gitignore").read_text() == "*\n"
+    assert len(manifest["findings"]) == len(done.reported)
 
 
-def test_undo_restores_every_byte_and_mode_and_leaves_no_record(project: Path) -> None:
-    before = tree(project)
-    write(project, plan(project))
-    after = tree(project)
-    assert all(after[name][0] != before[name][0] for name in NAMES)
-    assert after["a.py"][1] == before["a.py"][1]
-    assert restore(project).edited == []
-    assert tree(project) == before
-    assert not (project / FOLDER).exists()
+def test_undo_restores_every_byte_and_leaves_nothing(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    before = contents(tmp_path)
+    rewritten(tmp_path)
+    assert contents(tmp_path) != before
+    restored = restore(tmp_path)
+    assert sorted(restored.paths) == ["fsdp2_sharding.py", "pkg/other.py", "wrap.py"]
+    assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("change", ["edited", "removed", "helper made"])
-def test_edit_between_reading_and_writing_stops_everything(change: str, project: Path) -> None:
-    rewrite = plan(project)
-    if change == "edited":
-        (project / "b.py").write_text(TRAIN + "# saved in an editor meanwhile\n")
-    elif change == "removed":
-        (project / "b.py").unlink()
-    else:
-        new = next(c.path for c in rewrite.changes if c.before is None)
-        (project / new).write_text("# somebody else's\n")
-    before = tree(project)
-    with pytest.raises(CodemodError) as error:
-        write(project, rewrite)
-    assert "changed while it was being rewritten; nothing was written" in error.value.message
-    assert tree(project) == before
-
-
-_DIE = """
-import os, signal, sys
-from pathlib import Path
-from codemods.model import Options
-from codemods.plan import plan_rewrite
-from codemods.record import write_rewrite
-from codemods.sources import find_files
-
-folder, at, how = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-rewrite = plan_rewrite(folder, find_files(folder, [folder]), Options())
-seen = []
-
-def on_file(path):
-    seen.append(path)
-    if len(seen) == at:
-        os.kill(os.getpid(), signal.Signals[how])
-
-write_rewrite(folder, rewrite, tool="0", target_torch="2.6", on_file=on_file)
-"""
-
-
-@pytest.mark.parametrize(("at", "how"), [(1, "SIGKILL"), (3, "SIGKILL"), (2, "SIGINT"), (4, "SIGTERM")])
-def test_interrupted_run_is_undone_by_one_command(at: int, how: str, project: Path) -> None:
-    before = tree(project)
-    died = subprocess.run(
-        [sys.executable, "-c", _DIE, str(project), str(at), how],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        timeout=120,
-        check=False,
+def test_a_second_rewrite_keeps_the_first_originals(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    before = contents(tmp_path)
+    rewritten(tmp_path)
+    later = (tmp_path / "wrap.py").read_text() + "n = F(n)\n"
+    later = later.replace(
+        "import shard_model",
+        "import shard_model\nfrom torch.distributed.fsdp import FullyShardedDataParallel as F",
     )
-    assert died.returncode in (-signal.Signals[how], 1)
-    now = tree(project)
-    # Every file is as it was or rewritten, never half.
-    done = [name for name in NAMES if now[name][0] != before[name][0]]
-    assert len(done) <= at - 1
-    again = program("rewrite", "--allow-dirty", str(project))
-    assert again.returncode == 2
-    assert "was interrupted" in again.stderr
-    assert f"fsdp-migrate rewrite --undo {project}" in again.stderr
-    undone = program("rewrite", "--undo", str(project))
-    assert undone.returncode == 0, undone.stderr
-    assert tree(project) == before
+    (tmp_path / "wrap.py").write_text(later)
+    write(tmp_path, {"new.py": FILES["pkg/other.py"]})
+    rewritten(tmp_path)
+    records = {r.path: r for r in read_records(tmp_path)}
+    assert sorted(records) == ["fsdp2_sharding.py", "new.py", "pkg/other.py", "wrap.py"]
+    original = records["wrap.py"].original
+    assert original is not None and (tmp_path / ".fsdp-migrate" / original).read_text() == FILES["wrap.py"]
+    restore(tmp_path)
+    # What was written between the two rewrites is nobody's to throw away.
+    kept = {"new.py": FILES["pkg/other.py"].encode(), "wrap.py": later.encode()}
+    assert contents(tmp_path) == {**before, **kept}
 
 
-def test_interrupt_prints_the_command_that_undoes_it(project: Path) -> None:
-    text = (
-        "import codemods.record as r\n"
-        "real = r.write_rewrite\n"
-        "def stop(path): raise KeyboardInterrupt\n"
-        "r.write_rewrite = lambda *a, **k: real(*a, **k, on_file=stop)\n"
-        "from fsdp_migrate.cli.app import main\n"
-        "main()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", text, "rewrite", str(project)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 130
-    assert f"`fsdp-migrate rewrite --undo {project}` restores all of them" in done.stderr
+def test_interrupted_between_files_everything_can_be_restored(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    before = contents(tmp_path)
+    done = plan_rewrite(tmp_path, find_files(tmp_path, [tmp_path]), Options())
+    seen: list[str] = []
 
-
-def test_tree_that_cannot_be_written_is_said_and_left_alone(project: Path) -> None:
-    before = tree(project)
-    # What a read-only tree comes to, also for root: the record's folder cannot be made.
-    (project / FOLDER).write_text("in the way")
-    done = program("rewrite", str(project))
-    assert done.returncode == 2
-    assert "cannot be written" in done.stderr
-    assert "Traceback" not in done.stderr
-    (project / FOLDER).unlink()
-    assert tree(project) == before
-
-
-def test_file_that_cannot_be_replaced_is_said_with_the_way_back(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = tree(project)
-    real = Path.replace
-
-    def refuse(self: Path, target: Path) -> Path:
-        if Path(target).name == "c.py" and FOLDER not in Path(target).parts:
-            raise OSError(30, "Read-only file system", str(target))
-        return real(self, target)
-
-    monkeypatch.setattr(Path, "replace", refuse)
-    with pytest.raises(CodemodError) as error:
-        write(project, plan(project))
-    assert error.value.message == f"{project / 'package' / 'c.py'} cannot be written: Read-only file system"
-    assert f"rewrite --undo {project}" in error.value.hint
-    assert tree(project)["a.py"] != before["a.py"]
-    monkeypatch.undo()
-    restore(project)
-    assert tree(project) == before
-
-
-def add_fsdp1(path: Path, name: str) -> None:
-    path.write_text(path.read_text() + "\n\n" + TRAIN.replace("def train", f"def {name}"))
-
-
-def test_second_rewrite_keeps_the_first_originals_and_what_was_edited(project: Path) -> None:
-    before = tree(project)
-    write(project, plan(project))
-    add_fsdp1(project / "a.py", "more")
-    edited = (project / "a.py").read_bytes()
-    write(project, plan(project))
-    assert (project / "a.py").read_bytes() != edited
-    assert (project / FOLDER / "original" / "a.py").read_text() == TRAIN
-    restored = restore(project)
-    assert restored.edited == ["a.py"]
-    assert (project / "a.py").read_bytes() == edited
-    assert {name: now for name, now in tree(project).items() if name != "a.py"} == {
-        name: then for name, then in before.items() if name != "a.py"
-    }
-    assert not (project / FOLDER).exists()
-
-
-def test_second_rewrite_that_is_interrupted_can_be_undone(project: Path) -> None:
-    before = tree(project)
-    write(project, plan(project))
-    # A new file makes a second rewrite; the helper module changes with it, others need not.
-    (project / "d.py").write_text(TRAIN.replace("sharding_strategy=strategy", "mixed_precision=strategy"))
-    rewrite = plan(project)
-
-    def stop(path: str) -> None:
-        raise KeyboardInterrupt
+    def interrupt(path: str) -> None:
+        seen.append(path)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_rewrite(project, rewrite, tool="0", target_torch="2.6", on_file=stop)
-    restore(project)
-    (project / "d.py").unlink()
-    assert tree(project) == before
+        write_rewrite(tmp_path, done, tool="0.1.0", target_torch="2.6", on_file=interrupt)
+    after = contents(tmp_path)
+    changed = [name for name in before if after[name] != before[name]]
+    assert changed == [seen[0]]
+    restore(tmp_path)
+    assert contents(tmp_path) == before
 
 
-def test_undo_refuses_what_was_edited_since(project: Path) -> None:
-    write(project, plan(project))
-    add_fsdp1(project / "b.py", "more")
-    now = tree(project)
-    with pytest.raises(CodemodError) as error:
-        restore(project)
-    assert "edited since the rewrite: b.py" in error.value.message
-    assert tree(project) == now
+def test_a_file_edited_since_is_not_overwritten_by_undo(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    rewritten(tmp_path)
+    (tmp_path / "wrap.py").write_text("mine\n")
+    with pytest.raises(CodemodError, match=r"edited since the rewrite: wrap\.py"):
+        restore(tmp_path)
+    assert (tmp_path / "wrap.py").read_text() == "mine\n"
+    assert "fully_shard" in (tmp_path / "pkg/other.py").read_text()
 
 
-@pytest.mark.parametrize("damage", ["{", "[]", '{"version": 1}', '{"version": 99, "files": []}'])
-def test_damaged_record_is_said(damage: str, project: Path) -> None:
-    write(project, plan(project))
-    (project / FOLDER / "manifest.json").write_text(damage)
-    for arguments in (["--undo"], ["--allow-dirty"]):
-        (project / "d.py").write_text(TRAIN)
-        done = program("rewrite", *arguments, str(project))
-        assert done.returncode == 2, done.stderr
-        assert "manifest.json" in done.stderr
-        assert "Traceback" not in done.stderr
+def test_a_file_that_changed_meanwhile_stops_the_write(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    done = plan_rewrite(tmp_path, find_files(tmp_path, [tmp_path]), Options())
+    (tmp_path / "wrap.py").write_text("mine\n")
+    with pytest.raises(CodemodError, match="changed while it was being rewritten"):
+        write_rewrite(tmp_path, done, tool="0.1.0", target_torch="2.6")
+    assert not (tmp_path / ".fsdp-migrate").exists()
 
 
-def test_undo_without_a_record_is_bad_usage(project: Path) -> None:
-    done = program("rewrite", "--undo", str(project))
-    assert done.returncode == 2
-    assert "holds no record of a rewrite" in done.stderr
+def test_what_cannot_be_written_is_said_and_leaves_no_temporary_file(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "x = 1\n", "sub": "a file where a folder is needed\n"})
+    change = FileChange("a.py", b"x = 1\n", b"x = 2\n")
+    blocked = FileChange("sub/b.py", None, b"y\n")
+    with pytest.raises(CodemodError, match="cannot be written") as told:
+        write_rewrite(tmp_path, Rewrite((change, blocked), (), (), 1, 1), tool="0.1.0", target_torch="2.6")
+    assert "--undo" in told.value.hint
+    assert restore(tmp_path).paths == ["a.py", "sub/b.py"]
+    assert sorted(contents(tmp_path)) == ["a.py", "sub"]
 
 
-def test_link_outside_the_target_is_written_through(project: Path, tmp_path: Path) -> None:
-    outside = tmp_path / "elsewhere" / "shared.py"
-    outside.parent.mkdir()
-    outside.write_text(TRAIN)
-    (project / "shared.py").symlink_to(outside)
-    write(project, plan(project))
-    assert (project / "shared.py").is_symlink()
-    assert "FullyShardedDataParallel" not in outside.read_text()
-    assert [path.name for path in outside.parent.iterdir()] == ["shared.py"]
-    restore(project)
-    assert outside.read_text() == TRAIN
-
-
-def test_manifest_says_the_rewrite_is_complete(project: Path) -> None:
-    write(project, plan(project))
-    assert json.loads((project / FOLDER / "manifest.json").read_text())["complete"] is True
+def test_a_damaged_manifest_is_an_error_that_says_so(tmp_path: Path) -> None:
+    write(tmp_path, {".fsdp-migrate/manifest.json": "{"})
+    with pytest.raises(CodemodError, match="is damaged"):
+        read_records(tmp_path)
