@@ -120,6 +120,12 @@ def _position(project: Project, finding: Finding) -> int:
     return module.line_start(start)
 
 
+def stands(project: Project, finding: Finding) -> bool:
+    """Whether an earlier run left a TODO of that code at the finding's statement."""
+    module = project.modules[finding.place.path]
+    return "fsdp-migrate" in module.text and _stands(module, _position(project, finding), finding)
+
+
 def _stands(module: Module, position: int, finding: Finding) -> bool:
     """Whether a TODO of that code stands above the statement already, or is the finding's own place."""
     line = module.line_of(position)
