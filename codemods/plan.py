@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from codemods.analysis.collect import read_project
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing import todo
 from codemods.editing.apply import compatible, replaces
 from codemods.editing.changes import file_changes

@@ -74,7 +74,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
-from codemods.analysis.index import Module, Symbol
+from codemods.analysis.index import Symbol
+from codemods.analysis.module import Module
 from codemods.analysis.state_dicts import (
     Kind,
     Setting,

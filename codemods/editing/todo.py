@@ -10,7 +10,7 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing.layout import DEFAULT
 from codemods.model import Edit, Finding, Outcome, Reported, Span
 from codemods.project import Project

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from small import rewrite_of
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing.apply import apply_edits, compatible, shifted
 from codemods.editing.code import code, delete_argument, replace, unwrap_block
 from codemods.editing.diff import unified
