@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
 from codemods.editing.apply import replaces
 from codemods.editing.code import finding

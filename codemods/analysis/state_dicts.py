@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from codemods.analysis.holding import Maybe, Sharded
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.values import CallValue, Literal, Named, options
 
 if TYPE_CHECKING:

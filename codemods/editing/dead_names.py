@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing.code import stands_alone
 from codemods.sources import SourceFile
 

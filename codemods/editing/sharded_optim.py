@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.state_dicts import argument
 from codemods.editing.code import code, replace
 from codemods.editing.state_dicts import API, Edits, Refused

@@ -10,7 +10,7 @@ import ast
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.state_dicts import Flags, Kind, Setting, argument
 from codemods.editing.code import code, replace
 from codemods.model import Code, Edit

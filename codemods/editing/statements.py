@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing.code import code, join
 from codemods.model import Code, Edit, Span
 
