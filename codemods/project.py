@@ -6,10 +6,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from codemods.analysis.evaluate import Evaluator
 from codemods.analysis.holding import Holding, Sharded, WrapCall
-from codemods.analysis.index import Index, Module, Symbol
+from codemods.analysis.index import Index, Symbol
 from codemods.analysis.link import Links
-from codemods.analysis.values import Evaluator, Value
+from codemods.analysis.module import Module
+from codemods.analysis.values import Value
 from codemods.model import Options
 
 
@@ -105,7 +107,7 @@ class Project:
             yield from self._methods.get(name, [])
 
     def static_calls(self, *names: str) -> Iterator[MethodCall]:
-        """Every `FSDP.<name>(...)`, the class under whatever name or alias, or a sharded model in its place."""
+        """Every `FSDP.<name>(...)`, the class under whatever name, or a sharded model in its place."""
         from codemods.torch_names import FSDP
 
         for call in self.method_calls(*names):
