@@ -52,9 +52,8 @@ def _assignments(module: Module) -> Iterator[tuple[str, ast.Assign]]:
     for node in module.nodes(ast.Assign):
         assert isinstance(node, ast.Assign)
         target = node.targets[0]
-        if len(node.targets) == 1 and isinstance(target, ast.Name):
-            if _is_pure(node.value):
-                yield target.id, node
+        if len(node.targets) == 1 and isinstance(target, ast.Name) and _is_pure(node.value):
+            yield target.id, node
 
 
 def _is_pure(value: ast.expr) -> bool:
