@@ -1,1 +1,20 @@
 """Converts FSDP1 checkpoints into per-parameter ones that FSDP2 loads: bytes -> contents -> plan -> files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from checkpoint_convert.capture import capture_layout
+
+
+__all__ = ["capture_layout"]
+
+
+def __getattr__(name: str) -> object:
+    # Imported on first use: the command line must start without torch.
+    if name == "capture_layout":
+        from checkpoint_convert.capture import capture_layout
+
+        return capture_layout
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

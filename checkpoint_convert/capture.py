@@ -16,7 +16,7 @@ from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.layout import ModelLayout, ModuleSpec, ParameterSpec, UnitSpec, to_json
 from checkpoint_convert.meta_model import class_names, layout_of, parameter_spec
 from checkpoint_convert.model import DType
-from checkpoint_convert.readers.names import WRAPPERS, clean
+from checkpoint_convert.readers.names import FLAT_NAMES, WRAPPERS, clean
 from checkpoint_convert.stored_tensor import row_major
 
 if TYPE_CHECKING:
@@ -54,17 +54,22 @@ def capture_layout(
 
 def _is_fsdp(module: object) -> bool:
     return any(
-        kind.__name__ == "FullyShardedDataParallel" and kind.__module__ == _FSDP_MODULE for kind in type(module).__mro__
+        kind.__name__ == "FullyShardedDataParallel" and kind.__module__ == _FSDP_MODULE
+        for kind in type(module).__mro__
     )
 
 
 def _is_wrapper(module: nn.Module) -> bool:
     """Modules that stand around a module of the model and own no parameters of it."""
-    return _is_fsdp(module) or type(module).__name__ in ("FlattenParamsWrapper", "CheckpointWrapper", "OptimizedModule")
+    return _is_fsdp(module) or type(module).__name__ in (
+        "FlattenParamsWrapper",
+        "CheckpointWrapper",
+        "OptimizedModule",
+    )
 
 
 def _handles(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Clean FQN and flat parameter of every unit that has one; the releases keep handles in different places."""
+    """Clean FQN and handle of every unit that has one; releases keep them in different places."""
     for path, module in model.named_modules():
         if not _is_fsdp(module):
             continue
@@ -79,7 +84,7 @@ def _flat(handle: Any) -> Any:
 
 
 def _members(handle: Any) -> list[tuple[Any, str, str, tuple[int, ...], tuple[int, ...]]]:
-    """Owning module, its path inside the unit, attribute, shape, stride of each flattened parameter, in order."""
+    """Module, its path inside the unit, attribute, shape and stride of each parameter, in order."""
     flat = _flat(handle)
     infos, shapes = list(flat._param_infos), [tuple(shape) for shape in flat._shapes]
     strides = getattr(flat, "_strides", None)
@@ -133,13 +138,7 @@ def _walk(
     slots: dict[tuple[int, str], int] = {}
     for path, module in _own_modules(model, ""):
         modules.append(ModuleSpec(path, class_names(type(module))))
-        names = [name for owner, name in held if owner == id(module)]
-        names += [name for name, value in module._parameters.items() if value is not None and name not in names]
-        if all(name in module._parameters for name in names):
-            names = [name for name in module._parameters if name in names]
-        for name in names:
-            if name in ("_flat_param", "flat_param"):
-                continue
+        for name in _registered(module, held):
             key = (id(module), name)
             fqn = f"{path}.{name}" if path else name
             slot = slots.setdefault(key, len(slots))
@@ -161,6 +160,16 @@ def _walk(
             if value is not None and name not in left_out
         ]
     return tuple(specs), tuple(modules), tuple(buffers)
+
+
+def _registered(module: nn.Module, held: dict[tuple[int, str], _Held]) -> list[str]:
+    """Names of a module's parameters; flattened ones in flat order where FSDP1 took them out of it."""
+    there = [name for name, value in module._parameters.items() if value is not None]
+    there = [name for name in there if name not in FLAT_NAMES]
+    flattened = [name for owner, name in held if owner == id(module)]
+    if all(name in there for name in flattened):
+        return there
+    return [*flattened, *(name for name in there if name not in flattened)]
 
 
 def _own_modules(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:

@@ -56,12 +56,17 @@ class UnitLayout:
 
 
 def unit_members(
-    layout: ModelLayout, prefixes: Iterable[str], ignored: frozenset[str] = frozenset()
+    layout: ModelLayout,
+    prefixes: Iterable[str],
+    ignored: frozenset[str] = frozenset(),
+    *,
+    use_orig_params: bool = False,
 ) -> dict[str, tuple[ParameterSpec, ...]]:
     """The registrations each unit flattens, in flattening order; units without parameters are left out.
 
     A registration belongs to the innermost unit around it. One reachable by two paths belongs to the unit
-    that is wrapped first: children before parents, siblings in order.
+    that is wrapped first. With use_orig_params so does a parameter tied across units; without, every unit
+    keeps a copy.
 
     Args:
         prefixes: FQNs of the wrapped modules; the root, "", is always one.
@@ -73,23 +78,31 @@ def unit_members(
     members: dict[str, list[ParameterSpec]] = {}
     for prefix in _wrap_order(layout, known):
         for spec in layout.parameters:
-            if owners.get(spec.fqn) == prefix and taken.setdefault(spec.slot, prefix) == prefix:
+            once = spec.tensor if use_orig_params else spec.slot
+            if owners.get(spec.fqn) == prefix and taken.setdefault(once, prefix) == prefix:
                 members.setdefault(prefix, []).append(spec)
     order = {module.fqn: number for number, module in enumerate(layout.modules)}
     return {prefix: tuple(members[prefix]) for prefix in sorted(members, key=lambda p: order.get(p, -1))}
 
 
 def _owner(fqn: str, longest_first: Sequence[str]) -> str:
-    for prefix in longest_first:
-        if not prefix or fqn.startswith(f"{prefix}."):
-            return prefix
-    return ""
+    return next(prefix for prefix in longest_first if _inside(fqn, prefix))
+
+
+def _inside(fqn: str, prefix: str) -> bool:
+    return not prefix or fqn.startswith(f"{prefix}.")
 
 
 def _wrap_order(layout: ModelLayout, prefixes: Sequence[str]) -> list[str]:
-    """Children before parents; among the rest, the order of the model's modules."""
+    """Post-order: a module after those inside it, siblings in the model's order."""
     place = {module.fqn: number for number, module in enumerate(layout.modules)}
-    return sorted(prefixes, key=lambda prefix: (-prefix.count(".") if prefix else 1, place.get(prefix, 0)))
+    order: list[str] = []
+    around: list[str] = []
+    for prefix in sorted(prefixes, key=lambda prefix: place.get(prefix, -1)):
+        while around and not _inside(prefix, around[-1]):
+            order.append(around.pop())
+        around.append(prefix)
+    return order + around[::-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,30 +136,41 @@ def wrapped_modules(layout: ModelLayout, classes: Sequence[str]) -> tuple[str, .
 
 def to_json(layout: ModelLayout) -> str:
     """The text of a `layout.json`."""
-    document: dict[str, Any] = {
+    head = {
         "format": FORMAT,
         "version": VERSION,
         "torch": layout.torch_version,
         "world_size": layout.world_size,
         "use_orig_params": layout.use_orig_params,
-        "parameters": [
-            {
-                "fqn": spec.fqn,
-                "shape": spec.shape,
-                "stride": spec.stride,
-                "dtype": spec.dtype.torch_name,
-                "requires_grad": spec.requires_grad,
-                "tensor": spec.tensor,
-                "slot": spec.slot,
-            }
-            for spec in layout.parameters
-        ],
-        "modules": [{"fqn": module.fqn, "classes": module.classes} for module in layout.modules],
         "buffers": layout.buffers,
-        "units": layout.units and [{"prefix": unit.prefix, "members": unit.members} for unit in layout.units],
         "param_groups": layout.groups,
     }
-    return json.dumps(document, indent=1) + "\n"
+    parameters = [_parameter_json(spec) for spec in layout.parameters]
+    modules = [{"fqn": module.fqn, "classes": module.classes} for module in layout.modules]
+    units = (
+        None if layout.units is None else [{"prefix": u.prefix, "members": u.members} for u in layout.units]
+    )
+    lines = [f'"{key}": {json.dumps(value)}' for key, value in head.items()]
+    lines += [_rows("parameters", parameters), _rows("modules", modules)]
+    lines.append('"units": null' if units is None else _rows("units", units))
+    return "{" + ",\n".join(lines) + "}\n"
+
+
+def _parameter_json(spec: ParameterSpec) -> dict[str, object]:
+    return {
+        "fqn": spec.fqn,
+        "shape": spec.shape,
+        "stride": spec.stride,
+        "dtype": spec.dtype.torch_name,
+        "requires_grad": spec.requires_grad,
+        "tensor": spec.tensor,
+        "slot": spec.slot,
+    }
+
+
+def _rows(key: str, items: Sequence[object]) -> str:
+    """One item a line: such a file is looked at, and compared line by line."""
+    return f'"{key}": [\n' + ",\n".join(f"  {json.dumps(item)}" for item in items) + "\n]"
 
 
 def read_layout(path: Path) -> ModelLayout:
@@ -178,7 +189,7 @@ def read_layout(path: Path) -> ModelLayout:
         return _from_json(document, str(path))
     except OSError as error:
         raise LayoutError(f"{path}: {error.strerror}", hint="Check the path.") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise LayoutError(
             f"{path}: is no layout: {error}",
             hint="Write it with capture_layout(model) in the old job, or with fsdp-migrate capture-layout.",

@@ -70,14 +70,19 @@ class Machine:
         """The next `count` bytes as an unsigned little-endian number."""
         return int.from_bytes(self.take(count), "little")
 
-    def line(self) -> str:
-        """The next text line, without its newline."""
-        stop = self.data.find(b"\n", self.at, min(self.end, self.at + self.limits.line_bytes))
+    def line(self, *, text: bool = False) -> bytes:
+        """The next text line, without its newline; names and numbers are short, text may be of any length."""
+        end = self.end if text else min(self.end, self.at + self.limits.line_bytes)
+        stop = self.data.find(b"\n", self.at, end)
         if stop < 0:
             raise Damaged("a text line does not end")
-        text = self.data[self.at : stop].decode("utf-8")
+        line = self.data[self.at : stop]
         self.at = stop + 1
-        return text
+        return line
+
+    def name_line(self) -> str:
+        """The next text line as a name."""
+        return self.line().decode("utf-8")
 
     # Building.
 
@@ -122,7 +127,7 @@ class Machine:
             if container is not None and len(args) <= 1:
                 self.push(_filled(container, args))
                 return
-        self.push(Record(target, args))
+        self.push(_record(target, args))
 
     def persist(self, key: object) -> None:
         """Resolve a persistent id."""
@@ -149,6 +154,20 @@ def checked_key(key: object) -> object:
         elif type(part) not in _PLAIN_KEYS:
             raise Damaged(f"a dictionary key is a {type(part).__name__}")
     return key
+
+
+def _record(target: Symbol | Record, args: tuple[object, ...]) -> Record:
+    """A call; the protocols' own helpers stand for the class they are given."""
+    if isinstance(target, Symbol) and target.module in ("copyreg", "copy_reg") and args:
+        kind = args[0]
+        if target.name == "__newobj__":
+            return Record(kind, args[1:])
+        if target.name == "_reconstructor" and len(args) == 3:
+            record = Record(kind, ())
+            if isinstance(args[2], dict):
+                record.pairs = args[2]
+            return record
+    return Record(target, args)
 
 
 def _filled(container: type, args: tuple[object, ...]) -> object:

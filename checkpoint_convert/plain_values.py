@@ -146,7 +146,7 @@ class _Converter:
             return _encoded(record)
         if name in ("builtins.complex", "__builtin__.complex"):
             return complex(*(part for part in record.args if isinstance(part, int | float)))
-        if name in ("builtins.bytearray", "__builtin__.bytearray"):
+        if name in ("builtins.bytearray", "__builtin__.bytearray", "builtins.bytes", "__builtin__.bytes"):
             return self._bytes(record)
         if name.rpartition(".")[0] in _NUMPY:
             return self._numpy(record)

@@ -61,9 +61,21 @@ def whole_slot(spec: ParameterSpec, world_size: int) -> Slot:
     return Slot(spec.fqn, (spec.numel,) * world_size, ((spec.fqn, 0, spec),), whole=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Why slots are not what the optimizer numbered.
+
+    Attributes:
+        fitting: parameters that fit before the first that does not; negative where their number does not.
+    """
+
+    fitting: int
+    reason: str
+
+
 def first_misfit(
     slots: Sequence[Slot], numbers: Sequence[object], ranks: Sequence[SavedOptimizer]
-) -> str | None:
+) -> Misfit | None:
     """Hold every number's state on every rank against the slot it would be; None where all fit.
 
     Args:
@@ -71,21 +83,21 @@ def first_misfit(
         ranks: one per rank of one replica.
     """
     if len(slots) != len(numbers):
-        return f"the optimizer has {len(numbers)} parameters, the model {len(slots)}"
-    for slot, number in zip(slots, numbers, strict=True):
+        reason = f"the optimizer has {len(numbers)} parameters, the model {len(slots)}"
+        return Misfit(-abs(len(slots) - len(numbers)), reason)
+    for at, (slot, number) in enumerate(zip(slots, numbers, strict=True)):
         present = [number in saved.state and bool(saved.state[number]) for saved in ranks]
         needed = [bool(count) for count in slot.numels]
         if any(present) and any(need and not here for need, here in zip(needed, present, strict=True)):
             rank = next(r for r, (n, p) in enumerate(zip(needed, present, strict=True)) if n and not p)
-            return (
-                f"parameter {number} has no state on rank {rank}, where {slot.name} has {slot.numels[rank]}"
-            )
+            lacking = f"where {slot.name} has {slot.numels[rank]} elements"
+            return Misfit(at, f"parameter {number} has no state on rank {rank}, {lacking}")
         for rank, saved in enumerate(ranks):
             held = _element_counts(saved.state.get(number, {}))
             if held and slot.numels[rank] not in held:
-                return (
-                    f"the state of parameter {number} on rank {rank} has {max(held)} elements, "
-                    f"{slot.name} has {slot.numels[rank]} there"
+                there = f"{slot.name} has {slot.numels[rank]} there"
+                return Misfit(
+                    at, f"the state of parameter {number} on rank {rank} has {max(held)} elements, {there}"
                 )
     return None
 
@@ -177,11 +189,11 @@ def check_same_groups(ranks: Sequence[SavedOptimizer], where: str) -> None:
             )
 
 
-def misfit(where: str, reasons: Sequence[str]) -> LayoutError:
-    """The error when no assumption fits; a wrong size says more than a wrong count."""
-    reasons = sorted(reasons, key=lambda reason: "the optimizer has" in reason)
+def misfit(where: str, misfits: Sequence[Misfit]) -> LayoutError:
+    """The error when no assumption fits; the one that came closest says most."""
+    closest = max(misfits, key=lambda one: one.fitting, default=Misfit(0, "its ranks cannot be told apart"))
     return LayoutError(
-        f"{where}: the optimizer does not fit the model: {reasons[0] if reasons else 'nothing to try'}",
+        f"{where}: the optimizer does not fit the model: {closest.reason}",
         hint="Give the FSDP1 policy with --wrap pkg.module:Block, the job's groups in a layout.json, "
         "or the LOCAL_STATE_DICT files of the same save beside the optimizer's.",
     )

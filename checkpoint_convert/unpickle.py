@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 
 from checkpoint_convert.errors import UnreadableError
-from checkpoint_convert.opcodes import HANDLERS, STOP
+from checkpoint_convert.opcodes import STOP
+from checkpoint_convert.opcodes_of_objects import HANDLERS
 from checkpoint_convert.pickle_machine import Buffer, Damaged, Limits, Machine, PersistentLoad
 
 

@@ -33,12 +33,14 @@ class ZipRecord:
         header: position of its local header in the file.
         size_bytes: length of its data.
         crc: CRC-32 of its data, 0 where the writer left it out.
+        compressed: not stored as it is; no record torch.save writes is.
     """
 
     name: str
     header: int
     size_bytes: int
     crc: int
+    compressed: bool
 
 
 class ZipArchive:
@@ -90,7 +92,7 @@ class ZipArchive:
         magic, _, _, method, *_, name_bytes, extra_bytes = _LOCAL.unpack(header)
         if magic != b"PK\x03\x04":
             raise self.damaged(f"no local header of {record.name} at byte {record.header}")
-        if method != 0:
+        if method != 0 or record.compressed:
             raise self.damaged(f"record {record.name} is compressed, which torch.save never does")
         at: int = record.header + _LOCAL.size + name_bytes + extra_bytes
         if at + record.size_bytes > self._directory_at:
@@ -139,11 +141,12 @@ class ZipArchive:
         name = data[at : at + name_bytes].decode("utf-8", "replace")
         extra = data[at + name_bytes : at + name_bytes + extra_bytes]
         size, packed, header = _wide(extra, size, packed, header)
-        if method != 0 or packed != size:
-            raise self.damaged(f"record {name} is compressed, which torch.save never does")
+        compressed = method != 0 or packed != size
         if flags & 1:
             raise self.damaged(f"record {name} is encrypted")
-        return ZipRecord(name, self.start + header, size, crc), at + name_bytes + extra_bytes + comment_bytes
+        return ZipRecord(
+            name, self.start + header, size, crc, compressed
+        ), at + name_bytes + extra_bytes + comment_bytes
 
     def _find_directory(self) -> tuple[int, int, int]:
         """Number of entries, size in bytes and offset of the central directory."""

@@ -51,14 +51,9 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
         found = Known(model, aliases, layout, local, part)
         optimizer, more = read_optimizer(chosen.optimizer, found, options)
         notices += more
-    extras: dict[str, object] = {}
-    for part in parts:
-        for key, value in part.extras.items():
-            if key not in extras or extras[key] != value:
-                extras[key if key not in extras else f"{part.name}:{key}"] = value
     leader = chosen.model or chosen.optimizer
     assert leader is not None
-    plain, lost = plain_extras(extras, leader.name)
+    plain, lost = plain_extras(_extras(parts), leader.name)
     return Contents(
         format=leader.model_format or leader.optimizer_format or SourceFormat.FULL,
         model=model,
@@ -70,6 +65,16 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
         saver_torch=leader.saver_torch,
         loadable_as_is=leader.loadable_as_is,
     )
+
+
+def _extras(parts: Sequence[Part]) -> dict[str, object]:
+    """The extras of all parts; a key that means two things is told apart by the part's name."""
+    extras: dict[str, object] = {}
+    for part in parts:
+        for key, value in part.extras.items():
+            if key not in extras or extras[key] != value:
+                extras[key if key not in extras else f"{part.name}:{key}"] = value
+    return extras
 
 
 def _is_flat(part: Part) -> bool:

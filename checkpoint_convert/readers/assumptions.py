@@ -106,22 +106,17 @@ def _from_units(
     count: int, layout: ModelLayout, specs: Sequence[UnitSpec], ignored: frozenset[str], note: str
 ) -> Iterator[Candidate]:
     """Both use_orig_params values, all alignments, all sizes of the sharding group."""
-    members = unit_members(layout, [unit.prefix for unit in specs], ignored)
+    prefixes = [unit.prefix for unit in specs]
+    both = {orig: unit_members(layout, prefixes, ignored, use_orig_params=orig) for orig in (False, True)}
     seen = set()
     for replicas in _divisors(count):
         world = count // replicas
-        for sharding in _shardings(world, layout.use_orig_params):
-            units = {prefix: lay_out(prefix, m, m[0].dtype, sharding) for prefix, m in members.items()}
-            if layout.use_orig_params is not True and not sharding.aligned:
-                slots = _flat_slots(layout, units, ignored, world)
-                if (key := (tuple(slots), replicas)) not in seen:
-                    seen.add(key)
-                    yield slots, replicas, note
-            if layout.use_orig_params is not False:
-                slots = _piece_slots(layout, units, world)
-                if (key := (tuple(slots), replicas)) not in seen:
-                    seen.add(key)
-                    yield slots, replicas, note
+        for orig, sharding in _shardings(world, layout.use_orig_params):
+            units = {prefix: lay_out(prefix, m, m[0].dtype, sharding) for prefix, m in both[orig].items()}
+            slots = _piece_slots(layout, units, world) if orig else _flat_slots(layout, units, ignored, world)
+            if (key := (tuple(slots), replicas)) not in seen:
+                seen.add(key)
+                yield slots, replicas, note
 
 
 def _outside(layout: ModelLayout) -> frozenset[str]:
@@ -138,11 +133,14 @@ def _outside(layout: ModelLayout) -> frozenset[str]:
     )
 
 
-def _shardings(world: int, use_orig_params: bool | None) -> Iterator[Sharding]:
-    yield Sharding(world, aligned=False)
+def _shardings(world: int, use_orig_params: bool | None) -> Iterator[tuple[bool, Sharding]]:
+    """`use_orig_params` and what follows from it; None: both."""
+    if use_orig_params is not True:
+        yield False, Sharding(world, aligned=False)
     if use_orig_params is not False:
+        yield True, Sharding(world, aligned=False)
         for itemsize in _COMPUTE_ITEMSIZES:
-            yield Sharding(world, True, itemsize)
+            yield True, Sharding(world, True, itemsize)
 
 
 def _piece_slots(layout: ModelLayout, units: Mapping[str, UnitLayout], world: int) -> list[Slot]:

@@ -258,7 +258,9 @@ def _lists(value: object, key: object) -> object:
     """Rows that were unfolded into numbered entries, folded again; numbered optimizer state is no row."""
     if not isinstance(value, dict):
         return value
-    folded = {name: _lists(item, name) for name, item in value.items()}
+    folded: dict[object, object] = {name: _lists(item, name) for name, item in value.items()}
+    if key == "state" and all(isinstance(name, str) and name.isdecimal() for name in folded):
+        return {int(str(name)): item for name, item in folded.items()}  # DCP makes text of every key
     if key != "state" and folded and set(folded) == set(range(len(folded))):
         return [folded[number] for number in range(len(folded))]
     return folded

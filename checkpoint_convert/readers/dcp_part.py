@@ -15,7 +15,7 @@ from checkpoint_convert.readers.names import clean_names, flat_prefix
 from checkpoint_convert.readers.parts import Part
 from checkpoint_convert.readers.resolve import whole_tensors
 
-OLD_GROUPS = "CK106"
+OLD_GROUPS = "CK105"
 """The optimizer's groups lack keys that newer torch releases ask for when loading (pytorch#146157)."""
 _NEW_GROUP_KEYS = {"decoupled_weight_decay": frozenset({"betas", "eps", "weight_decay"})}
 

@@ -7,7 +7,7 @@ parameters, and optimizer state over flat parameters.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from checkpoint_convert.errors import IncompleteError, UnsupportedError
 from checkpoint_convert.model import Notice, SourceFormat, TensorSource, numel
@@ -22,7 +22,7 @@ from checkpoint_convert.readers.unsharded import unsharded
 from checkpoint_convert.tensor_sources import ConcatTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 
-DIFFERS_BY_RANK = "CK103"
+DIFFERS_BY_RANK = "CK102"
 """A value that every rank has for itself differs between ranks; the first rank's is taken."""
 
 
@@ -74,35 +74,21 @@ def part_of(ranks: RankSet) -> Part:
         pieced = settled
     holdings = _complete(ranks)
     notices: list[Notice] = []
-    world = len(holdings)
-    model: Mapping[str, TensorSource] | None = None
-    local: tuple[Mapping[str, object], ...] = ()
-    model_format = None
+    part = Part(ranks.name, pieced=pieced, world_size=len(holdings))
     if holdings[0].model is not None:
         local = tuple(clean_names(dict(holding.model or {}), str(holding.path)) for holding in holdings)
         model = _merge_models(ranks, local, notices, pieced=pieced)
         flat = pieced or any(flat_prefix(name) is not None for name in model)
-        model_format = SourceFormat.LOCAL if flat else SourceFormat.SHARDED
-    optimizer, raw, optimizer_format = None, None, None
-    saved = [holding.optimizer for holding in holdings if holding.optimizer is not None]
+        found = SourceFormat.LOCAL if flat else SourceFormat.SHARDED
+        part = replace(part, model=model, model_format=found, local=local)
+    saved = tuple(holding.optimizer for holding in holdings if holding.optimizer is not None)
     if saved and saved[0].by_number:
-        raw, optimizer_format = tuple(saved), SourceFormat.RAW_OPTIM
+        part = replace(part, raw=saved, optimizer_format=SourceFormat.RAW_OPTIM)
     elif saved:
-        optimizer, optimizer_format = _merge_optimizers(ranks, saved), SourceFormat.SHARDED
+        merged = _merge_optimizers(ranks, saved)
+        part = replace(part, optimizer=merged, optimizer_format=SourceFormat.SHARDED)
     extras = _merge_extras(holdings, notices, ranks.name)
-    return Part(
-        ranks.name,
-        model,
-        model_format,
-        optimizer,
-        raw,
-        optimizer_format,
-        local,
-        pieced,
-        extras,
-        tuple(notices),
-        world,
-    )
+    return replace(part, extras=extras, notices=tuple(notices))
 
 
 def _alone(holding: Holding) -> Part:

@@ -18,6 +18,7 @@ from checkpoint_convert.layout import ModelLayout, ParameterSpec
 from checkpoint_convert.model import Notice, OptimizerContents, ParamGroup, TensorSource
 from checkpoint_convert.optim_state import SavedOptimizer, group_keys, is_source, param_group
 from checkpoint_convert.raw_state import (
+    Misfit,
     Slot,
     check_same_groups,
     first_misfit,
@@ -25,12 +26,13 @@ from checkpoint_convert.raw_state import (
     named_state,
 )
 from checkpoint_convert.readers.assumptions import ignored_of, kinds
+from checkpoint_convert.readers.cutting import cut
 from checkpoint_convert.readers.group_orders import orders
-from checkpoint_convert.readers.local import LocalModel, cut
+from checkpoint_convert.readers.local import LocalModel
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.replicas import same_elements
 
-SEARCHED = "CK105"
+SEARCHED = "CK104"
 """The FSDP1 policy was found by matching sizes, not given."""
 
 
@@ -62,9 +64,9 @@ def read_raw(
     """
     check_same_groups(ranks, where)
     numbers = [key for group in ranks[0].groups for key in group_keys(group)]
-    found, reasons = _fitting(ranks, numbers, layout, local, options)
+    found, misfits = _fitting(ranks, numbers, layout, local, options)
     if not found:
-        raise misfit(where, reasons)
+        raise misfit(where, misfits)
     if len({_outcome(assumption, numbers, ranks) for assumption in found}) > 1:
         raise _several(where, found)
     chosen = found[0]
@@ -108,22 +110,22 @@ def _fitting(
     layout: ModelLayout,
     local: LocalModel | None,
     options: ReadOptions,
-) -> tuple[list[Assumption], list[str]]:
+) -> tuple[list[Assumption], list[Misfit]]:
     """The assumptions that fit, the most trusted kind only; and why the others do not."""
-    reasons: list[str] = []
+    misfits: list[Misfit] = []
     for kind in kinds(len(ranks), layout, local, ignored_of(layout, options)):
         found: list[Assumption] = []
         for slots, replicas, note in kind:
             replica = ranks[: len(ranks) // replicas]
             for ordered in orders(slots, ranks[0], layout, options):
-                reason = first_misfit(ordered, numbers, replica)
-                if reason is None:
+                unfit = first_misfit(ordered, numbers, replica)
+                if unfit is None:
                     found.append(Assumption(tuple(ordered), replicas, note))
                 else:
-                    reasons.append(reason)
+                    misfits.append(unfit)
         if found:
-            return found, reasons
-    return [], reasons
+            return found, misfits
+    return [], misfits
 
 
 def _several(where: str, found: Sequence[Assumption]) -> LayoutError:

@@ -12,8 +12,6 @@ from checkpoint_convert.plain_values import walk
 
 OPAQUE_EXTRA = "CK101"
 """An extra value is an object of an unknown class, and is not carried over."""
-NOT_A_TENSOR = "CK102"
-"""An entry of the model is no tensor; it is kept among the extras."""
 
 
 def whole_tensors(model: Mapping[str, object], where: str) -> dict[str, TensorSource]:

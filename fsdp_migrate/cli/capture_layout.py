@@ -17,14 +17,16 @@ def capture_layout(
     ],
     wrap: Annotated[
         str | None,
-        typer.Option(metavar="CLASSES", help="What FSDP1 wrapped: pkg.module:Block[,...], or a policy object."),
+        typer.Option(
+            metavar="CLASSES", help="What FSDP1 wrapped: pkg.module:Block[,...], or a policy object."
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace OUT.json if it is there.")] = False,
 ) -> ExitCode:
     """Write a layout.json: what flat FSDP1 checkpoints leave out (names, shapes, order, units).
 
-    Where the old job still runs, calling checkpoint_convert.capture_layout(model, "layout.json", optimizer) in it is better:
-    it also notes the parameter groups and which torch flattened the parameters.
+    Where the old job still runs, call checkpoint_convert.capture_layout(model, "layout.json", optimizer) in
+    it instead: that also notes the parameter groups, and which torch flattened the parameters.
 
     Example: fsdp-migrate capture-layout --model train.model:build --wrap train.model:Block layout.json
     """
@@ -41,8 +43,10 @@ def capture_layout(
     try:
         out.write_text(to_json(layout), encoding="utf-8")
     except OSError as error:
-        raise DestinationError(f"{out}: cannot be written: {error.strerror}", hint="Check the path.") from None
+        raise DestinationError(
+            f"{out}: cannot be written: {error.strerror}", hint="Check the path."
+        ) from None
     count = len(layout.unique_parameters())
     units = "" if layout.units is None else f", {len(layout.units)} units"
-    console.out().print(f"{out}: {count} parameters in {len(layout.modules)} modules{units}")
+    console.results().print(f"{out}: {count} parameters in {len(layout.modules)} modules{units}")
     return ExitCode.OK

@@ -6,7 +6,6 @@ Run as a program: `python fsdp1_jobs.py OUT`. Each job gets a folder with the ra
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import traceback
@@ -33,6 +32,8 @@ from torch.distributed.fsdp import (
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from zoo import Adapter, Block, Mlp, build
+
+from checkpoint_convert import capture_layout
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,7 @@ def save(job: Job, model: FSDP, optimizer: torch.optim.Optimizer, rank: int, out
     with full:
         state, state_optim = model.state_dict(), FSDP.optim_state_dict(model, optimizer)
         if rank == 0:
+            capture_layout(model, out / "layout.json", optimizer)
             torch.save(state, out / "truth.pt")
             torch.save(state_optim, out / "truth_optim.pt")
             nested = {"model": state, "optimizer": state_optim, "epoch": 3, "args": {"lr": 1e-2}}
@@ -152,7 +154,15 @@ def save(job: Job, model: FSDP, optimizer: torch.optim.Optimizer, rank: int, out
             torch.save({"state_dict": state, "optimizer_states": [by_number]}, out / "lightning.ckpt")
     if job.world > 1 and not job.mesh and not (job.name.startswith("hybrid") and rank > 1):
         with FSDP.state_dict_type(model, StateDictType.LOCAL_STATE_DICT, LocalStateDictConfig()):
-            torch.save(model.state_dict(), out / f"local_{rank}.pt")
+            local = model.state_dict()
+            torch.save(local, out / f"local_{rank}.pt")
+            both = {
+                "model": local,
+                "optimizer": optimizer.state_dict(),
+                "epoch": 3,
+                "rng": torch.tensor([rank]),
+            }
+            torch.save(both, out / f"both_{rank}.pt")
     if not job.name.startswith("channels_last"):
         with FSDP.state_dict_type(
             model, StateDictType.SHARDED_STATE_DICT, ShardedStateDictConfig(), ShardedOptimStateDictConfig()
@@ -160,6 +170,12 @@ def save(job: Job, model: FSDP, optimizer: torch.optim.Optimizer, rank: int, out
             sharded = {"model": model.state_dict(), "optim": FSDP.optim_state_dict(model, optimizer)}
             torch.save({**sharded, "rng": torch.get_rng_state(), "step": 3}, out / f"sharded_{rank}.pt")
             dcp.save(sharded, checkpoint_id=out / "dcp")
+            # Accelerate's and the Trainer's way: two directories in one, each with its own root.
+            outer = out / "checkpoint-3"
+            dcp.save({"model": sharded["model"]}, checkpoint_id=outer / "pytorch_model_fsdp_0")
+            dcp.save({"optimizer": sharded["optim"]}, checkpoint_id=outer / "optimizer_0")
+            torch.save({"last_epoch": 3}, outer / "scheduler.bin")
+            (outer / "trainer_state.json").write_text("{}")
 
 
 def run_job(job: Job, rank: int, groups: Any, out: Path) -> None:
@@ -212,4 +228,4 @@ def main(out: Path) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    functools.partial(main, Path(sys.argv[1]))()
+    main(Path(sys.argv[1]))

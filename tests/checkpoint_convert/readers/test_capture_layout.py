@@ -1,0 +1,145 @@
+"""A layout captured inside the FSDP1 job is the one of the model before it was wrapped."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fsdp1_jobs import Adapter, Block, Mlp, jobs
+from torch import nn
+from zoo import build
+
+import checkpoint_convert
+import fsdp_migrate
+from checkpoint_convert.errors import LayoutError
+from checkpoint_convert.flat_param import unit_members
+from checkpoint_convert.layout import ModelLayout, read_layout, to_json, wrapped_modules
+from checkpoint_convert.meta_model import layout_of
+from checkpoint_convert.readers.layouts import given_layout
+from checkpoint_convert.readers.options import ReadOptions
+
+JOBS = {job.name: job for job in jobs()}
+
+
+def ties(layout: ModelLayout) -> dict[str, str]:
+    return layout.aliases()
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_captured_inside_the_job(fsdp1_files: Path, name: str) -> None:
+    job = JOBS[name]
+    captured = read_layout(fsdp1_files / name / "layout.json")
+    model = build(job.factory)
+    if job.dtype is not None:
+        model.to(job.dtype)
+    plain = layout_of(model, "test")
+    # Names, shapes, strides, dtypes and ties; order inside a unit.
+    assert {_facts(spec) for spec in captured.parameters} == {_facts(spec) for spec in plain.parameters}
+    assert ties(captured) == ties(plain) == {"head.weight": "emb.weight"}
+    assert [module.fqn for module in captured.modules] == [module.fqn for module in plain.modules]
+    assert captured.buffers == plain.buffers
+    prefixes = [path for path, module in model.named_modules() if isinstance(module, Block | Mlp | Adapter)]
+    ignored = frozenset(["ign.i.weight", "ign.i.bias"])
+    expected = unit_members(plain, prefixes, ignored)
+    assert captured.units is not None
+    assert {unit.prefix: unit.members for unit in captured.units} == {
+        prefix: tuple(dict.fromkeys(ties(plain).get(spec.fqn, spec.fqn) for spec in specs))
+        for prefix, specs in expected.items()
+    }
+    assert captured.torch_version == torch.__version__
+    assert captured.use_orig_params is job.orig
+    assert captured.world_size == (2 if name.startswith(("hybrid", "mesh_4")) else job.world)
+    assert captured.groups is not None
+    trained = {name for group in captured.groups for name in group}
+    assert trained == {spec.fqn for spec in plain.unique_parameters()}
+    if job.groups:
+        assert [all(name.endswith("bias") for name in group) for group in captured.groups] == [True, False]
+
+
+def _facts(spec: object) -> tuple[object, ...]:
+    return tuple(getattr(spec, name) for name in ("fqn", "shape", "stride", "dtype", "requires_grad"))
+
+
+def test_captured_before_wrapping(tmp_path: Path) -> None:
+    model = build("plain")
+    optimizer = torch.optim.SGD([{"params": [model.bias]}, {"params": model.blocks.parameters()}], lr=0.1)
+    path = tmp_path / "layout.json"
+    captured = checkpoint_convert.capture_layout(model, path, optimizer)
+    assert read_layout(path) == captured
+    assert captured.units is None
+    assert captured.groups is not None and captured.groups[0] == ("bias",)
+    assert read_layout(path).parameters == layout_of(model, "x").parameters
+    assert fsdp_migrate.capture_layout is checkpoint_convert.capture_layout
+
+
+def test_an_optimizer_of_another_model_is_refused() -> None:
+    other = torch.optim.SGD(nn.Linear(3, 2).parameters(), lr=0.1)
+    with pytest.raises(LayoutError, match=r"group 0 holds a tensor of shape \(2, 3\)"):
+        checkpoint_convert.capture_layout(build("plain"), None, other)
+
+
+def test_a_layout_survives_its_file(tmp_path: Path) -> None:
+    layout = layout_of(build("channels_last"), "x")
+    path = tmp_path / "layout.json"
+    path.write_text(to_json(layout))
+    assert read_layout(path) == layout
+    assert len(path.read_text().splitlines()) < len(layout.parameters) + len(layout.modules) + 20
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        "zoo:Block,zoo:Mlp,zoo:Adapter",
+        "Block, Mlp, Adapter",
+        "test_capture_layout:policy",
+        "test_capture_layout:function",
+    ],
+)
+def test_policies_in_every_form(wrap: str) -> None:
+    layout = given_layout(ReadOptions(model="zoo:plain", wrap=wrap))
+    assert layout is not None and layout.units is not None
+    expected = {"", "blocks.0", "blocks.0.mlp", "blocks.1", "blocks.1.mlp", "adapter", "frozen"}
+    assert {unit.prefix for unit in layout.units} == expected
+
+
+def _make_policy() -> object:
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+    return ModuleWrapPolicy({Block, Mlp, Adapter})
+
+
+policy = _make_policy()
+
+
+def function(module: nn.Module, recurse: bool, nonwrapped_numel: int) -> bool:
+    """A policy of the old kind."""
+    return recurse or isinstance(module, Block | Mlp | Adapter)
+
+
+def test_subclasses_are_wrapped_too() -> None:
+    layout = layout_of(nn.Sequential(_Special(3, 2), nn.ReLU()), "x")
+    assert wrapped_modules(layout, ["torch.nn.modules.linear:Linear"]) == ("0",)
+
+
+class _Special(nn.Linear):
+    """A kind of linear layer."""
+
+
+def test_the_command(tmp_path: Path) -> None:
+    out = tmp_path / "layout.json"
+    command = [sys.executable, "-m", "fsdp_migrate", "capture-layout", "--model", "tiny_model:TinyModel"]
+    command += ["--wrap", "tiny_model:Block", str(out)]
+    root = Path(__file__).parents[3]
+    corpus = Path(__file__).parent.parent / "old_torch"
+    env = {"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin"}
+    run = subprocess.run(command, cwd=corpus, env=env, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "17 parameters" in run.stdout
+    layout = read_layout(out)
+    assert layout.units is not None and [unit.prefix for unit in layout.units] == ["", "l.0", "l.1", "l.2"]
+    again = subprocess.run(command, cwd=corpus, env=env, capture_output=True, text=True, check=False)
+    assert again.returncode == 2
+    assert "exists already" in again.stderr and "--overwrite" in again.stderr
