@@ -142,3 +142,10 @@ def test_limits_grow_with_measured_noise_and_never_before_their_source() -> None
     late = RoundingSource(1e-6, "")
     assert entry_limit(late)(1, "gradient", "w") == fine.entry
     assert entry_limit(late)(1, "gradient norm", "rank 0") == late.entry
+
+
+def test_replicas_that_differ_in_both_arms_are_no_difference_of_the_arms() -> None:
+    both = [(arm, 1, "gradient", "ignored", (1,)) for arm in ("original", "candidate")]
+    assert Comparison(replicas_differ=both).replicas_apart == []
+    alone = ("candidate", 1, "weight", "w", (1,))
+    assert Comparison(replicas_differ=[*both, alone]).replicas_apart == [alone]
