@@ -68,7 +68,7 @@ def arm_rows(report: ParityReport) -> list[tuple[str, str, str]]:
     """Figures of both arms beside each other."""
     arms = (report.original, report.candidate)
     rows = [
-        ("sharding", *(f"{arm.kind}, {len(arm.units)} units" for arm in arms)),
+        ("sharding", *(f"{arm.kind}, {len(arm.units)} unit{'s' * (len(arm.units) != 1)}" for arm in arms)),
         ("parameters", *(f"{arm.parameters} ({arm.numel:,} elements)" for arm in arms)),
         ("step time (median)", *(_seconds(arm.step_seconds) for arm in arms)),
         (f"peak {arms[0].peak_is}", *(f"{arm.peak_bytes / _MIB:,.0f} MiB" for arm in arms)),
@@ -79,11 +79,16 @@ def arm_rows(report: ParityReport) -> list[tuple[str, str, str]]:
 
 
 def loss_rows(report: ParityReport) -> list[tuple[str, str, str]]:
-    """Loss (mean over ranks and micro-batches) and gradient norm, step by step, to full precision."""
+    """Loss and gradient norm, step by step, to full precision.
+
+    The loss is what `backward` was called on, a scaled one too: the mean over ranks and micro-batches.
+    """
     rows = []
     left, right = report.original, report.candidate
     for step in range(report.steps):
-        rows.append((f"loss, step {step + 1}", f"{left.losses[step]:.9g}", f"{right.losses[step]:.9g}"))
+        rows.append(
+            (f"loss at backward, step {step + 1}", f"{left.losses[step]:.9g}", f"{right.losses[step]:.9g}")
+        )
     for step, (a, b) in enumerate(zip(left.gradient_norms, right.gradient_norms, strict=False)):
         rows.append((f"gradient norm, step {step + 1}", f"{a:.9g}", f"{b:.9g}"))
     return rows

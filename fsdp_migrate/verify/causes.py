@@ -229,7 +229,7 @@ def _buffers(evidence: Evidence) -> Cause | None:
 
 
 def _replicas(evidence: Evidence) -> Cause | None:
-    for arm, step, quantity, name, ranks in evidence.comparison.replicas_differ:
+    for arm, step, quantity, name, ranks in evidence.comparison.replicas_apart:
         if arm == "original":
             return Cause(
                 "wrong-original",

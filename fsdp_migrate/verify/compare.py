@@ -54,6 +54,19 @@ class Comparison:
         """Whether nothing differs, not even in the last bit."""
         return not self.differences and not self.unmatched
 
+    @property
+    def replicas_apart(self) -> list[tuple[str, int, str, str, tuple[int, ...]]]:
+        """Replicas that are not equal in one arm alone.
+
+        What is not equal in both (parameters FSDP was told to ignore are not reduced) is no difference of the
+        arms.
+        """
+        by_arm: dict[str, set[tuple[int, str, str]]] = {"original": set(), "candidate": set()}
+        for arm, step, quantity, name, _ in self.replicas_differ:
+            by_arm[arm].add((step, quantity, name))
+        both = by_arm["original"] & by_arm["candidate"]
+        return [one for one in self.replicas_differ if one[1:4] not in both]
+
     def judged(self, limit: Limit) -> Comparison:
         """The same differences with the limits that `limit` allows."""
         return replace(

@@ -17,6 +17,7 @@ from fsdp_migrate.verify.record import ArmRecord
 
 _EPS = {"float32": 2.0**-23, "bfloat16": 2.0**-8, "float16": 2.0**-11}
 """Distance from 1 to the next number."""
+_FINE = _EPS["float32"]
 _COARSE = 1e-5
 GROWTH_PER_STEP = 4.0
 """How much rounding is taken to grow with every step where it is not measured."""
@@ -30,11 +31,13 @@ class RoundingSource:
     Args:
         size: relative size of the difference where it enters.
         reason: one clause, for the report.
+        in_gradients: whether it enters with the gradients themselves, not only when they are clipped.
         compute: dtype the forward pass computes in.
     """
 
     size: float
     reason: str
+    in_gradients: bool = False
     compute: str = "float32"
 
     @property
@@ -59,26 +62,34 @@ class RoundingSource:
 
 def rounding_source(original: ArmRecord, candidate: ArmRecord, *, fixed_order: bool) -> RoundingSource:
     """The coarsest known reason for these two arms to round differently."""
-    found = [RoundingSource(_EPS["float32"], "fp32 rounding: sums taken in another order")]
+    found = [RoundingSource(_FINE, "fp32 rounding: sums taken in another order")]
     reduce = _coarsest([dtype for arm in (original, candidate) for dtype in _reduce_dtypes(arm)])
     if original.ranks > 2 and not fixed_order and reduce:
         size = _EPS[reduce] / (1 if reduce == "float32" else 2)
-        found.append(
-            RoundingSource(size, f"{original.ranks} ranks reduce gradients in {reduce} in another order")
-        )
+        reason = f"{original.ranks} ranks reduce gradients in {reduce} in another order"
+        found.append(RoundingSource(size, reason, in_gradients=True))
     compute = _coarsest([unit.param_dtype for unit in original.units])
     if compute != "float32" and compute and _unsynced(original) and _differs(original, compute):
-        found.append(
-            RoundingSource(
-                _EPS[compute],
-                f"FSDP1 adds gradients of micro-batches without synchronisation in {compute}, FSDP2 in "
-                "the dtype it reduces in",
-            )
+        reason = (
+            f"FSDP1 adds gradients of micro-batches without synchronisation in {compute}, FSDP2 in the dtype "
+            "it reduces in"
         )
-    if clipped(original) and (dtype := _gradient_dtype(original)) in ("bfloat16", "float16"):
-        found.append(RoundingSource(_EPS[dtype], f"the norm of {dtype} gradients: FSDP1 adds it up in fp32"))
+        found.append(RoundingSource(_EPS[compute], reason, in_gradients=True))
+    if clipped(original):
+        found.append(_norm_rounding(original))
     coarsest = max(found, key=lambda source: source.size)
     return replace(coarsest, compute=_coarsest([compute, original.autocast]) or "float32")
+
+
+def _norm_rounding(arm: ArmRecord) -> RoundingSource:
+    """Both arms add up squares in an order of their own; the error of such a sum grows with its length."""
+    dtype = _gradient_dtype(arm)
+    if dtype in ("bfloat16", "float16"):
+        return RoundingSource(_EPS[dtype], f"the norm of {dtype} gradients: FSDP1 adds it up in fp32")
+    elements = sum(math.prod(shape) for shape in arm.shapes.values()) / max(1, arm.ranks)
+    size = _FINE * max(1.0, math.sqrt(elements) / 100)
+    reason = f"fp32 rounding: the norm of {elements:,.0f} elements per rank, added up in another order"
+    return RoundingSource(size, reason)
 
 
 def _reduce_dtypes(arm: ArmRecord) -> list[str]:
@@ -110,17 +121,19 @@ def clipped(arm: ArmRecord) -> bool:
 
 
 def entry_limit(source: RoundingSource, growth: float = 1.0) -> Limit:
-    """Without a measurement: rounding where it enters, times a fixed growth per step.
+    """Without a measurement: rounding where it enters, times a fixed growth per step."""
+    return lambda step, quantity, _name: _floor(source, step, quantity) * growth ** max(0, step - 1)
 
-    The loss of the first step comes before any optimizer step, and so before any source of coarse rounding.
+
+def _floor(source: RoundingSource, step: int, quantity: str) -> float:
+    """The least that is allowed: before its source is reached, coarse rounding excuses nothing.
+
+    The loss of the first step comes before every source; its gradients come before clipping.
     """
-
-    def limit(step: int, quantity: str, _name: str) -> float:
-        if step <= 1 and quantity == "loss":
-            return RoundingSource(_EPS["float32"], "").entry
-        return source.entry * growth ** max(0, step - 1)
-
-    return limit
+    first = step == 0 or (
+        step == 1 and (quantity == "loss" or (quantity == "gradient" and not source.in_gradients))
+    )
+    return RoundingSource(_FINE, "").entry if first else source.entry
 
 
 def measured_limits(noise: Comparison, source: RoundingSource) -> Limit:
@@ -128,16 +141,17 @@ def measured_limits(noise: Comparison, source: RoundingSource) -> Limit:
 
     A tensor is allowed a factor times its own noise or the median noise of its kind, whichever is larger, and
     never less than rounding where it enters. Single numbers, which can agree by luck, are allowed what any of
-    them showed so far. The loss of the first step comes before any rounding source.
+    them showed so far. Where weights were changed as well, the first step's noise says nothing of gradients.
     """
     seen = _Noise(noise)
 
     def limit(step: int, quantity: str, name: str) -> float:
-        if step <= 1 and (quantity == "loss" or (source.weights and source.size < _COARSE)):
-            return RoundingSource(_EPS["float32"], "").entry
+        floor = _floor(source, step, quantity)
+        if step <= 1 and (quantity == "loss" or (source.weights and not source.in_gradients)):
+            return floor
         until = seen.last if source.weights and step > 1 else step
         own = seen.of_kind(quantity, until) if quantity in _SCALARS else seen.of(quantity, name, step, until)
-        return max(source.entry, source.factor * own)
+        return max(floor, source.factor * own)
 
     return limit
 

@@ -232,11 +232,12 @@ def _changed(left: Iterable[tuple[str, object]], right: Iterable[tuple[str, obje
 
 def _replicas(comparison: Comparison) -> Check:
     title = "Replicas equal on all ranks"
-    if comparison.replicas_differ:
-        arm, step, quantity, name, ranks = comparison.replicas_differ[0]
-        where = f"{quantity} of {name} in the {arm}, step {step}, rank {', '.join(map(str, ranks))}"
+    if comparison.replicas_apart:
+        arm, step, quantity, name, ranks = comparison.replicas_apart[0]
+        where = f"{quantity} of {name} in the {arm} alone, step {step}, rank {', '.join(map(str, ranks))}"
         return Check(title, Outcome.DIFFERS, where)
-    return Check(title, Outcome.EQUAL)
+    names = {name for _, _, _, name, _ in comparison.replicas_differ}
+    return Check(title, Outcome.EQUAL, f"{len(names)} differ by rank in both arms" if names else "")
 
 
 def _reductions(original: ArmRecord, candidate: ArmRecord) -> Check:

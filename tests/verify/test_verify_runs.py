@@ -125,6 +125,25 @@ def test_module_of_the_working_tree_in_the_original_is_refused(one_rank: Bench, 
         one_rank.script(VerifyRequest("train.py", cwd=rewritten))
 
 
+def test_script_written_for_gpus_is_rehearsed_on_cpus(two_ranks: Bench) -> None:
+    project = PROJECT.parent / "gpu_script"
+    report = two_ranks.script(VerifyRequest("train_fsdp2.py", baseline="train_fsdp1.py", cwd=project))
+    assert report.passed, report.causes
+    assert report.largest == ()
+    assert report.device == "cpu"
+    assert {
+        "process group backend nccl -> gloo",
+        "device cuda -> cpu",
+        "tensor.cuda() leaves the tensor on the CPU",
+        "autocast cuda -> cpu",
+        "gradient scaler cuda -> cpu",
+        "torch.cuda.synchronize() does nothing",
+        "FSDP1: device_id=torch.device('cpu')",
+    } <= set(report.substitutions)
+    buffers = next(check for check in report.checks if check.title == "Buffers")
+    assert buffers.compared == 2 * 3 * 4  # of BatchNorm, on two ranks, before and after each of three steps
+
+
 @pytest.fixture(scope="module")
 def three_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A bench with three ranks that keeps no tensor in full."""

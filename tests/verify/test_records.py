@@ -1,0 +1,151 @@
+"""Digests do not depend on the sharding, records are put together whole, limits are what they say."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fsdp_migrate.verify.compare import Comparison, difference
+from fsdp_migrate.verify.model import Difference
+from fsdp_migrate.verify.noise import RoundingSource, entry_limit, measured_limits
+from fsdp_migrate.verify.probes.recorder import Recorder
+from fsdp_migrate.verify.probes.shards import Slot, clean_name
+from fsdp_migrate.verify.probes.sketch import nudge, sketch
+from fsdp_migrate.verify.read import read_arm
+from fsdp_migrate.verify.whole import assemble
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+
+
+def flat_slots(shape: tuple[int, int], cuts: list[int]) -> list[Slot]:
+    """The tensor cut into contiguous stretches at these flat indices."""
+    edges = [0, *sorted(cuts), math.prod(shape)]
+    return [Slot("w", shape, 0, b - a, a) for a, b in itertools.pairwise(edges) if b > a]
+
+
+def box_slots(shape: tuple[int, int], column: int) -> list[Slot]:
+    """The tensor cut into a left and a right part."""
+    rows, columns = shape
+    boxes = [((0, 0), (rows, column)), ((0, column), (rows, columns - column))]
+    return [
+        Slot("w", shape, 0, math.prod(size), None, (offset, size))
+        for offset, size in boxes
+        if math.prod(size)
+    ]
+
+
+def local(slot: Slot, full: torch.Tensor) -> torch.Tensor:
+    if slot.box is None:
+        assert slot.start is not None
+        return full.reshape(-1)[slot.start : slot.start + slot.numel]
+    (row, column), (rows, columns) = slot.box
+    return full[row : row + rows, column : column + columns].reshape(-1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 9), st.data(), st.sampled_from(DTYPES), st.integers(0, 1 << 30))
+def test_sums_of_parts_are_the_sums_of_the_whole(
+    rows: int, columns: int, data: st.DataObject, dtype: torch.dtype, seed: int
+) -> None:
+    shape = (rows, columns)
+    full = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+    whole = sketch(Slot("w", shape, 0, full.numel(), 0), full.reshape(-1))
+    cuts = data.draw(st.lists(st.integers(0, rows * columns), max_size=3))
+    for slots in (flat_slots(shape, cuts), box_slots(shape, data.draw(st.integers(0, columns)))):
+        parts = [sketch(slot, local(slot, full)) for slot in slots]
+        assert sum(part.digest for part in parts) % (1 << 64) == whole.digest
+        assert math.isclose(sum(part.square for part in parts), whole.square, rel_tol=1e-12)
+        assert np.allclose(np.sum([part.projections for part in parts], axis=0), whole.projections)
+    changed = full.clone()
+    changed[data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1))] += 1
+    assert sketch(Slot("w", shape, 0, full.numel(), 0), changed.reshape(-1)).digest != whole.digest
+
+
+@pytest.mark.parametrize("full_limit_bytes", [1 << 20, 0], ids=["in full", "sketched"])
+def test_record_of_three_ranks_is_put_together(tmp_path: Path, full_limit_bytes: int) -> None:
+    full = torch.randn(7, 5).to(torch.bfloat16)
+    apart = full.clone()
+    apart[6, 4] += 1
+    for arm, values in (("one", full), ("other", apart)):
+        for rank, slot in enumerate(flat_slots((7, 5), [9, 20])):
+            recorder = Recorder(tmp_path / arm / f"rank{rank}", full_limit_bytes)
+            recorder.event("start", rank=rank, ranks=3, torch="2", pid=1)
+            recorder.tensors(1, "weight", [(slot, local(slot, values))])
+            recorder.close()
+    one, other = (assemble(read_arm(tmp_path / arm).tensors(1, "weight")["w"]) for arm in ("one", "other"))
+    assert one.complete and not one.replicas_differ
+    assert difference(one, one) is None
+    found = difference(one, other)
+    assert found is not None
+    max_abs, relative, _, _, index = found
+    expected = float(
+        (apart.double() - full.double()).norm() / max(full.double().norm(), apart.double().norm())
+    )
+    assert relative == pytest.approx(expected, rel=1e-6)  # one changed element: a sketch is exact
+    if full_limit_bytes:
+        assert index == (6, 4)
+        assert max_abs == float(apart[6, 4].double() - full[6, 4].double())
+
+
+def test_replicas_that_differ_are_named(tmp_path: Path) -> None:
+    for rank in range(3):
+        recorder = Recorder(tmp_path / f"rank{rank}", 1 << 20)
+        recorder.event("start", rank=rank, ranks=3, torch="2", pid=1)
+        values = torch.full((4,), 2.0 if rank == 2 else 1.0)
+        recorder.tensors(0, "weight", [(Slot("w", (4,), 0, 4, 0), values)])
+        recorder.close()
+    whole = assemble(read_arm(tmp_path).tensors(0, "weight")["w"])
+    assert whole.replicas_differ == (2,)
+    assert whole.complete
+
+
+def test_nudge_changes_every_element_by_its_size() -> None:
+    values = torch.linspace(1, 2, 1000)
+    changed = values.clone()
+    nudge(changed, 2.0**-10)
+    ratio = changed / values - 1
+    assert torch.allclose(ratio.abs(), torch.full_like(ratio, 2.0**-10), rtol=1e-3)
+    assert 300 < int((ratio > 0).sum()) < 700
+    again = values.clone()
+    nudge(again, 2.0**-10)
+    assert torch.equal(changed, again)
+
+
+def test_wrapper_prefixes_are_taken_out_of_names() -> None:
+    wrapped = "_orig_mod.layers.0._fsdp_wrapped_module._checkpoint_wrapped_module.module.weight"
+    assert clean_name(wrapped) == "layers.0.module.weight"
+
+
+def test_limits_grow_with_measured_noise_and_never_before_their_source() -> None:
+    fine = RoundingSource(2.0**-23, "")
+    noise = Comparison(
+        differences=[
+            Difference(2, "weight", "w", 1, 1e-4, 0, 1, 1),
+            Difference(2, "loss", "rank 0", 1, 1e-5, 0, 1, 1),
+        ]
+    )
+    limit = measured_limits(noise, fine)
+    assert limit(2, "weight", "w") == pytest.approx(16e-4)
+    assert limit(1, "weight", "w") == fine.entry
+    assert limit(3, "loss", "rank 1") == pytest.approx(16e-5)
+    assert limit(1, "loss", "rank 0") == fine.entry
+    coarse = RoundingSource(2.0**-8, "", in_gradients=True)
+    assert entry_limit(coarse)(1, "loss", "rank 0") == fine.entry
+    assert entry_limit(coarse)(1, "gradient", "w") == coarse.entry
+    late = RoundingSource(1e-6, "")
+    assert entry_limit(late)(1, "gradient", "w") == fine.entry
+    assert entry_limit(late)(1, "gradient norm", "rank 0") == late.entry
+
+
+def test_replicas_that_differ_in_both_arms_are_no_difference_of_the_arms() -> None:
+    both = [(arm, 1, "gradient", "ignored", (1,)) for arm in ("original", "candidate")]
+    assert Comparison(replicas_differ=both).replicas_apart == []
+    alone = ("candidate", 1, "weight", "w", (1,))
+    assert Comparison(replicas_differ=[*both, alone]).replicas_apart == [alone]
