@@ -66,7 +66,7 @@ def is_optimizer(value: object) -> TypeGuard[dict[object, object]]:
         return "state" in value or (
             bool(groups) and all(isinstance(g, dict) and "params" in g for g in groups)
         )
-    entries = list(value["state"].values())
+    entries = list(value.get("state", {}).values())
     return set(value) == {"state"} and bool(entries) and all(map(_is_state_entry, entries))
 
 
