@@ -22,13 +22,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+ENVIRONMENT.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is compiled once, not at every start
+
 MAKE = """
 import sys, torch
 target, gib = sys.argv[1], float(sys.argv[2])
 torch.manual_seed(0)
 width = 1024
 per_layer = 4 * width * width + 3 * width * 2816 + 2 * width
-layers = max(1, int(gib * 2**30 / 10 / per_layer) - 4)
+layers = max(1, int(gib * 2**30 / 10 / per_layer) - 1)
 model, state = {}, {}
 def add(name, *shape):
     model[name] = torch.randn(shape).bfloat16()
@@ -99,9 +102,8 @@ def contenders(full: Path, directory: Path, out: Path) -> dict[str, list[str]]:
 def measure(command: list[str], out: Path) -> Run:
     """Run a command to its end."""
     os.sync()  # nobody pays for the writing of the one before
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     started = time.monotonic()
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.monotonic() - started
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -147,8 +149,7 @@ def run_rounds(folder: Path, gib: float, rounds: int, only: str) -> dict[str, li
     """Every contender once per round, so that a busy minute hits all alike."""
     full, directory, out = folder / "full.pt", folder / "dcp", folder / "out"
     subprocess.run([sys.executable, "-c", MAKE, str(full), str(gib)], check=True)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run(tool(str(full), str(directory)), check=True, env=environment, stdout=subprocess.DEVNULL)
+    subprocess.run(tool(str(full), str(directory)), check=True, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
     print(f"source: {full.stat().st_size / 2**30:.2f} GiB, {os.cpu_count()} cores", flush=True)
     results: dict[str, list[Run]] = {}
     for _ in range(rounds):

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from checkpoint_convert import digest
 from checkpoint_convert.errors import LayoutError
+from checkpoint_convert.items import Items, dotted
 from checkpoint_convert.model import Contents, TensorSource, numel
 from checkpoint_convert.parallel import Workers
-from checkpoint_convert.plan import Items, dotted
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.transfer import Digests
 from checkpoint_convert.values import KeyPath, is_tensor
@@ -46,7 +46,7 @@ def check_against(
         source, other = items.tensors[numbers[path]].source, expected[path]
         if (source.dtype, tuple(source.shape)) != (other.dtype, tuple(other.shape)):
             differing.append(f"{dotted(path)} has another dtype or shape")
-        elif digest.of_tensor(other) != digests[numbers[path]].read:
+        elif digest.of_tensor(other) != (digests[numbers[path]].read or digest.of_tensor(source)):
             differing.append(f"{dotted(path)} has other values")
         progress.advance(_size(other))
 
@@ -67,6 +67,9 @@ def _size(source: TensorSource) -> int:
 def _tensors(reference: Contents) -> dict[KeyPath, TensorSource]:
     found: dict[KeyPath, TensorSource] = {}
     found.update({("model", name): source for name, source in reference.model.items()})
+    for name, first in reference.aliases.items():
+        if first in reference.model:
+            found.setdefault(("model", name), reference.model[first])
     if reference.optimizer is not None:
         for fqn, state in reference.optimizer.state.items():
             for name, value in state.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,14 +23,18 @@ from checkpoint_convert.destination import (
     publish,
 )
 from checkpoint_convert.errors import DestinationError, IncompleteError
+from checkpoint_convert.items import Items
 from checkpoint_convert.model import Contents, Notice, size_bytes
 from checkpoint_convert.parallel import Workers
-from checkpoint_convert.plan import Items, OutputFormat, WriteOptions, plan_items, tied_pairs
+from checkpoint_convert.plan import plan_items
 from checkpoint_convert.progress import Progress, Silent
 from checkpoint_convert.readback import Finder, beside_safetensors, check_output, in_contents
 from checkpoint_convert.report import write_report
+from checkpoint_convert.tied import tied_pairs
 from checkpoint_convert.transfer import Digests, transfer
+from checkpoint_convert.write_options import OutputFormat, WriteOptions
 from checkpoint_convert.writers.dcp import DcpLayout
+from checkpoint_convert.writers.dcp_linked import LinkedDcpLayout
 from checkpoint_convert.writers.layout import Layout, PlannedFile
 from checkpoint_convert.writers.output import Output
 from checkpoint_convert.writers.safetensors import GROUPS_NAME, OPTIMIZER_NAME, SafetensorsLayout
@@ -112,7 +117,9 @@ def make_plan(
     unequal = _unequal_ties(contents, progress or Silent())
     items = plan_items(contents, options.write, unequal_ties=unequal)
     layout: Layout
-    if options.write.to is OutputFormat.DCP:
+    if options.write.link:
+        layout = LinkedDcpLayout(items, options.write)
+    elif options.write.to is OutputFormat.DCP:
         layout = DcpLayout(items, options.write)
     elif options.write.to is OutputFormat.SAFETENSORS:
         layout = SafetensorsLayout(items, options.write)
@@ -233,7 +240,7 @@ class SourceWatch:
     """Notices when a source's files change while they are being read."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        self.paths = tuple(paths)
+        self.paths = tuple(found for path in paths for found in _matching(path))
         self._seen = {file: _stamp(file) for path in self.paths for file in files_below(path)}
 
     def check(self) -> None:
@@ -248,6 +255,13 @@ class SourceWatch:
                     f"{file} changed while it was being converted",
                     hint="convert again when the job that writes it has finished",
                 )
+
+
+def _matching(path: Path) -> list[Path]:
+    """The path, or what a pattern such as `ckpt/*.pt` stands for."""
+    if path.exists():
+        return [path]
+    return sorted(map(Path, glob.glob(str(path), recursive=True)))  # noqa: PTH207 - absolute patterns too
 
 
 def files_below(path: Path) -> list[Path]:

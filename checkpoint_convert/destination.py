@@ -36,6 +36,8 @@ def check_free(target: Path, *, overwrite: bool, sources: tuple[Path, ...] = ())
     Raises:
         DestinationError: says which, and what to do.
     """
+    if target.name in ("", ".."):
+        raise DestinationError(f"{target} is no name for something new", hint="name another destination")
     real = target.resolve()
     for source in sources:
         if source.exists() and (real == source.resolve() or real in source.resolve().parents):
@@ -46,6 +48,11 @@ def check_free(target: Path, *, overwrite: bool, sources: tuple[Path, ...] = ())
         raise DestinationError(
             f"{target} exists already", hint="name another destination, or pass --overwrite"
         )
+    if not _is_replaceable(target):
+        raise DestinationError(
+            f"{target} is a directory, and not of a checkpoint: --overwrite leaves it alone",
+            hint="remove it yourself, or name another destination",
+        )
     parent = real.parent
     while not parent.exists():
         parent = parent.parent
@@ -53,6 +60,14 @@ def check_free(target: Path, *, overwrite: bool, sources: tuple[Path, ...] = ())
         raise DestinationError(
             f"{parent} is no directory that can be written to", hint="name another destination"
         )
+
+
+def _is_replaceable(target: Path) -> bool:
+    """Whether `--overwrite` may delete what is there: nothing, a file, an empty directory, a checkpoint's."""
+    if not target.is_dir() or target.is_symlink():
+        return True
+    names = {entry.name for entry in target.iterdir()}
+    return not names or not names.isdisjoint((REPORT_NAME, ".metadata"))
 
 
 def check_space(target: Path, needed_bytes: int) -> None:

@@ -56,12 +56,14 @@ class TensorSource(Protocol):
     def blocks(self, start: int, stop: int) -> Iterator[memoryview]:
         """The bytes of elements `start` to `stop`, counted in row-major (C contiguous) order.
 
+        Several threads may read different tensors of one source at a time.
+
         Args:
             start, stop: element numbers, 0 <= start <= stop <= numel.
 
         Yields:
-            Little-endian bytes in order, at most `BLOCK_BYTES` at a time; a block is valid until the
-            next one is asked for.
+            Little-endian bytes of whole elements in order, at most `BLOCK_BYTES` at a time; a block is
+            valid until the next one is asked for.
 
         Raises:
             UnreadableError: the bytes cannot be read, or are not what the file's header promised.

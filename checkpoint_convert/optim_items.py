@@ -103,7 +103,8 @@ def optimizer_values(contents: Contents, *, fill_missing: bool) -> OptimizerValu
             notices.append(Notice(STATE_FILLED, f"{text}: filled with zeros and step 0"))
         else:
             notices.append(Notice(STATE_MISSING, f"{text}: none written; --fill-optim-state writes zeros"))
-    found = list(_state_leaves(state))
+    # torch flattens an empty state away; written whole, a reader still sees that this is an optimizer.
+    found = list(_state_leaves(state)) or [Leaf(("optim", "state"), {})]
     found += _group_leaves(optimizer, notices)
     return OptimizerValues(tuple(found), tuple(notices))
 

@@ -7,144 +7,23 @@ Pure. Nothing here opens a file, except that the bytes of tied tensors are compa
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from checkpoint_convert.casting import CASTABLE
 from checkpoint_convert.errors import LayoutError, UnsupportedError
-from checkpoint_convert.model import Contents, DType, Notice, TensorSource, numel
+from checkpoint_convert.items import Items, LeftOut, SharedItem, TensorItem, dotted
+from checkpoint_convert.model import Contents, DType, Notice, SourceFormat, TensorSource, numel
 from checkpoint_convert.optim_items import optimizer_values
+from checkpoint_convert.readers.dcp_part import OLD_GROUPS
 from checkpoint_convert.readers.resolve import OPAQUE_EXTRA
-from checkpoint_convert.stored_tensor import StoredTensor
-from checkpoint_convert.values import KeyPath, Leaf, leaves
-
-CHUNK_BYTES = 32 * 1024 * 1024
-"""Largest DCP chunk: a rank reads chunks whole, so small ones save reading and large ones save entries."""
-
-FILE_BYTES = 1024 * 1024 * 1024
-"""Where a DCP file ends and the next begins: several files let ranks read in parallel."""
+from checkpoint_convert.tied import first_names
+from checkpoint_convert.values import Leaf, leaves
+from checkpoint_convert.write_options import OutputFormat, Part, TiedPolicy, WriteOptions
 
 NOT_CARRIED = "CK201"
 TIED_DIFFER = "CK202"
 DTYPE_KEPT = "CK203"
-
-SAFETENSORS_FILE_BYTES = 5_000_000_000
-"""Largest safetensors file, as `transformers.PreTrainedModel.save_pretrained` has it."""
-
-
-class OutputFormat(enum.Enum):
-    """What is written; the value is what `--to` takes."""
-
-    DCP = "dcp"
-    SAFETENSORS = "safetensors"
-    TORCH = "torch"
-
-
-class Part(enum.Enum):
-    """What `--only` keeps."""
-
-    MODEL = "model"
-    OPTIM = "optim"
-
-
-class TiedPolicy(enum.Enum):
-    """What becomes of names that share a tensor."""
-
-    KEEP = "keep"
-    """Every name is in the output; the bytes are written once."""
-    FIRST = "first"
-    """Only the first name of each group."""
-    ERROR = "error"
-    """Refuse a model with tied names."""
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """How the output should look.
-
-    Attributes:
-        dtype: what floating point model tensors become; None keeps them.
-        only: which part to write; None writes all.
-        shards: target ranks whose rows lie together (DCP); None lays out for any number.
-        tied: None means keep, and first for safetensors, whose readers tie by themselves.
-        fill_optim_state: give parameters without optimizer state zeros and step 0.
-        chunk_bytes, file_bytes: see `CHUNK_BYTES`, `FILE_BYTES`, `SAFETENSORS_FILE_BYTES`.
-    """
-
-    to: OutputFormat = OutputFormat.DCP
-    dtype: DType | None = None
-    only: Part | None = None
-    shards: int | None = None
-    tied: TiedPolicy | None = None
-    fill_optim_state: bool = False
-    chunk_bytes: int = CHUNK_BYTES
-    file_bytes: int | None = None
-
-    @property
-    def tied_policy(self) -> TiedPolicy:
-        """The policy in force."""
-        if self.tied is not None:
-            return self.tied
-        return TiedPolicy.FIRST if self.to is OutputFormat.SAFETENSORS else TiedPolicy.KEEP
-
-
-@dataclass(frozen=True, slots=True)
-class TensorItem:
-    """A tensor to write.
-
-    Attributes:
-        path: its place in the nested output: `("model", fqn)`, `("optim", "state", fqn, "exp_avg")`, ...
-        dtype: what is written; `source.dtype` unless a conversion was asked for.
-    """
-
-    path: KeyPath
-    source: TensorSource
-    dtype: DType
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes written."""
-        return numel(self.source.shape) * self.dtype.itemsize
-
-
-@dataclass(frozen=True, slots=True)
-class SharedItem:
-    """A second name of a tensor that is written once."""
-
-    path: KeyPath
-    of: KeyPath
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """Something of the source that the output will not hold, and why."""
-
-    path: KeyPath
-    size_bytes: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Items:
-    """All of a source, each thing once: written, shared with something written, or left out with a reason."""
-
-    tensors: tuple[TensorItem, ...]
-    shared: tuple[SharedItem, ...]
-    objects: tuple[Leaf, ...]
-    left_out: tuple[LeftOut, ...]
-    notices: tuple[Notice, ...]
-
-    @property
-    def read_bytes(self) -> int:
-        """Tensor bytes that will be read."""
-        return sum(numel(item.source.shape) * item.source.dtype.itemsize for item in self.tensors)
-
-    @property
-    def tensor_bytes(self) -> int:
-        """Tensor bytes that will be written, without any framing."""
-        return sum(item.size_bytes for item in self.tensors)
 
 
 class _Draft:
@@ -200,26 +79,6 @@ def _not_carried(left_out: Sequence[LeftOut]) -> Iterator[Notice]:
         yield Notice(NOT_CARRIED, f"not in the output: {', '.join(keys)} ({reason})")
 
 
-def dotted(path: KeyPath) -> str:
-    """A path as the flat key DCP and people use: `model.layers.0.weight`."""
-    return ".".join(map(str, path))
-
-
-def tied_pairs(contents: Contents) -> Iterator[tuple[str, str]]:
-    """(name, first name) of tied parameters that the source holds as two tensors: to be compared."""
-    for name, first in contents.aliases.items():
-        one, other = contents.model.get(name), contents.model.get(first)
-        if one is not None and other is not None and not _same_memory(one, other):
-            yield name, first
-
-
-def _same_memory(one: TensorSource, other: TensorSource) -> bool:
-    if isinstance(one, StoredTensor) and isinstance(other, StoredTensor):
-        views = [(tensor.offset, tensor.dtype, tensor.shape, tensor.stride) for tensor in (one, other)]
-        return one.storage is other.storage and views[0] == views[1]
-    return one is other
-
-
 def plan_items(contents: Contents, options: WriteOptions, *, unequal_ties: Collection[str] = ()) -> Items:
     """Give every tensor and value of a source its place in the output.
 
@@ -231,8 +90,9 @@ def plan_items(contents: Contents, options: WriteOptions, *, unequal_ties: Colle
         LayoutError: two things would get the same place.
     """
     draft = _Draft()
-    # `_Draft.finish` says itself what is left behind, of whatever class.
-    draft.notices.extend(notice for notice in contents.notices if notice.code != OPAQUE_EXTRA)
+    # What is left behind or filled in is said here, with what becomes of it.
+    said = (OPAQUE_EXTRA, OLD_GROUPS)
+    draft.notices.extend(notice for notice in contents.notices if notice.code not in said)
     _check_parts(contents, options)
     if options.only is not Part.OPTIM:
         _model_items(draft, contents, options, frozenset(unequal_ties))
@@ -257,6 +117,12 @@ def _check_parts(contents: Contents, options: WriteOptions) -> None:
         )
     if not contents.model and contents.optimizer is None and not contents.extras:
         raise UnsupportedError("the source holds neither a model nor optimizer state")
+    linkable = options.to is OutputFormat.DCP and contents.format is SourceFormat.DCP
+    if options.link and (not linkable or options.shards is not None):
+        raise UnsupportedError(
+            "--link shares the files of a DCP directory with a new one; it cannot change their layout",
+            hint="leave --link out",
+        )
     if options.shards is not None and (options.to is not OutputFormat.DCP or options.shards < 1):
         raise UnsupportedError(
             "--shards N lays out a DCP directory for N ranks, N at least 1", hint="leave --shards out"
@@ -264,7 +130,7 @@ def _check_parts(contents: Contents, options: WriteOptions) -> None:
 
 
 def _model_items(draft: _Draft, contents: Contents, options: WriteOptions, unequal: frozenset[str]) -> None:
-    firsts = _first_names(contents, unequal)
+    firsts = first_names(contents, unequal)
     if options.tied_policy is TiedPolicy.ERROR and (firsts or unequal):
         name = next(iter([*firsts, *sorted(unequal)]))
         raise UnsupportedError(
@@ -296,25 +162,6 @@ def _model_items(draft: _Draft, contents: Contents, options: WriteOptions, unequ
         draft.notices.append(
             Notice(DTYPE_KEPT, f"--dtype does not apply to {', '.join(kept)}: kept as in the source")
         )
-
-
-def _first_names(contents: Contents, unequal: frozenset[str]) -> dict[str, str]:
-    """Name -> the name under which its tensor is written, for every name but the first of a tied group."""
-    firsts: dict[str, str] = {}
-    order = {name: number for number, name in enumerate(contents.model)}
-    groups: dict[str, list[str]] = {}
-    for name, first in contents.aliases.items():
-        if name in unequal or name == first:
-            continue
-        root = contents.aliases.get(first, first)
-        groups.setdefault(root, [root]).append(name)
-    for names in groups.values():
-        # The name that has bytes of its own and comes first in the model leads.
-        present = sorted((name for name in names if name in order), key=lambda name: order[name])
-        if not present:
-            raise LayoutError(f"tied names {', '.join(names)}: the source holds none of them")
-        firsts.update({name: present[0] for name in names if name != present[0]})
-    return firsts
 
 
 def _model_dtype(source: TensorSource, wanted: DType | None, kept: list[str], name: str) -> DType:

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from checkpoint_convert import digest
 from checkpoint_convert.errors import UnreadableError
+from checkpoint_convert.items import Items, TensorItem, dotted
 from checkpoint_convert.model import Contents, TensorSource, Value, numel
 from checkpoint_convert.parallel import Workers
-from checkpoint_convert.plan import Items, TensorItem, dotted
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.transfer import Digests
 from checkpoint_convert.values import KeyPath, Leaf, is_tensor
@@ -40,6 +40,9 @@ def check_output(
     def work(number: int) -> None:
         item = items.tensors[number]
         found = _check_header(find(item.path), item, dotted(item.path))
+        if not digests[number].written:  # linked: the bytes are the source's own
+            progress.advance(item.size_bytes)
+            return
         running = digest.new()
         for block in found.blocks(0, numel(found.shape)):
             workers.check()
@@ -131,6 +134,8 @@ def beside_safetensors(model: Contents | None, optimizer: Contents | None, group
     def find(path: KeyPath) -> object:
         if path[0] == "model":
             return ABSENT if model is None else model.model.get(str(path[1]), ABSENT)
+        if path == ("optim", "state"):  # that of a stateless optimizer
+            return {}
         found = ABSENT if optimizer is None else optimizer.model.get(side_key(path), ABSENT)
         if found is ABSENT and path[1] == "param_groups":
             return _from_json(_walk(groups, (path[2], dotted(path[3:]))))

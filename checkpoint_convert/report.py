@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from checkpoint_convert import digest
-from checkpoint_convert.plan import dotted
+from checkpoint_convert.items import dotted
 
 if TYPE_CHECKING:
     from checkpoint_convert.convert import Conversion
@@ -36,11 +36,11 @@ def write_report(write: Callable[[str], object], done: Conversion) -> None:
         "values": [dotted(leaf.path) for leaf in done.items.objects],
         "left_out": [{"key": dotted(item.path), "reason": item.reason} for item in done.items.left_out],
     }
-    write(json.dumps(head, indent=1, ensure_ascii=False).removesuffix("\n}"))
+    write(json.dumps(head, indent=1).removesuffix("\n}"))
     write(',\n "tensors": [')
     comma = "\n"
     for row in tensor_rows(done):
-        write(f"{comma}  {json.dumps(row, ensure_ascii=False)}")
+        write(f"{comma}  {json.dumps(row)}")
         comma = ",\n"
     write("\n ]\n}\n")
 
@@ -56,7 +56,7 @@ def tensor_rows(done: Conversion) -> Iterator[dict[str, object]]:
             "key": key,
             "dtype": item.dtype.torch_name,
             "shape": list(item.source.shape),
-            "digest": digests.written.hex(),
+            "digest": digests.written.hex() or None,
         }
         if item.dtype is not item.source.dtype:
             row["source_dtype"] = item.source.dtype.torch_name

@@ -132,6 +132,11 @@ class BoxTensor:
         self._firsts = [box.offsets[0] for box in self._boxes if box.offsets]
         check_cover([(box.offsets, box.piece.shape) for box in self._boxes], shape)
 
+    @property
+    def boxes(self) -> Sequence[Box]:
+        """The pieces that hold elements, by offset."""
+        return self._boxes
+
     def blocks(self, start: int, stop: int) -> Iterator[memoryview]:
         """See `TensorSource.blocks`."""
         while start < stop:

@@ -9,8 +9,8 @@ from isal import isal_zlib
 from checkpoint_convert import digest
 from checkpoint_convert.casting import Cast, cast_between
 from checkpoint_convert.errors import UnreadableError
+from checkpoint_convert.items import dotted
 from checkpoint_convert.parallel import Workers
-from checkpoint_convert.plan import dotted
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.writers.layout import Layout, Span
 from checkpoint_convert.writers.output import Output
@@ -18,7 +18,10 @@ from checkpoint_convert.writers.output import Output
 
 @dataclass(frozen=True, slots=True)
 class Digests:
-    """Of one tensor, 16 bytes each: as read, and as written (the same object where nothing was converted)."""
+    """Of one tensor, 16 bytes each: as read, and as written (the same object where nothing was converted).
+
+    Both are empty for a tensor whose bytes stayed in the source's file.
+    """
 
     read: bytes
     written: bytes
@@ -61,6 +64,9 @@ class _Tensor:
 
     def copy(self) -> Digests:
         """Write all spans."""
+        if self._layout.is_linked(self._number):
+            self._progress.advance(self._item.size_bytes)
+            return Digests(b"", b"")
         for span in self._layout.spans(self._number):
             crc = self._copy_span(span)
             self._layout.close_span(self._out, self._number, span, crc)

@@ -1,4 +1,5 @@
-"""From findings to a rewrite: what is applied, what conflicts, what is left to a person. Pure: writes nothing."""
+"""From findings to a rewrite: what is applied, what conflicts, what is left to a person. Pure: writes
+nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from codemods.analysis.collect import read_project
-from codemods.analysis.index import Module
 from codemods.editing import todo
 from codemods.editing.apply import compatible, replaces
 from codemods.editing.changes import file_changes
@@ -25,6 +25,7 @@ from codemods.model import (
     WrapReport,
 )
 from codemods.project import Project
+from codemods.suppressions import check_suppressions, ignored_by
 
 WRAP_FORMS = {"FM101": "inline", "FM102": "helper", "FM107": "helper"}
 """Codes of translated wrap calls, and what the report calls them."""
@@ -45,10 +46,12 @@ def plan_rewrite(
     if only is not None:
         findings = [f for f in findings if f.place.path in only]
     reported, accepted = decide(project, findings, only)
+    suppressions = check_suppressions(project, reported, only)
     changes, broken = file_changes(project, reported, accepted, target)
     if broken:
         reported = [_undone(item, broken) for item in reported]
         reported += [_left_alone(path, why) for path, why in broken.items()]
+    reported += suppressions
     reported += [_unread(path, why) for path, why in sorted(skipped.items())]
     reported.sort(key=lambda r: (r.finding.place.path, r.finding.place.line, r.finding.code))
     sites = _wrap_reports(project, reported)
@@ -76,7 +79,7 @@ def decide(
     edits: dict[str, list[tuple[Edit, Finding]]] = {}
     for finding in sorted(findings, key=lambda f: f.fades):
         module = project.modules[finding.place.path]
-        reason = _ignored_by(module, ignored[finding.place.path], finding)
+        reason = ignored_by(module, ignored[finding.place.path], finding)
         if reason is not None:
             reported.append(Reported(finding, Outcome.IGNORED, reason))
             continue
@@ -92,7 +95,7 @@ def decide(
         if not project.options.wants(finding.code) or (only is not None and finding.place.path not in only):
             continue
         path = finding.place.path
-        reason = _ignored_by(project.modules[path], ignored[path], finding)
+        reason = ignored_by(project.modules[path], ignored[path], finding)
         outcome = Outcome.TODO if reason is None else Outcome.IGNORED
         reported.append(Reported(finding, outcome, reason or ""))
     return reported + _old_todos(project, reported, only), accepted
@@ -117,21 +120,6 @@ def _outcome(
     if others:
         return Reported(finding, Outcome.TODO, f"it also changes {', '.join(others)}: name that too")
     return Reported(finding, Outcome.DONE)
-
-
-def _ignored_by(module: Module, comments: list[todo.Comment], finding: Finding) -> str | None:
-    """The reason of a suppression comment on the finding's lines or on the line before its statement."""
-    if not comments:
-        return None
-    statement = module.statement_at(finding.place.span)
-    first = module.line_of(module.span(statement).start) if statement is not None else finding.place.line
-    last = module.line_of(finding.place.span.end)
-    for comment in comments:
-        above = comment.own_line and comment.line in (first - 1, finding.place.line - 1)
-        beside = finding.place.line <= comment.line <= last
-        if (above or beside) and (not comment.codes or finding.code in comment.codes):
-            return comment.text or "no reason given"
-    return None
 
 
 def _is_gone(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from codemods.analysis.holding import Holding, Sharded, WrapCall
 from codemods.analysis.index import Index, Module, Symbol
-from codemods.analysis.link import Holding, Links, WrapCall
+from codemods.analysis.link import Links
 from codemods.analysis.values import Evaluator, Value
 from codemods.model import Options
 
@@ -77,7 +78,7 @@ class Project:
         return self.links.optimizer_of(module, node)
 
     def group(self, path: str) -> str:
-        """A name for the files that belong together, because one imports the other or a third imports both."""
+        """A name for files that belong together: one imports the other, or a third imports both."""
         if not self._leaders:
             self._leaders = {path: path for path in self.modules}
             for importer in self.modules:
@@ -104,12 +105,15 @@ class Project:
             yield from self._methods.get(name, [])
 
     def static_calls(self, *names: str) -> Iterator[MethodCall]:
-        """Every `FSDP.<name>(...)`, the class under whatever name or alias."""
+        """Every `FSDP.<name>(...)`, the class under whatever name or alias, or a sharded model in its place."""
         from codemods.torch_names import FSDP
 
         for call in self.method_calls(*names):
             symbol = self.resolve(call.module, call.receiver)
-            if symbol is not None and symbol.name == FSDP:
+            if symbol is not None:
+                if symbol.name == FSDP:
+                    yield call
+            elif isinstance(self.sharded(call.module, call.receiver), Sharded):
                 yield call
 
     def calls_of(self, name: str) -> Iterator[tuple[Module, ast.Call]]:

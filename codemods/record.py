@@ -1,7 +1,7 @@
-"""Writing a rewrite down: originals and manifest first, then each file at once, so that everything can be restored.
+"""Writing a rewrite down: originals and manifest first, then each file at once; `codemods.undo` goes back.
 
-`<target>/.fsdp-migrate/manifest.json` says what was changed; `<target>/.fsdp-migrate/original/<path>` holds every
-changed file as it was before the first rewrite. `fsdp-migrate verify` runs the original from there.
+`<target>/.fsdp-migrate/manifest.json` says what was changed; `<target>/.fsdp-migrate/original/<path>` holds
+every changed file as it was before the first rewrite. `fsdp-migrate verify` runs the original from there.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-import os
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from codemods.atomic import replace_file
 from codemods.errors import CodemodError
 from codemods.model import FileChange, Reported, Rewrite
 
@@ -31,12 +31,16 @@ class FileRecord:
         path: relative to the target, forward slashes.
         sha256_before: hexadecimal; None where the file did not exist before.
         original: path of the kept copy, relative to the record's folder; None likewise.
+        sha256_earlier: what earlier rewrites of the file wrote; a rewrite that is interrupted leaves it so.
+        edited: path of a copy of what a person had made of it before a later rewrite; None if nobody had.
     """
 
     path: str
     sha256_before: str | None
     sha256_after: str
     original: str | None
+    sha256_earlier: tuple[str, ...] = ()
+    edited: str | None = None
 
 
 def digest(data: bytes) -> str:
@@ -54,25 +58,27 @@ def write_rewrite(
 ) -> None:
     """Write every change of a rewrite.
 
-    The originals and the manifest are on disk before the first file is replaced, and each file is replaced at once: a
-    run that is interrupted at any moment can be undone by `restore`.
+    The originals and the manifest are on disk before the first file is replaced, and each file is replaced at
+    once: a run that is interrupted at any moment can be undone by `codemods.undo.restore`.
 
     Raises:
-        CodemodError: a file changed since it was read, or cannot be written.
+        CodemodError: a file changed since it was read or cannot be written; an earlier rewrite was interrupted.
     """
+    require_complete(target)
     if not rewrite.changes:
         return
     _check_unchanged(target, rewrite.changes)
     folder = target / FOLDER
     try:
         (folder / "original").mkdir(parents=True, exist_ok=True)
-        _replace(folder / ".gitignore", b"*\n")
+        replace_file(folder / ".gitignore", b"*\n")
         records = _keep_originals(folder, rewrite.changes)
         manifest = _manifest(target, rewrite, records, tool, target_torch)
-        _replace(folder / "manifest.json", json.dumps(manifest, indent=1).encode() + b"\n")
+        _write_manifest(folder, {**manifest, "complete": False})
         for change in rewrite.changes:
             on_file(change.path)
-            _replace(target / change.path, change.after)
+            replace_file(target / change.path, change.after)
+        _write_manifest(folder, {**manifest, "complete": True})
     except OSError as error:
         raise CodemodError(
             f"{error.filename or target} cannot be written: {error.strerror or error}",
@@ -80,39 +86,21 @@ def write_rewrite(
         ) from error
 
 
-def restore(target: Path) -> list[str]:
-    """Put every file back as it was before the first rewrite, and remove the record.
-
-    Returns:
-        Paths restored or removed.
+def require_complete(target: Path) -> None:
+    """Go no further where an earlier rewrite was interrupted: half of its files would be taken for all.
 
     Raises:
-        CodemodError: there is no record, or a file was edited since (nothing is restored then).
+        CodemodError: it was.
     """
-    folder = target / FOLDER
-    records = read_records(target)
-    if not records:
+    if _earlier(target).get("complete") is False:
         raise CodemodError(
-            f"{folder} holds no record of a rewrite", hint="Name the directory that was rewritten."
+            f"an earlier rewrite of {target} was interrupted: some of its files are rewritten and some are not",
+            hint=f"`fsdp-migrate rewrite --undo {target}` restores all of them; then run again.",
         )
-    edited = []
-    for record in records:
-        path = target / record.path
-        now = digest(path.read_bytes()) if path.exists() else None
-        if now not in (record.sha256_before, record.sha256_after):
-            edited.append(record.path)
-    if edited:
-        raise CodemodError(
-            f"edited since the rewrite: {', '.join(edited)}",
-            hint=f"Originals are in {folder / 'original'}; copy back what you need.",
-        )
-    for record in records:
-        if record.original is None:
-            (target / record.path).unlink(missing_ok=True)
-        else:
-            _replace(target / record.path, (folder / record.original).read_bytes())
-    _remove(folder, records)
-    return [record.path for record in records]
+
+
+def _write_manifest(folder: Path, manifest: Mapping[str, object]) -> None:
+    replace_file(folder / "manifest.json", json.dumps(manifest, indent=1).encode() + b"\n")
 
 
 def read_records(target: Path) -> list[FileRecord]:
@@ -131,7 +119,14 @@ def read_records(target: Path) -> list[FileRecord]:
                 f"{path} has version {found['version']}", hint="Use the version that wrote it."
             )
         keys = ("path", "sha256_before", "sha256_after", "original")
-        return [FileRecord(**{key: item[key] for key in keys}) for item in found["files"]]
+        return [
+            FileRecord(
+                **{key: item[key] for key in keys},
+                sha256_earlier=tuple(item.get("sha256_earlier", ())),
+                edited=item.get("edited"),
+            )
+            for item in found["files"]
+        ]
     except (ValueError, KeyError, TypeError) as error:
         raise CodemodError(
             f"{path} is damaged: {error}", hint="Restore it, or remove it to start a new record."
@@ -155,15 +150,33 @@ def _keep_originals(folder: Path, changes: Sequence[FileChange]) -> list[FileRec
         after = digest(change.after)
         earlier = records.get(change.path)
         if earlier is not None:
-            records[change.path] = FileRecord(change.path, earlier.sha256_before, after, earlier.original)
+            records[change.path] = _kept_again(folder, change, earlier)
         elif change.before is None:
             records[change.path] = FileRecord(change.path, None, after, None)
         else:
             original = f"original/{change.path}"
             (folder / original).parent.mkdir(parents=True, exist_ok=True)
-            _replace(folder / original, change.before)
+            replace_file(folder / original, change.before)
             records[change.path] = FileRecord(change.path, digest(change.before), after, original)
     return sorted(records.values(), key=lambda record: record.path)
+
+
+def _kept_again(folder: Path, change: FileChange, earlier: FileRecord) -> FileRecord:
+    """The record of a file that an earlier rewrite changed as well; its original stays what it was."""
+    known = (*earlier.sha256_earlier, earlier.sha256_after)
+    edited = earlier.edited
+    if change.before is not None and digest(change.before) not in (*known, earlier.sha256_before):
+        edited = f"edited/{change.path}"
+        replace_file(folder / edited, change.before)
+        known = (*known, digest(change.before))
+    return FileRecord(
+        change.path,
+        earlier.sha256_before,
+        digest(change.after),
+        earlier.original,
+        tuple(dict.fromkeys(known)),
+        edited,
+    )
 
 
 def _manifest(
@@ -190,6 +203,8 @@ def _manifest(
                 "sha256_before": r.sha256_before,
                 "sha256_after": r.sha256_after,
                 "original": r.original,
+                "sha256_earlier": list(r.sha256_earlier),
+                "edited": r.edited,
             }
             for r in records
         ],
@@ -198,11 +213,12 @@ def _manifest(
     }
 
 
-def _earlier(target: Path) -> dict[str, list[dict[str, object]]]:
+def _earlier(target: Path) -> dict[str, Any]:
     path = target / FOLDER / "manifest.json"
-    if not path.exists():
-        return {}
-    found = json.loads(path.read_text())
+    try:
+        found = json.loads(path.read_text()) if path.exists() else {}
+    except (OSError, ValueError):
+        return {}  # damaged: reading the records says so
     return found if isinstance(found, dict) else {}
 
 
@@ -231,33 +247,3 @@ def git_commit(target: Path) -> str | None:
     except OSError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file at once: a reader sees the old contents or the new ones. Permissions stay."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o644)
-        temporary.replace(path.resolve() if path.is_symlink() else path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _remove(folder: Path, records: Sequence[FileRecord]) -> None:
-    for record in records:
-        if record.original is not None:
-            (folder / record.original).unlink(missing_ok=True)
-    for name in ("manifest.json", ".gitignore"):
-        (folder / name).unlink(missing_ok=True)
-    for directory in sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True):
-        if not any(directory.iterdir()):
-            directory.rmdir()
-    if not any(folder.iterdir()):
-        folder.rmdir()

@@ -102,7 +102,10 @@ def _files_under(target: Path, directory: Path) -> list[str]:
     kept = []
     for path in names:
         relative = path.relative_to(target)
-        if path.suffix == ".py" and not _SKIPPED_DIRECTORIES.intersection(relative.parts) and path.is_file():
+        if path.suffix != ".py" or _SKIPPED_DIRECTORIES.intersection(relative.parts) or not path.is_file():
+            continue
+        # A link to a file of the target is that file again.
+        if not (path.is_symlink() and path.resolve().is_relative_to(target)):
             kept.append(relative.as_posix())
     return kept
 

@@ -14,8 +14,9 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from checkpoint_convert.plan import FILE_BYTES, Items, TensorItem, WriteOptions
+from checkpoint_convert.items import Items, TensorItem
 from checkpoint_convert.values import KeyPath
+from checkpoint_convert.write_options import FILE_BYTES, WriteOptions
 from checkpoint_convert.writers.chunks import Chunk, cut
 from checkpoint_convert.writers.dcp_metadata import StoredChunk, StoredTensor, StoredValue, write_metadata
 from checkpoint_convert.writers.layout import PlannedFile, Span
@@ -23,7 +24,6 @@ from checkpoint_convert.writers.output import Output
 from checkpoint_convert.writers.torch_zip import ALIGNMENT, object_archive, tensor_frame
 
 METADATA_NAME = ".metadata"
-SCALARS_NAME = "__0_0.distcp"
 
 _frame = functools.lru_cache(maxsize=256)(tensor_frame)
 
@@ -47,8 +47,9 @@ class DcpLayout:
 
     wants_crc = True
 
-    def __init__(self, items: Items, options: WriteOptions) -> None:
+    def __init__(self, items: Items, options: WriteOptions, prefix: str = "__") -> None:
         self._items = items
+        self._prefix = prefix
         self._chunk_bytes = options.chunk_bytes
         self._ranks = options.shards or 1
         # With target ranks a file per rank; otherwise a new file every so many bytes.
@@ -89,11 +90,11 @@ class DcpLayout:
             if rank is None or limit is None or self._files[number].size_bytes < limit:
                 return number
         if rank is None:
-            name = SCALARS_NAME
+            name = f"{self._prefix}0_0.distcp"
         else:
             rotation = self._rotations.get(rank, 0) + 1
             self._rotations[rank] = rotation
-            name = f"__{rank}_{rotation}.distcp"
+            name = f"{self._prefix}{rank}_{rotation}.distcp"
         self._open[rank] = len(self._files)
         self._files.append(_File(name))
         return len(self._files) - 1
@@ -133,6 +134,10 @@ class DcpLayout:
             data = self._chunk_offset[key] + _frame(item.dtype, chunk.sizes).data_offset
             yield Span(self._chunk_file[key], data, chunk.start, chunk.stop, key, chunk.sizes)
 
+    def is_linked(self, number: int) -> bool:
+        """Never."""
+        return False
+
     def close_span(self, out: Output, number: int, span: Span, crc: int) -> None:
         """Write the zip around a chunk's bytes."""
         frame = _frame(self._items.tensors[number].dtype, span.sizes)
@@ -152,9 +157,10 @@ class DcpLayout:
     def finish(self, out: Output) -> None:
         """Write `.metadata`: only now is the directory a checkpoint."""
         with out.stream(METADATA_NAME) as sink:
-            write_metadata(sink, self._stored)
+            write_metadata(sink, self.stored)
 
-    def _stored(self) -> Iterator[StoredTensor | StoredValue]:
+    def stored(self) -> Iterator[StoredTensor | StoredValue]:
+        """Everything in the directory, as `.metadata` lists it."""
         shared: dict[KeyPath, list[KeyPath]] = {}
         for alias in self._items.shared:
             shared.setdefault(alias.of, []).append(alias.path)
@@ -162,7 +168,7 @@ class DcpLayout:
             for path in (item.path, *shared.get(item.path, ())):
                 yield StoredTensor(path, item.dtype, item.source.shape, self._stored_chunks(number))
         for path, offset, data in self._objects:
-            yield StoredValue(path, SCALARS_NAME, offset, len(data))
+            yield StoredValue(path, self._files[self._open[None]].name, offset, len(data))
 
     def _stored_chunks(self, number: int) -> Iterator[StoredChunk]:
         item = self._items.tensors[number]

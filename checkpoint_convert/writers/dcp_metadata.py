@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from checkpoint_convert.items import dotted
 from checkpoint_convert.model import DType
-from checkpoint_convert.plan import dotted
 from checkpoint_convert.values import KeyPath
 from checkpoint_convert.writers.pickle_stream import PickleStream, Sink
 

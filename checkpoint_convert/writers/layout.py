@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from checkpoint_convert.plan import TensorItem
+from checkpoint_convert.items import TensorItem
 from checkpoint_convert.writers.output import Output
 
 
@@ -72,6 +72,10 @@ class Layout(Protocol):
 
     def spans(self, number: int) -> Iterator[Span]:
         """The places of tensor `number`, covering its elements once and in order."""
+        ...
+
+    def is_linked(self, number: int) -> bool:
+        """Whether tensor `number` stays in a file of the source, which the output shares."""
         ...
 
     def close_span(self, out: Output, number: int, span: Span, crc: int) -> None:

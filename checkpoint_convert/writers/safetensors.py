@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from checkpoint_convert.errors import UnsupportedError
+from checkpoint_convert.items import Items, TensorItem, dotted
 from checkpoint_convert.model import Value, numel
-from checkpoint_convert.plan import SAFETENSORS_FILE_BYTES, Items, TensorItem, WriteOptions, dotted
 from checkpoint_convert.values import KeyPath
+from checkpoint_convert.write_options import SAFETENSORS_FILE_BYTES, WriteOptions
 from checkpoint_convert.writers.layout import PlannedFile, Span
 from checkpoint_convert.writers.output import Output
 
@@ -127,6 +128,10 @@ class SafetensorsLayout:
         file, offset = self._place[number]
         item = self._items.tensors[number]
         yield Span(file, offset, 0, numel(item.source.shape))
+
+    def is_linked(self, number: int) -> bool:
+        """Never."""
+        return False
 
     def close_span(self, out: Output, number: int, span: Span, crc: int) -> None:
         """Nothing frames a tensor."""

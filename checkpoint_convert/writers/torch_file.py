@@ -10,8 +10,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 
+from checkpoint_convert.items import Items, TensorItem
 from checkpoint_convert.model import DType, TensorSource, Value, numel, size_bytes
-from checkpoint_convert.plan import Items, TensorItem
 from checkpoint_convert.values import KeyPath
 from checkpoint_convert.writers import torch_zip
 from checkpoint_convert.writers.layout import PlannedFile, Span
@@ -119,6 +119,10 @@ class TorchFileLayout:
         """See `Layout`."""
         shape = self._items.tensors[number].source.shape
         yield Span(0, self._storages[number].data_offset, 0, numel(shape))
+
+    def is_linked(self, number: int) -> bool:
+        """Never."""
+        return False
 
     def close_span(self, out: Output, number: int, span: Span, crc: int) -> None:
         """Write the header before a storage."""

@@ -32,9 +32,7 @@ class Module:
         self.tree = ast.parse(source.text, filename=source.path)
         self.table: ScopeTable = build_scopes(self.tree)
         self._line_starts = [0, *(m.end() for m in _LINE_END.finditer(source.text))]
-        self._nodes: dict[type[ast.AST], list[ast.AST]] = {}
-        for node in (self.tree, *self.table.parents):
-            self._nodes.setdefault(type(node), []).append(node)
+        self._nodes = self.table.nodes
 
     def nodes(self, kind: type[ast.AST]) -> list[ast.AST]:
         """All nodes of exactly that type, in the order of the tree walk."""
@@ -187,11 +185,14 @@ class Index:
                 self._by_tail.setdefault(parts[-1], []).append(path)
         self._resolving: set[tuple[Scope, str]] = set()
         self._known: dict[tuple[Scope, str], Symbol | None] = {}
+        self._resolved: dict[ast.expr, Symbol | None] = {}
+        self._located: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def freeze(self, read: Iterable[str]) -> None:
         """From now on only modules already read are found, so that every question has the same answer."""
         self._paths &= set(read)
         self._by_tail = {k: [p for p in v if p in self._paths] for k, v in self._by_tail.items()}
+        self._located.clear()
 
     def find(self, dotted: str, importer: str) -> Module | None:
         """The project's module of that name as seen from a file; leading dots are relative imports."""
@@ -202,45 +203,60 @@ class Index:
 
     def locate(self, dotted: str, importer: str) -> str | None:
         """The path of that module as seen from a file, without parsing it."""
+        key = (importer.rpartition("/")[0], dotted)
+        found = self._located.get(key)
+        if found is None:
+            found = self._located[key] = tuple(self._candidates(*key))
+        if dotted.startswith("."):
+            return found[0] if found else None
+        return next((path for path in found if path != importer), None)
+
+    def _candidates(self, folder: str, dotted: str) -> Iterator[str]:
+        """Paths a module of that name can have for a file of that folder, the likeliest first."""
         level = len(dotted) - len(dotted.lstrip("."))
         parts = [p for p in dotted[level:].split(".") if p]
-        folder = PurePosixPath(importer).parent
         if level:
             for _ in range(level - 1):
-                folder = folder.parent
-            return self._at(folder, parts)
+                folder = folder.rpartition("/")[0]
+            if path := self._at(folder, parts):
+                yield path
+            return
         if not parts:
-            return None
-        current = folder
+            return
         while True:
-            found = self._at(current, parts)
-            if found and found != importer:
-                return found
-            if current == current.parent or str(current) == ".":
+            if path := self._at(folder, parts):
+                yield path
+            if not folder:
                 break
-            current = current.parent
+            folder = folder.rpartition("/")[0]
         candidates = [p for p in self._by_tail.get(parts[-1], []) if module_parts(p)[-len(parts) :] == parts]
         if len(parts) == 1:
             # A lone name may be any installed package: only a script's own folder or a source root counts.
             candidates = [p for p in candidates if p.endswith(f"/{parts[0]}/__init__.py")]
-        return min(candidates, key=lambda p: (p.count("/"), p), default=None)
+        yield from sorted(candidates, key=lambda p: (p.count("/"), p))[:1]
 
-    def _at(self, folder: PurePosixPath, parts: list[str]) -> str | None:
-        base = folder.joinpath(*parts)
-        for path in (f"{base}.py" if parts else "", f"{base}/__init__.py"):
-            name = path.removeprefix("./")
-            if name in self._paths:
-                return name
-        return None
+    def _at(self, folder: str, parts: list[str]) -> str | None:
+        base = "/".join([folder, *parts] if folder else parts)
+        if parts and f"{base}.py" in self._paths:
+            return f"{base}.py"
+        package = f"{base}/__init__.py" if base else "__init__.py"
+        return package if package in self._paths else None
 
     def resolve(self, module: Module, node: ast.expr) -> Symbol | None:
         """What a name or attribute chain means where it stands; None where that cannot be told."""
+        if node in self._resolved:
+            return self._resolved[node]
+        symbol: Symbol | None = None
         if isinstance(node, ast.Name):
-            return self.lookup(module, module.scope_of(node), node.id)
-        if isinstance(node, ast.Attribute):
+            symbol = self.lookup(module, module.scope_of(node), node.id)
+        elif isinstance(node, ast.Attribute):
             base = self.resolve(module, node.value)
-            return self.member(base, node.attr) if base else None
-        return None
+            symbol = self.member(base, node.attr) if base else None
+        else:
+            return None
+        if not self._resolving:  # within a circle of imports the answer may be partial
+            self._resolved[node] = symbol
+        return symbol
 
     def member(self, base: Symbol, name: str) -> Symbol | None:
         """An attribute of a module or class."""

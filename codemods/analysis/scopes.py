@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 import enum
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
 ScopeNode: TypeAlias = (
@@ -28,6 +29,7 @@ SCOPES = (
     ast.DictComp,
     ast.GeneratorExp,
 )
+_SCOPE_TYPES = frozenset(SCOPES)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -97,64 +99,126 @@ class Scope:
 
 @dataclass(slots=True)
 class ScopeTable:
-    """Parents of nodes and the scope in which each scope node's names live."""
+    """One module's nodes: their parents, their scopes, and all of one type.
+
+    Attributes:
+        parents: child -> parent, operators and contexts (shared singletons) left out.
+        scopes: node that makes a scope -> that scope.
+        homes: node -> the scope it is evaluated in; decorators, defaults and bases outside what they adorn.
+        nodes: type -> nodes of exactly that type.
+    """
 
     parents: dict[ast.AST, ast.AST]
     scopes: dict[ast.AST, Scope]
+    homes: dict[ast.AST, Scope]
+    nodes: dict[type, list[ast.AST]]
 
     def scope_of(self, node: ast.AST) -> Scope:
         """The scope in which an expression at `node` looks up its names."""
-        child, current = node, self.parents.get(node)
-        if isinstance(node, SCOPES) and current is None:
-            return self.scopes[node]
-        while current is not None:
-            if isinstance(current, SCOPES) and _is_inside(current, child):
-                return self.scopes[current]
-            child, current = current, self.parents.get(current)
-        return self.scopes[child]
+        return self.homes[node]
 
 
-def _is_inside(scope: ast.AST, child: ast.AST) -> bool:
-    """Whether a direct child of a scope node is evaluated in it (decorators, defaults, bases are not)."""
-    if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
-        return any(child is statement for statement in scope.body)
-    if isinstance(scope, ast.Lambda):
-        return child is scope.body
-    if isinstance(scope, ast.ClassDef):
-        return any(child is statement for statement in scope.body)
-    if isinstance(scope, _COMPREHENSIONS):
-        return child is not scope.generators[0] or not scope.generators
-    return True
+_NOT_NODES = frozenset({"ctx", "op", "ops", "id", "attr", "kind", "n", "s", "module", "level", "asname"}) | {
+    "type_comment",
+    "conversion",
+    "simple",
+    "is_async",
+    "tag",
+}
+_BINDERS = frozenset(
+    {
+        ast.Import,
+        ast.ImportFrom,
+        ast.Assign,
+        ast.AnnAssign,
+        ast.AugAssign,
+        ast.NamedExpr,
+        ast.arg,
+        ast.FunctionDef,
+        ast.AsyncFunctionDef,
+        ast.ClassDef,
+        ast.For,
+        ast.AsyncFor,
+        ast.comprehension,
+        ast.With,
+        ast.AsyncWith,
+        ast.ExceptHandler,
+        ast.MatchAs,
+        ast.MatchStar,
+        ast.Global,
+        ast.Nonlocal,
+    }
+)
+
+
+class _ChildFields(dict[type, "tuple[str, ...] | None"]):
+    """Type -> its fields that can hold nodes; None for what is no node. Filled when first asked: this is the
+    innermost loop of the whole program."""
+
+    def __missing__(self, kind: type) -> tuple[str, ...] | None:
+        fields: tuple[str, ...] | None = None
+        if issubclass(kind, ast.Constant):
+            fields = ()
+        elif issubclass(kind, ast.AST):
+            fields = tuple(name for name in kind._fields if name not in _NOT_NODES)
+        self[kind] = fields
+        return fields
+
+
+_child_fields = _ChildFields()
 
 
 def build_scopes(tree: ast.Module) -> ScopeTable:
     """Collect parents, scopes and bindings of a module in one walk."""
-    parents: dict[ast.AST, ast.AST] = {}
-    scopes: dict[ast.AST, Scope] = {tree: Scope(tree, None)}
-    table = ScopeTable(parents, scopes)
+    top = Scope(tree, None)
+    table = ScopeTable({}, {tree: top}, {tree: top}, defaultdict(list, {ast.Module: [tree]}))
+    parents, homes, nodes = table.parents, table.homes, table.nodes
+    binders: list[ast.AST] = []
     stack: list[ast.AST] = [tree]
-    order: list[ast.AST] = []
     while stack:
         node = stack.pop()
-        order.append(node)
-        children = list(ast.iter_child_nodes(node))
-        for child in children:
-            # Operators and contexts are shared singletons; they need no parent.
-            if not isinstance(child, ast.expr_context | ast.operator | ast.boolop | ast.cmpop | ast.unaryop):
+        kind = node.__class__
+        scope = homes[node]
+        if kind in _BINDERS:
+            binders.append(node)
+        inner: Scope | None = None
+        if kind in _SCOPE_TYPES and node is not tree:
+            assert isinstance(node, SCOPES)
+            inner = table.scopes[node] = Scope(node, scope)
+        deeper: list[ast.AST] = []
+        for name in _child_fields[kind] or ():
+            value: Any = getattr(node, name, None)
+            for child in value if value.__class__ is list else (value,):
+                fields = _child_fields[child.__class__]
+                if fields is None:
+                    continue
                 parents[child] = node
-        stack.extend(reversed(children))
-    for node in order:
-        if isinstance(node, SCOPES) and node is not tree:
-            scopes[node] = Scope(node, table.scope_of(node))
-    for node in order:
+                homes[child] = inner if inner is not None and _is_inside(node, name, child) else scope
+                nodes[child.__class__].append(child)
+                if fields or child.__class__ in _BINDERS:
+                    deeper.append(child)
+        deeper.reverse()
+        stack += deeper
+    _bind_all(table, binders)
+    return table
+
+
+def _is_inside(scope: ast.AST, field_name: str, child: ast.AST) -> bool:
+    """Whether a direct child of a scope node is evaluated in it (decorators, defaults, bases are not)."""
+    if isinstance(scope, _COMPREHENSIONS):
+        return child is not scope.generators[0]
+    return field_name == "body"
+
+
+def _bind_all(table: ScopeTable, binders: list[ast.AST]) -> None:
+    for node in binders:
         if isinstance(node, ast.Global | ast.Nonlocal):
-            table.scope_of(node).outward.update(node.names)
-    for node in order:
+            table.homes[node].outward.update(node.names)
+    for node in binders:
         for binding in _bindings_of(node):
             _bind(_home(table, node), binding)
         if isinstance(node, ast.ImportFrom) and any(a.name == "*" for a in node.names):
-            table.scope_of(node).star_imports.append("." * node.level + (node.module or ""))
-    return table
+            table.homes[node].star_imports.append("." * node.level + (node.module or ""))
 
 
 def _home(table: ScopeTable, node: ast.AST) -> Scope:

@@ -423,7 +423,7 @@ def is_bound_call(module: Module, function: ast.AST, call: ast.Call) -> bool:
 def argument_for(
     function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, name: str, call: ast.Call, *, bound: bool
 ) -> ast.expr | bool | None:
-    """The argument a call gives to a parameter: an expression, False where it is left out, None if unknown."""
+    """The argument a call gives to a parameter; False where it is left out, None if unknown."""
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value

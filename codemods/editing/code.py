@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import string
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from codemods.analysis.index import Module
 from codemods.model import Code, Edit, Finding, Hole, Part, Ref, Safety, Span
@@ -29,15 +29,17 @@ def code(module: Module | None, template: str, **parts: ast.AST | str | Code) ->
 
     Args:
         module: the file the nodes come from; None where no node is given.
-        template: text with `{name}` for a part, `{dotted.name}` for a name from elsewhere (`{helper.x}`: of the
-            helper module), `{{` and `}}` for braces.
-        parts: nodes are kept as they stand, edits inside them included, in parentheses where the template goes
-            on with a dot, call or index that the node would not hold together.
+        template: text with `{name}` for a part, `{dotted.name}` for a name from elsewhere (`{helper.x}`: of
+            the helper module), `{{` and `}}` for braces.
+        parts: nodes are kept as they stand, edits inside them included, in parentheses where the template
+            goes on with a dot, call or index that the node would not hold together.
     """
     found: list[Part] = []
     pieces = list(string.Formatter().parse(template))
     for position, (literal, name, _, _) in enumerate(pieces):
-        if literal:
+        if literal and found and isinstance(found[-1], str):
+            found[-1] += literal  # the parser cuts text at `{{` and `}}`
+        elif literal:
             found.append(literal)
         if name is None:
             continue
@@ -218,9 +220,14 @@ def delete_argument(module: Module, call: ast.Call, argument: ast.expr | ast.key
     return _delete_item(module, arguments, argument, module.span(call).end - 1)
 
 
-def append_argument(module: Module, call: ast.Call, text: str) -> Edit:
-    """One more argument after the last, on a line of its own where that one has one."""
-    last = max((*call.args, *call.keywords), key=lambda node: module.span(node).end)
+def append_argument(module: Module, call: ast.Call, text: str, *, going: Collection[ast.AST] = ()) -> Edit:
+    """One more argument after the last, on a line of its own where that one has one.
+
+    Args:
+        going: arguments that other edits remove.
+    """
+    staying = [node for node in (*call.args, *call.keywords) if node not in going]
+    last = max(staying, key=lambda node: module.span(node).end)
     span = module.span(last)
     end = span.end + _closing(module, call, last)
     start = module.line_start(span.start)
@@ -232,7 +239,8 @@ def append_argument(module: Module, call: ast.Call, text: str) -> Edit:
 def _closing(module: Module, call: ast.Call, last: ast.AST) -> int:
     """Length of closing parentheses around the last argument that are not the call's own."""
     rest = module.text[module.span(last).end : module.span(call).end - 1]
-    return rest.rindex(")") + 1 if ")" in rest.split("#")[0] else 0
+    closing = re.match(r"(\s*\))+", rest)
+    return closing.end() if closing else 0
 
 
 def delete_alias(module: Module, statement: ast.ImportFrom, alias: ast.alias) -> Edit:
@@ -278,6 +286,8 @@ def _delete_span(module: Module, spans: list[Span], position: int, closing: int)
         following = re.compile(r"[ \t]*").match(text, end)
         assert following is not None
         stop = following.end()
+        if stop >= closing and position and "#" not in text[spans[position - 1].end : span.start]:
+            return Edit(module.path, Span(spans[position - 1].end, span.end), ())
         if text[stop : stop + 1] in ("\n", "\r", "#"):  # last on its line: what stands before keeps its comma
             start = span.start
             while start > line_start and text[start - 1] in " \t":

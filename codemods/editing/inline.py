@@ -6,16 +6,17 @@ import ast
 import io
 import tokenize
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from codemods.analysis.holding import WrapCall
 from codemods.analysis.index import Module
-from codemods.analysis.link import WrapCall
 from codemods.editing.code import code, delete, indentation, join, stands_alone
 from codemods.editing.layout import DEFAULT
 from codemods.model import Code, Edit, Hole, Ref
 from codemods.project import Project
 from codemods.shard_call import Inline, Precision, UnitTest
 
+_ORDER = ("mesh", "reshard_after_forward", "offload_policy")
 _FULLY_SHARD = "torch.distributed.fsdp.fully_shard"
 
 
@@ -56,9 +57,11 @@ def inline_edits(project: Project, site: WrapCall, parts: Sequence[Inline]) -> W
     target = _target(site, statement)
     if target is None or not stands_alone(module, statement):
         return Refused("the call is part of a larger expression")
+    returns_last = target.lead == ("return ",) and any(part.after for part in parts)
+    target = replace(target, lead=()) if returns_last else target
     every: dict[str, Code] = {}
     for part in parts:
-        for name, value in part.every.items():
+        for name, value in (*part.every.items(), *part.shared.items()):
             if name in every:
                 return Refused(f"two keywords decide `{name}`")
             every[name] = value
@@ -71,18 +74,21 @@ def inline_edits(project: Project, site: WrapCall, parts: Sequence[Inline]) -> W
     nested = is_nested(project, site)
     width = (project.line_length or DEFAULT) - len(indentation(module, statement))
     writer = _Writer(module, statement, target, every, width)
+    shared = (
+        {name: value for part in parts for name, value in part.shared.items()} if unit is not None else {}
+    )
     lines: list[Code] = [(comment,) for comment in _comments(module, statement)]
     lines += [target.first] if target.first is not None else []
     lines += [c for part in parts for c in part.before]
+    lines += [writer.share(name, value) for name, value in shared.items()]
     lines += writer.sharding(unit, precision, is_nested=nested)
     lines += [writer.with_model(c) for part in parts for c in part.after]
-    lines += (
-        [("return ", *target.model)] if target.lead == ("return ",) and writer.returns_late(parts) else []
-    )
+    lines += [("return ", *target.model)] if returns_last else []
     indent = indentation(module, statement)
     body = tuple(p.replace("\n", "\n" + indent) if isinstance(p, str) else p for p in join(lines, "\n"))
     edits = [Edit(module.path, module.span(statement), body)]
-    edits += [delete(module, s) for part in parts for s in part.consumed]
+    consumed = [s for part in parts for s in part.consumed]
+    edits += [delete(module, s) for s in [*consumed, *(unit.consumed if unit is not None else ())]]
     return Written(tuple(edits), unit.words if unit is not None else "the whole model is one unit")
 
 
@@ -179,29 +185,35 @@ class _Writer:
         unit_policy: Code | None = None
         root_policy: Code | None = None
         if precision is not None and precision.dtypes:
-            casts = precision.unit_casts if is_nested else precision.root_casts
-            if unit is None:
-                root_policy = self._policy(precision, casts=casts)
-            elif precision.unit_casts == casts:
-                name = self._free("precision")
-                lines.append((f"{name} = ", *self._policy(precision, casts=casts, before=len(name) + 3)))
-                unit_policy = root_policy = (name,)
-            else:
-                name, root = self._free("unit_precision"), self._free("root_precision")
-                lines.append(
-                    (f"{name} = ", *self._policy(precision, casts=precision.unit_casts, before=len(name) + 3))
-                )
-                flag = str(casts)
-                new = code(None, "{dataclasses.replace}({n}, cast_forward_inputs={f})", n=name, f=flag)
-                lines.append((f"{root} = ", *new))
-                unit_policy, root_policy = (name,), (root,)
+            lines, unit_policy, root_policy = self._policies(unit, precision, is_nested=is_nested)
         if unit is not None:
             lines.append(self._loop(unit, unit_policy))
         lines.append((*self.target.lead, *self._call(self.target.model, root_policy, self.target.lead)))
         return lines
 
-    def returns_late(self, parts: Sequence[Inline]) -> bool:
-        return any(part.after for part in parts)
+    def _policies(
+        self, unit: UnitTest | None, precision: Precision, *, is_nested: bool
+    ) -> tuple[list[Code], Code, Code]:
+        """Assignments of the policies, and what stands for the units' and for the root's."""
+        casts = precision.unit_casts if is_nested else precision.root_casts
+        policy = self._policy(precision, casts=casts)
+        used = sum(self._size(v) + len(k) + 3 for k, v in self.every.items()) + self._size(self.target.model)
+        if unit is None and self._size(policy) + self._size(self.target.lead) + used + 26 <= self.width:
+            return [], policy, policy
+        if unit is None or precision.unit_casts == casts:
+            name = self._free("precision")
+            policy = self._policy(precision, casts=casts, before=len(name) + 3)
+            return [(f"{name} = ", *policy)], (name,), (name,)
+        name, root = self._free("unit_precision"), self._free("root_precision")
+        policy = self._policy(precision, casts=precision.unit_casts, before=len(name) + 3)
+        new = code(None, "{dataclasses.replace}({n}, cast_forward_inputs={f})", n=name, f=str(casts))
+        return [(f"{name} = ", *policy), (f"{root} = ", *new)], (name,), (root,)
+
+    def share(self, keyword: str, value: Code) -> Code:
+        """Make a value once, under its keyword's name."""
+        name = self._free(keyword)
+        self.every[keyword] = (name,)
+        return (f"{name} = ", *value)
 
     def with_model(self, new: Code) -> Code:
         """Fill `{model}` in text."""
@@ -218,10 +230,7 @@ class _Writer:
 
     def _loop(self, unit: UnitTest, policy: Code | None) -> Code:
         name = unit.variable or self._free("module")
-        test = unit.test(name)
-        if unit.may_match_root:
-            wrapped = ("(", *test, ")") if _has_or(self.module, test) else test
-            test = code(None, "{v} is not {m} and {t}", v=name, m=self.target.model, t=wrapped)
+        test = self._condition(unit, name)
         call = self._call((name,), policy, ("        ",))
         return (
             f"for {name} in reversed(list(",
@@ -232,8 +241,23 @@ class _Writer:
             *(p.replace("\n", "\n        ") if isinstance(p, str) else p for p in call),
         )
 
+    def _condition(self, unit: UnitTest, name: str) -> Code:
+        """When a submodule is a unit; broken after a bracket where the line would be too long."""
+        test = unit.test(name)
+        head: Code = ()
+        grouped = False
+        if unit.may_match_root:
+            head = (f"{name} is not ", *self.target.model, " and ")
+            grouped = _has_or(self.module, test)
+        whole = (*head, "(", *test, ")") if grouped else (*head, *test)
+        if self._size(whole) + 8 <= self.width:
+            return whole
+        if grouped:
+            return (*head, "(\n        ", *test, "\n    )")
+        return ("(\n        ", *whole, "\n    )") if head else whole
+
     def _call(self, model: Code, policy: Code | None, lead: Code) -> Code:
-        arguments = [*((name, value) for name, value in self.every.items())]
+        arguments = sorted(self.every.items(), key=lambda item: _ORDER.index(item[0]))
         if policy is not None:
             arguments.append(("mp_policy", policy))
         pieces = [model, *((f"{name}=", *value) for name, value in arguments)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from checkpoint_convert.model import SourceFormat
-from checkpoint_convert.plan import OutputFormat, Part, TiedPolicy
+from checkpoint_convert.write_options import OutputFormat, Part, TiedPolicy
 from fsdp_migrate.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -78,6 +78,12 @@ def convert_ckpt(
     shards: Annotated[
         int | None, typer.Option(min=1, help="Lay the rows out for this many ranks, one file each (DCP).")
     ] = None,
+    link: Annotated[
+        bool,
+        typer.Option(
+            "--link", help="DCP to DCP: share SRC's files (clones, else hard links), copy no tensor."
+        ),
+    ] = False,
     against: Annotated[
         Path | None, typer.Option(metavar="FULL.PT", help="A checkpoint that SRC must be equal to.")
     ] = None,
@@ -97,8 +103,8 @@ def convert_ckpt(
     """
     from checkpoint_convert.convert import ConvertOptions
     from checkpoint_convert.model import DType
-    from checkpoint_convert.plan import WriteOptions
     from checkpoint_convert.readers.options import ReadOptions
+    from checkpoint_convert.write_options import WriteOptions
 
     read = ReadOptions(
         format=source_format,
@@ -106,7 +112,6 @@ def convert_ckpt(
         wrap=wrap,
         layout_from=layout_from,
         saver_torch=saver_torch,
-        use_model=only is not Part.OPTIM or fill_optim_state,
         use_optimizer=only is not Part.MODEL,
     )
     write = WriteOptions(
@@ -116,6 +121,7 @@ def convert_ckpt(
         shards=shards,
         tied=tied,
         fill_optim_state=fill_optim_state,
+        link=link,
     )
     options = ConvertOptions(
         write=write, jobs=jobs or _default_jobs(), verify=not no_verify, overwrite=overwrite
@@ -167,9 +173,11 @@ class _Request:
         return ExitCode.NEEDS_YOU if strict and notices else ExitCode.OK
 
     def _nothing_to_do(self, contents: Contents) -> bool:
-        from checkpoint_convert.plan import WriteOptions
+        from checkpoint_convert.write_options import WriteOptions
 
-        asked = self._options.write != WriteOptions() or self._against is not None
+        asked = (
+            self._options.write not in (WriteOptions(), WriteOptions(link=True)) or self._against is not None
+        )
         return contents.loadable_as_is and not asked and not needs_options(contents)
 
     def _say_loadable(self) -> None:
@@ -183,7 +191,7 @@ class _Request:
 
         plan = make_plan(contents, self._destination, self._options)
         write = conversion.plan_json if self._json else conversion.plan_text
-        write(sys.stdout.write, contents, plan)
+        write(conversion.printable(sys.stdout.write), contents, plan)
         return len(plan.items.notices)
 
     def _convert(self, contents: Contents, watch: object) -> int:
@@ -211,7 +219,7 @@ class _Request:
         if self._json:
             write_report(sys.stdout.write, done)
         else:
-            conversion.done_text(sys.stdout.write, done, time.monotonic() - started)
+            conversion.done_text(conversion.printable(sys.stdout.write), done, time.monotonic() - started)
         return len(done.notices)
 
 

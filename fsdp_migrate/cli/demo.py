@@ -81,7 +81,10 @@ class _Narrator:
         self._spinner: Status | None = None
 
     def started(self, title: str, command: str) -> None:
-        self._console.print(f"\n[bold]{title}[/bold]\n  [dim]$ {command}[/dim]")
+        from rich.text import Text
+
+        self._console.print(Text(f"\n{title}", style="bold"))
+        self._console.print(Text(f"  $ {command}", style="dim"), soft_wrap=True)  # to copy as one line
         if self._console.is_terminal and not self._console.quiet:
             self._spinner = self._console.status("running")
             self._spinner.start()
@@ -95,16 +98,19 @@ class _Narrator:
 
 def _print_table(report: RoadReport) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title="fsdp-migrate demo", title_justify="left")
     for heading in ("stage", "", "result"):
         table.add_column(heading, overflow="fold")
     table.add_column("seconds", justify="right")
     for stage in report.stages:
-        table.add_row(stage.title, stage.outcome.value, stage.result, f"{stage.seconds:.1f}")
+        # Text, because a path may hold brackets, which are rich's markup.
+        cells = (stage.title, stage.outcome.value, stage.result, f"{stage.seconds:.1f}")
+        table.add_row(*map(Text, cells))
     table.add_section()
     table.add_row("whole road", _verdict(report), "", f"{report.seconds:.1f}")
-    console.results().print(table, markup=False)
+    console.results().print(table)
 
 
 def _verdict(report: RoadReport) -> str:

@@ -20,11 +20,14 @@ def explain(
 
     Example: fsdp-migrate explain sharding_strategy
     """
+    from codemods.ownership import owner_of
     from codemods.rule import all_rules
     from fsdp_migrate import console
 
     wanted = subject.lower()
+    owner = owner_of(subject.rpartition(".")[2])
     found = [r for r in all_rules() if wanted == r.name.lower() or subject.upper() in r.codes]
+    found = found or [r for r in all_rules() if r.name == owner]
     if not found:
         close = [r.name for r in all_rules() if wanted in r.name.lower() or r.name.lower() in wanted]
         hint = f"Perhaps: {', '.join(close)}." if close else "`fsdp-migrate rules` lists all of them."

@@ -49,18 +49,20 @@ def inspect_ckpt(
     from checkpoint_convert.readers.open import open_source
     from checkpoint_convert.readers.options import ReadOptions
     from fsdp_migrate.reports import inspection
+    from fsdp_migrate.reports.conversion import printable
 
     options = ReadOptions(
         format=source_format, model=model, wrap=wrap, layout_from=layout_from, saver_torch=saver_torch
     )
+    out = printable(sys.stdout.write)
     as_json = report is ReportFormat.JSON
     try:
         with open_source(sources, options) as contents:
             write = inspection.contents_json if as_json else inspection.contents_text
-            write(sys.stdout.write, sources, contents)
+            write(out, sources, contents)
             return ExitCode.OK
     except (AmbiguousFormatError, IncompleteError, LayoutError) as missing:
         entries = list(raw_entries(sources))
         write_raw = inspection.raw_json if as_json else inspection.raw_text
-        write_raw(sys.stdout.write, sources, entries, missing)
+        write_raw(out, sources, entries, missing)
         return ExitCode.NEEDS_YOU

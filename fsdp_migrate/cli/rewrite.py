@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import enum
+import gc
 import os
 import subprocess
 import sys
@@ -13,16 +13,10 @@ import typer
 
 from fsdp_migrate.errors import UsageError
 from fsdp_migrate.exit_codes import ExitCode
+from fsdp_migrate.reports.formats import ReportFormat
 
 if TYPE_CHECKING:
     from codemods.model import Rewrite
-
-
-class ReportFormat(str, enum.Enum):
-    """How a report is written."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 def rewrite(
@@ -36,8 +30,13 @@ def rewrite(
     ] = ReportFormat.TEXT,
     output: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
     unsafe_fixes: Annotated[
-        bool, typer.Option("--unsafe-fixes", help="Also apply what can change numerics, memory or comments.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--unsafe-fixes/--no-unsafe-fixes",
+            help="Also apply what can change numerics, memory or comments.",
+            show_default="no",
+        ),
+    ] = None,
     allow_dirty: Annotated[
         bool, typer.Option("--allow-dirty", help="Rewrite although git has uncommitted changes.")
     ] = False,
@@ -46,10 +45,12 @@ def rewrite(
         typer.Option(help="Leave out files that match this pattern, as in .gitignore; repeatable."),
     ] = None,
     select: Annotated[
-        list[str] | None, typer.Option(help="Only these codes (FM301, FM3); repeatable.")
+        list[str] | None, typer.Option(help="Only these codes or rules (FM301, FM3, no_sync); repeatable.")
     ] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="Not these codes; repeatable.")] = None,
-    target_torch: Annotated[str, typer.Option(help="Oldest torch the result must run on.")] = "2.6",
+    ignore: Annotated[list[str] | None, typer.Option(help="Not these codes or rules; repeatable.")] = None,
+    target_torch: Annotated[
+        str | None, typer.Option(help="Oldest torch the result must run on.", show_default="2.6")
+    ] = None,
     undo: Annotated[
         bool, typer.Option("--undo", help="Restore the files as they were before rewriting.")
     ] = False,
@@ -58,24 +59,28 @@ def rewrite(
 
     Example: fsdp-migrate rewrite --diff ./my_trainer
 
-    The originals are kept in .fsdp-migrate/ of the target, where `verify` finds them. What is not translated gets a
-    comment `# TODO(fsdp-migrate FM...)` and the exit status 1; `fsdp-migrate explain FM...` says more.
+    The originals are kept in .fsdp-migrate/ of the target, where `verify` finds them. What is not translated
+    gets a comment `# TODO(fsdp-migrate FM...)` and the exit status 1; `fsdp-migrate explain FM...` says more.
+    `# fsdp-migrate: ignore[FM...] reason` leaves a place alone; [tool.fsdp-migrate] of pyproject.toml holds
+    the same options.
     """
-    from codemods.model import Options
     from codemods.plan import plan_rewrite
+    from codemods.record import require_complete
     from codemods.sources import find_files
     from fsdp_migrate import console
+    from fsdp_migrate.cli.rewrite_options import Given, rewrite_options
+    from fsdp_migrate.reports.publish import publish
+    from fsdp_migrate.reports.rewrite import build_report
+    from fsdp_migrate.settings import rewrite_settings
 
+    # Syntax trees are millions of objects that live to the end: looking for garbage among them costs time.
+    gc.disable()
     target = _target(paths)
     if undo:
         return _undo(target)
-    options = Options(
-        unsafe_fixes=unsafe_fixes,
-        select=_codes(select),
-        ignore=_codes(ignore),
-        exclude=tuple(exclude or ()),
-        target_torch=_torch_version(target_torch),
-    )
+    require_complete(target)
+    given = Given(select, ignore, exclude, unsafe_fixes, None, target_torch)
+    options = rewrite_options(given, rewrite_settings(target))
     files = find_files(target, [target], exclude=options.exclude)
     chosen = find_files(target, paths, exclude=options.exclude)
     if not (diff or check or allow_dirty):
@@ -83,8 +88,10 @@ def rewrite(
     with console.progress().status(f"reading {len(files)} files"):
         done = plan_rewrite(target, sorted({*files, *chosen}), options, only=frozenset(chosen))
     if not (diff or check):
-        _write(target, done, target_torch)
-    _report(done, format_, output, diff=diff, written=not (diff or check))
+        _write(target, done, ".".join(map(str, options.target_torch)))
+    prefix = _git(target, "rev-parse", "--show-prefix") or ""
+    report = build_report(done, target, written=not (diff or check), prefix=prefix.strip())
+    publish(report, format_, output, diff=diff)
     needs_you = bool(done.open_findings) or (check and bool(done.changes))
     return ExitCode.NEEDS_YOU if needs_you else ExitCode.OK
 
@@ -132,25 +139,8 @@ def _refuse_dirty(target: Path, files: list[str]) -> None:
         shown = ", ".join(dirty[:5]) + (f" and {len(dirty) - 5} more" if len(dirty) > 5 else "")
         raise UsageError(
             f"uncommitted changes in {target}: {shown}",
-            hint="Commit or stash them first, so that the rewrite can be reviewed alone; or use --allow-dirty.",
+            hint="Commit or stash them first, to review the rewrite alone, or use --allow-dirty.",
         )
-
-
-def _torch_version(text: str) -> tuple[int, int]:
-    parts = text.split(".")
-    if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
-        raise UsageError(f"--target-torch {text} is no version", hint="For example: --target-torch 2.6")
-    version = int(parts[0]), int(parts[1])
-    if version < (2, 6):
-        raise UsageError(
-            f"--target-torch {text} is too old: `fully_shard` is public from torch 2.6 on",
-            hint="Rewrite for 2.6 or later, and move the training to it.",
-        )
-    return version
-
-
-def _codes(given: list[str] | None) -> tuple[str, ...]:
-    return tuple(code.strip() for item in given or () for code in item.split(",") if code.strip())
 
 
 def _write(target: Path, done: Rewrite, target_torch: str) -> None:
@@ -169,48 +159,13 @@ def _write(target: Path, done: Rewrite, target_torch: str) -> None:
 
 
 def _undo(target: Path) -> ExitCode:
-    from codemods.record import restore
+    from codemods.undo import restore
     from fsdp_migrate import console
 
     restored = restore(target)
-    console.results().print(f"Restored {len(restored)} files: {', '.join(restored)}", markup=False)
+    screen = console.results()
+    screen.print(f"Restored {len(restored.paths)} files: {', '.join(restored.paths)}", markup=False)
+    if restored.edited:
+        names = ", ".join(restored.edited)
+        screen.print(f"Edited between two rewrites, so put back as edited: {names}", markup=False)
     return ExitCode.OK
-
-
-def _report(done: Rewrite, format_: ReportFormat, output: Path | None, *, diff: bool, written: bool) -> None:
-    from fsdp_migrate import console
-    from fsdp_migrate.reports import rewrite as report
-
-    if diff:
-        sys.stdout.write(_unified(done))
-        sys.stdout.flush()
-    if output is not None:
-        _save(output, done, format_, written=written)
-    elif format_ is ReportFormat.JSON and not diff:
-        print(report.as_json(done, written=written))
-    else:
-        screen = console.progress() if diff else console.results()
-        report.show(done, screen, written=written, verbose=console.verbosity() > 0)
-
-
-def _save(output: Path, done: Rewrite, format_: ReportFormat, *, written: bool) -> None:
-    from rich.console import Console
-
-    from fsdp_migrate.reports import rewrite as report
-
-    try:
-        with output.open("w") as stream:
-            if format_ is ReportFormat.JSON:
-                stream.write(report.as_json(done, written=written) + "\n")
-            else:
-                report.show(
-                    done, Console(file=stream, width=120, color_system=None), written=written, verbose=True
-                )
-    except OSError as error:
-        raise UsageError(f"--output {output} cannot be written: {error.strerror or error}") from error
-
-
-def _unified(done: Rewrite) -> str:
-    from codemods.editing.diff import unified
-
-    return "".join(unified(change) for change in done.changes)

@@ -56,82 +56,72 @@ class StrategyOption(str, Enum):
     hybrid_shard = "hybrid_shard"
 
 
-_JOB = "The job"
-_REFERENCE = "The bundled reference job (without SCRIPT)"
+Script = Annotated[str | None, typer.Argument(metavar="SCRIPT", help="The converted training script.")]
+Arguments = Annotated[
+    list[str] | None, typer.Argument(metavar="ARGS", help="Arguments of the script, after --.")
+]
+Module = Annotated[
+    str | None,
+    typer.Option("-m", "--module", help="Run a module instead of a script file."),
+]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        help="The original: a git revision, a directory or a file. By default what `rewrite` recorded.",
+        metavar="GIT_REF|DIR|FILE",
+    ),
+]
+Nproc = Annotated[int, typer.Option(help="Processes on this machine.", min=1)]
+Nnodes = Annotated[int, typer.Option(help="Machines.", min=1)]
+Endpoint = Annotated[str, typer.Option(help="Rendezvous of all machines.", metavar="HOST:PORT")]
+Steps = Annotated[int, typer.Option(help="Optimizer steps, or until the script ends.", min=1)]
+DeviceName = Annotated[DeviceOption, typer.Option(help="cpu also rehearses scripts that name cuda.")]
+Timeout = Annotated[float, typer.Option(help="Seconds without progress after which a job hangs.", min=1)]
+Keep = Annotated[
+    Path | None,
+    typer.Option(help="Keep records and logs of every rank here.", metavar="DIR"),
+]
+Preload = Annotated[bool, typer.Option(help="Fork ranks from a process that has imported torch.")]
+FixedOrder = Annotated[bool, typer.Option(help="Sum gradients of 3 and more ranks in rank order.")]
+MeasureNoise = Annotated[bool, typer.Option(help="Measure the noise floor when bits differ.")]
+Format = Annotated[FormatOption, typer.Option("--format", help="Form of the report.")]
+Output = Annotated[Path | None, typer.Option(help="Write the report here.", metavar="FILE")]
+Size = Annotated[SizeOption, typer.Option(help="Reference job: size of the model.")]
+Dtype = Annotated[DtypeOption, typer.Option(help="Reference job: compute dtype.")]
+Strategy = Annotated[StrategyOption, typer.Option(help="Reference job: FSDP1 sharding strategy.")]
+Accumulate = Annotated[int, typer.Option(help="Reference job: micro-batches per step.", min=1)]
+Tied = Annotated[
+    bool,
+    typer.Option("--tied/--untied", help="Reference job: the head uses the embedding's weight."),
+]
 
 
 def verify(
-    script: Annotated[
-        str | None, typer.Argument(metavar="[SCRIPT]", help="The converted training script.")
-    ] = None,
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS...]", help="Arguments of the script.")
-    ] = None,
-    module: Annotated[
-        str | None,
-        typer.Option("-m", "--module", help="Run a module instead of a script file.", rich_help_panel=_JOB),
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            help="The original: a git revision, a directory or a file. By default what `rewrite` recorded.",
-            metavar="GIT_REF|DIR|FILE",
-            rich_help_panel=_JOB,
-        ),
-    ] = None,
-    nproc: Annotated[int, typer.Option(help="Processes on this machine.", min=1, rich_help_panel=_JOB)] = 2,
-    nnodes: Annotated[int, typer.Option(help="Machines.", min=1, rich_help_panel=_JOB)] = 1,
-    rdzv_endpoint: Annotated[
-        str, typer.Option(help="HOST:PORT of the rendezvous, with --nnodes.", rich_help_panel=_JOB)
-    ] = "",
-    steps: Annotated[
-        int, typer.Option(help="Optimizer steps, or until the script ends.", min=1, rich_help_panel=_JOB)
-    ] = 5,
-    device: Annotated[
-        DeviceOption, typer.Option(help="cpu also rehearses scripts that name cuda.", rich_help_panel=_JOB)
-    ] = DeviceOption.auto,
-    timeout: Annotated[
-        float,
-        typer.Option(help="Seconds without progress after which a job hangs.", min=1, rich_help_panel=_JOB),
-    ] = 300.0,
-    keep: Annotated[
-        Path | None,
-        typer.Option(help="Keep records and logs of every rank here.", metavar="DIR", rich_help_panel=_JOB),
-    ] = None,
-    preload: Annotated[
-        bool, typer.Option(help="Fork ranks from a process that has imported torch.", rich_help_panel=_JOB)
-    ] = True,
-    fixed_order: Annotated[
-        bool, typer.Option(help="Sum gradients of 3 and more ranks in rank order.", rich_help_panel=_JOB)
-    ] = True,
-    measure_noise: Annotated[
-        bool, typer.Option(help="Measure the noise floor when bits differ.", rich_help_panel=_JOB)
-    ] = True,
-    output_format: Annotated[
-        FormatOption, typer.Option("--format", help="Form of the report.")
-    ] = FormatOption.text,
-    output: Annotated[Path | None, typer.Option(help="Write the report here.", metavar="FILE")] = None,
-    config: Annotated[
-        SizeOption, typer.Option(help="Size of the model.", rich_help_panel=_REFERENCE)
-    ] = SizeOption.tiny,
-    dtype: Annotated[
-        DtypeOption, typer.Option(help="Compute dtype.", rich_help_panel=_REFERENCE)
-    ] = DtypeOption.fp32,
-    strategy: Annotated[
-        StrategyOption, typer.Option(help="FSDP1 sharding strategy.", rich_help_panel=_REFERENCE)
-    ] = StrategyOption.full_shard,
-    accumulate: Annotated[
-        int, typer.Option(help="Micro-batches per step.", min=1, rich_help_panel=_REFERENCE)
-    ] = 1,
-    tied: Annotated[
-        bool,
-        typer.Option(
-            "--tied/--untied", help="The head uses the embedding's weight.", rich_help_panel=_REFERENCE
-        ),
-    ] = False,
+    script: Script = None,
+    arguments: Arguments = None,
+    module: Module = None,
+    baseline: Baseline = None,
+    nproc: Nproc = 2,
+    nnodes: Nnodes = 1,
+    rdzv_endpoint: Endpoint = "",
+    steps: Steps = 5,
+    device: DeviceName = DeviceOption.auto,
+    timeout: Timeout = 300.0,
+    keep: Keep = None,
+    preload: Preload = True,
+    fixed_order: FixedOrder = True,
+    measure_noise: MeasureNoise = True,
+    output_format: Format = FormatOption.text,
+    output: Output = None,
+    config: Size = SizeOption.tiny,
+    dtype: Dtype = DtypeOption.fp32,
+    strategy: Strategy = StrategyOption.full_shard,
+    accumulate: Accumulate = 1,
+    tied: Tied = False,
 ) -> ExitCode:
     """Run the original and the converted job from the same start and compare them.
 
+    Without SCRIPT the bundled reference job runs, a small Llama-style decoder under FSDP1 and FSDP2.
     Exit code 0: parity holds; 1: it does not; 2: bad input; 3: a job failed or hangs.
 
     Example: fsdp-migrate verify train.py --nproc 4 -- --config small.yaml

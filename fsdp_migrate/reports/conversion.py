@@ -10,12 +10,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from checkpoint_convert.convert import Conversion, Plan
+from checkpoint_convert.items import Items, TensorItem, dotted
 from checkpoint_convert.model import Contents, Notice
-from checkpoint_convert.plan import Items, TensorItem, dotted
 
 Write = Callable[[str], object]
 
+_LONG_NOTICE = 600
+
 LOADABLE = "already loadable by FSDP2, nothing to convert"
+
+
+def printable(write: Write) -> Write:
+    """Writes text with names from a checkpoint: control characters are shown, not sent to a terminal."""
+
+    def escaped(text: str) -> object:
+        shown = (char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
+        return write("".join(shown))
+
+    return escaped
 
 
 def human_bytes(size: int) -> str:
@@ -87,7 +99,7 @@ def plan_json(write: Write, contents: Contents, plan: Plan) -> None:
         "left_out": [{"key": dotted(left.path), "reason": left.reason} for left in plan.items.left_out],
         "notices": [{"code": notice.code, "text": notice.text} for notice in plan.items.notices],
     }
-    write(json.dumps(head, indent=1, ensure_ascii=False).removesuffix("\n}"))
+    write(json.dumps(head, indent=1).removesuffix("\n}"))
     write(',\n "tensors": [')
     comma = "\n"
     for number, item in enumerate(plan.items.tensors):
@@ -98,7 +110,7 @@ def plan_json(write: Write, contents: Contents, plan: Plan) -> None:
             "size_bytes": item.size_bytes,
             "files": _files_of(plan, number),
         }
-        write(f"{comma}  {json.dumps(row, ensure_ascii=False)}")
+        write(f"{comma}  {json.dumps(row)}")
         comma = ",\n"
     write("\n ]\n}\n")
 
@@ -113,7 +125,10 @@ def done_text(write: Write, done: Conversion, seconds: float) -> None:
     rate = human_bytes(int(done.items.read_bytes / max(seconds, 1e-9)))
     files = f"{len(done.files)} file{'s' if len(done.files) != 1 else ''}"
     write(f"  written      {human_bytes(size)} in {files}, {checked}; {seconds:.1f} s, {rate}/s\n")
-    write("  digests      of every tensor in conversion.json\n")
+    linked = sum(1 for digests in done.digests if not digests.written)
+    if linked:
+        write(f"  shared       {linked} tensors stay in the source's files: do not write into those\n")
+    write("  digests      of every tensor written in conversion.json\n")
     _write_notices(write, done.notices)
 
 
@@ -150,4 +165,9 @@ def _write_notices(write: Write, notices: Sequence[Notice]) -> None:
     if notices:
         write(f"\n{len(notices)} notice{'s' if len(notices) != 1 else ''}\n")
     for notice in notices:
-        write(f"  {notice.code}: {notice.text}\n")
+        write(f"  {notice.code}: {shortened(notice.text)}\n")
+
+
+def shortened(text: str) -> str:
+    """A notice for the screen: hundreds of frozen parameters are for `conversion.json`."""
+    return text if len(text) <= _LONG_NOTICE else f"{text[:_LONG_NOTICE]} ... (all of it: --format json)"

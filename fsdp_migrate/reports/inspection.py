@@ -12,7 +12,7 @@ from checkpoint_convert.optim_groups import complete_group
 from checkpoint_convert.optim_items import optimizer_values
 from checkpoint_convert.raw_contents import RawEntry
 from checkpoint_convert.values import is_tensor
-from fsdp_migrate.reports.conversion import LOADABLE, describe_source, human_bytes
+from fsdp_migrate.reports.conversion import LOADABLE, describe_source, human_bytes, shortened
 
 Write = Callable[[str], object]
 Row = Mapping[str, object]
@@ -58,7 +58,7 @@ def contents_json(write: Write, sources: Sequence[Path], contents: Contents) -> 
         "extras": {str(key): describe_value(value) for key, value in contents.extras.items()},
         "notices": [{"code": notice.code, "text": notice.text} for notice in _notices(contents)],
     }
-    write(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    write(json.dumps(record, indent=1) + "\n")
 
 
 def raw_text(
@@ -83,7 +83,7 @@ def raw_json(
         "missing": {"message": missing.message, "hint": missing.hint},
         "tensors": [{"file": str(entry.file), **_raw_row(entry)} for entry in entries],
     }
-    write(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    write(json.dumps(record, indent=1) + "\n")
 
 
 def describe_value(value: Value) -> str:
@@ -111,7 +111,7 @@ def _notices_text(write: Write, notices: Sequence[Notice]) -> None:
     if notices:
         write("\nwhen converted\n")
     for notice in notices:
-        write(f"  {notice.code}: {notice.text}\n")
+        write(f"  {notice.code}: {shortened(notice.text)}\n")
 
 
 def _model_rows(contents: Contents) -> Iterator[Row]:

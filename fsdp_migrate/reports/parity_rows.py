@@ -24,7 +24,7 @@ def setting(report: ParityReport) -> str:
     processes = f"{report.nproc} process{'es' * (report.nproc != 1)}"
     return (
         f"{report.steps} steps, {processes}, {report.device}, torch {report.torch_version}; "
-        f"original: {report.baseline}; {report.reduction}"
+        f"original: {report.baseline}" + (f"; {report.reduction}" if report.reduction else "")
     )
 
 
@@ -33,7 +33,7 @@ def check_words(check: Check) -> str:
     counted = f"{check.compared} compared" if check.compared else ""
     match check.outcome:
         case Outcome.EQUAL:
-            words = "equal to the last bit" if check.compared else "equal"
+            words = "equal to the last bit" if check.numbers else "equal"
         case Outcome.WITHIN:
             words = f"largest relative difference {check.largest_relative:.1e}, allowed {check.tolerance:.1e}"
         case Outcome.DIFFERS:

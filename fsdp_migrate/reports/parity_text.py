@@ -89,6 +89,8 @@ def _table(title: str, *columns: str) -> Table:
 
     table = Table(*columns, title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     table.padding = (0, 2, 0, 0)
+    for column in table.columns:
+        column.overflow = "fold"  # a parameter's name cut short names nothing
     return table
 
 

@@ -1,119 +1,190 @@
-"""The report of `rewrite`: for a terminal, and as JSON."""
+"""What a report of `rewrite` says, in whatever form: a summary, then every finding by file with its lines."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from codemods.model import Outcome, Reported, Rewrite
-from codemods.record import finding_record
+from codemods.model import Outcome, Reported, Rewrite, Span
+from codemods.rule import all_rules
+from codemods.sources import decode
+from fsdp_migrate.reports.formats import ReportFormat
 
-if TYPE_CHECKING:
-    from rich.console import Console
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_SHOWN_LINES = 12
 
-_FORMS = {"inline": "written out", "helper": "through the helper module", "left": "left to a person"}
+OUTCOMES = {
+    Outcome.TODO: "left to you",
+    Outcome.NOTE: "to know",
+    Outcome.IGNORED: "ignored",
+    Outcome.DONE: "translated",
+}
+"""In the order of what a reader has to do."""
+
+WRAP_FORMS = {"inline": "written out", "helper": "through the helper module", "left": "left to a person"}
 
 
-def as_json(rewrite: Rewrite, *, written: bool) -> str:
-    """The whole report as one JSON object.
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a file as it was before the rewrite, without its line ending; numbers count from 1."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One finding with the lines it is about; none where the file could not be read.
+
+    Attributes:
+        end_line, end_column: of the last character, from 1, the column just after it.
+        omitted: lines of a long statement that are not shown.
+    """
+
+    item: Reported
+    lines: tuple[Line, ...] = ()
+    end_line: int = 1
+    end_column: int = 1
+    omitted: int = 0
+
+    @property
+    def outcome(self) -> str:
+        """What became of it, in words."""
+        return OUTCOMES[self.item.outcome]
+
+    @property
+    def why(self) -> str:
+        """More than the message says: why an edit was not applied, the reason of a suppression, the units."""
+        return self.item.detail or self.item.finding.detail
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteReport:
+    """A rewrite as it is shown.
+
+    Attributes:
+        target: directory that paths are relative to.
+        written: the changes were written to disk.
+        prefix: path of the target within its git repository, `""` or ending in `/`.
+    """
+
+    rewrite: Rewrite
+    target: Path
+    written: bool
+    prefix: str = ""
+    by_file: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
+
+    @property
+    def translated_wraps(self) -> int:
+        """Wrap calls that were, or would be, translated."""
+        return sum(site.form != "left" for site in self.rewrite.wrap_sites)
+
+    def counts(self) -> dict[Outcome, int]:
+        """Findings by outcome; every outcome is there."""
+        found = Counter(item.outcome for item in self.rewrite.reported)
+        return {outcome: found[outcome] for outcome in OUTCOMES}
+
+    def by_code(self) -> list[tuple[str, Counter[Outcome]]]:
+        """Code -> findings by outcome, in the order of the codes."""
+        found: dict[str, Counter[Outcome]] = {}
+        for item in self.rewrite.reported:
+            found.setdefault(item.finding.code, Counter())[item.outcome] += 1
+        return sorted(found.items())
+
+
+def build_report(rewrite: Rewrite, target: Path, *, written: bool, prefix: str = "") -> RewriteReport:
+    """Gather the lines of every finding.
 
     Args:
         written: whether the changes were written to disk.
+        prefix: path of the target within its git repository, `""` or ending in `/`.
     """
-    report = {
-        "version": 1,
-        "searched": rewrite.searched,
-        "read": rewrite.read,
-        "written": written,
-        "changed": [{"path": c.path, "new": c.before is None} for c in rewrite.changes],
-        "skipped": [{"path": p, "reason": why} for p, why in sorted(rewrite.skipped.items())],
-        "wrap_sites": [
-            {"path": s.path, "line": s.line, "form": s.form, "units": s.units} for s in rewrite.wrap_sites
-        ],
-        "findings": [finding_record(item) for item in rewrite.reported],
-    }
-    return json.dumps(report, indent=1)
+    originals = {change.path: change.before for change in rewrite.changes}
+    texts: dict[str, str | None] = {}
+    by_file: dict[str, list[Entry]] = {}
+    for item in rewrite.reported:
+        path = item.finding.place.path
+        if path not in texts:
+            texts[path] = None if path in rewrite.skipped else _text(target / path, originals.get(path))
+        by_file.setdefault(path, []).append(_entry(item, texts[path]))
+    return RewriteReport(rewrite, target, written, prefix, by_file)
 
 
-def show(rewrite: Rewrite, console: Console, *, written: bool, verbose: bool = False) -> None:
-    """Print the report for people."""
-    _show_wraps(rewrite, console)
-    _show_findings(rewrite, console, verbose=verbose)
-    _show_files(rewrite, console, written=written)
-    console.print(summary(rewrite, written=written), markup=False)
+def _text(path: Path, before: bytes | None) -> str | None:
+    try:
+        data = path.read_bytes() if before is None else before
+        return decode(str(path), data).text
+    except (OSError, SyntaxError, ValueError):
+        return None
 
 
-def summary(rewrite: Rewrite, *, written: bool) -> str:
-    """What was searched and what came of it; never a bare "0 issues"."""
-    searched = (
-        f"Searched {_count(rewrite.searched, 'Python file')}, read {rewrite.read} of them "
+def _entry(item: Reported, text: str | None) -> Entry:
+    place = item.finding.place
+    if text is None or item.finding.place.span == Span(0, 0):
+        return Entry(item, (), place.line, place.column)
+    first = len(_LINE_END.findall(text, 0, place.span.start))
+    inside = text[place.span.start : place.span.end].rstrip("\r\n")
+    ends = list(_LINE_END.finditer(inside))
+    last = first + len(ends)
+    column = len(inside) - ends[-1].end() + 1 if ends else place.column + len(inside)
+    # Only the part of the text that is shown is cut into lines: files are long, findings are many.
+    start = max(text.rfind("\n", 0, place.span.start), text.rfind("\r", 0, place.span.start)) + 1
+    stop = _LINE_END.search(text, place.span.start + len(inside))
+    shown = _LINE_END.split(text[start : stop.start() if stop else len(text)])
+    lines = tuple(Line(first + 1 + offset, line) for offset, line in enumerate(shown[:_SHOWN_LINES]))
+    return Entry(item, lines, last + 1, column, max(0, len(shown) - _SHOWN_LINES))
+
+
+def searched(report: RewriteReport) -> str:
+    """What was looked at; never left out, so that nothing found is not mistaken for an all-clear."""
+    rewrite = report.rewrite
+    text = (
+        f"Searched {count(rewrite.searched, 'Python file')}, read {rewrite.read} of them "
         "(those that name FSDP, and what they import or are imported by)."
     )
     if rewrite.skipped:
-        searched += f" {_count(len(rewrite.skipped), 'file')} could not be read; see above."
+        text += f" {count(len(rewrite.skipped), 'file')} could not be read; see FM901."
+    return text
+
+
+def outcome(report: RewriteReport) -> str:
+    """What came of it, in one sentence or two."""
+    rewrite = report.rewrite
     if not rewrite.wrap_sites and not rewrite.reported:
-        return f"{searched}\nNo FSDP1 code was found in them."
-    verb = "Changed" if written else "Would change"
-    counts = _counts(rewrite.reported)
-    sites = [s for s in rewrite.wrap_sites if s.form != "left"]
+        return "No FSDP1 code was found in them."
+    verb = "Changed" if report.written else "Would change"
+    counts = ", ".join(f"{number} {OUTCOMES[kind]}" for kind, number in report.counts().items())
     return (
-        f"{searched}\n{verb} {_count(len(rewrite.changes), 'file')}; {len(sites)} of "
-        f"{_count(len(rewrite.wrap_sites), 'wrap call')} translated. "
-        f"Findings: {counts[Outcome.DONE]} translated, {counts[Outcome.TODO]} left to you, "
-        f"{counts[Outcome.NOTE]} to know, {counts[Outcome.IGNORED]} ignored by comments."
+        f"{verb} {count(len(rewrite.changes), 'file')}; {report.translated_wraps} of "
+        f"{count(len(rewrite.wrap_sites), 'wrap call')} translated. Findings: {counts}."
     )
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """`1 file`, `2 files`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _counts(reported: Iterable[Reported]) -> dict[Outcome, int]:
-    counts = dict.fromkeys(Outcome, 0)
-    for item in reported:
-        counts[item.outcome] += 1
-    return counts
+def meanings() -> dict[str, str]:
+    """Code -> one line saying what the finding means."""
+    return {code: line for rule in all_rules() for code, line in rule.codes.items()}
 
 
-def _show_wraps(rewrite: Rewrite, console: Console) -> None:
-    if not rewrite.wrap_sites:
-        return
-    console.print("Wrap calls", style="bold")
-    for site in rewrite.wrap_sites:
-        units = f"; units: {site.units}" if site.units else ""
-        console.print(f"  {site.path}:{site.line}  {_FORMS[site.form]}{units}", markup=False)
-    console.print()
+def render(report: RewriteReport, form: ReportFormat) -> str:
+    """The report in one of its forms, ending in a newline."""
+    from fsdp_migrate.reports import rewrite_html, rewrite_json, rewrite_markdown, rewrite_sarif, rewrite_text
 
-
-def _show_findings(rewrite: Rewrite, console: Console, *, verbose: bool) -> None:
-    titles = {
-        Outcome.TODO: ("Left to you", "bold red"),
-        Outcome.NOTE: ("To know", "bold"),
-        Outcome.IGNORED: ("Ignored by comments", "bold"),
-        Outcome.DONE: ("Translated", "bold green"),
-    }
-    for outcome, (title, style) in titles.items():
-        items = [item for item in rewrite.reported if item.outcome is outcome]
-        if not items or (outcome is Outcome.DONE and not verbose):
-            continue
-        console.print(title, style=style)
-        for item in items:
-            found = item.finding
-            console.print(
-                f"  {found.place.path}:{found.place.line}: {found.code} {found.message}", markup=False
-            )
-            if found.remedy and outcome is not Outcome.DONE:
-                console.print(f"      {found.remedy}", markup=False, style="dim")
-            if item.detail:
-                console.print(f"      {item.detail}", markup=False, style="dim")
-        console.print()
-
-
-def _show_files(rewrite: Rewrite, console: Console, *, written: bool) -> None:
-    if not rewrite.changes:
-        return
-    console.print("Files changed" if written else "Files that would change", style="bold")
-    for change in rewrite.changes:
-        console.print(f"  {change.path}{' (new)' if change.before is None else ''}", markup=False)
-    console.print()
+    match form:
+        case ReportFormat.TEXT:
+            return rewrite_text.as_text(report)
+        case ReportFormat.JSON:
+            return rewrite_json.as_json(report)
+        case ReportFormat.SARIF:
+            return rewrite_sarif.as_sarif(report)
+        case ReportFormat.HTML:
+            return rewrite_html.as_html(report)
+        case ReportFormat.MD:
+            return rewrite_markdown.as_markdown(report)

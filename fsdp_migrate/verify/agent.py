@@ -27,8 +27,7 @@ _COUNT_GPUS = "import torch; print(torch.cuda.device_count())"
 
 
 class Agent:
-    """Launches through `torch.distributed.run`; a context manager, on whose exit no rank of this "
-    "machine is left."""
+    """Launches through `torch.distributed.run`; on leaving it, no rank of this machine is left."""
 
     def __init__(self, *, nproc: int, nnodes: int, endpoint: str) -> None:
         if nnodes > 1 and ":" not in endpoint:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from fsdp_migrate.verify.agent import Agent
 from fsdp_migrate.verify.baseline import Source, build_tree
 from fsdp_migrate.verify.launcher import RankServer, choose_device
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, VerifyRequest
+from fsdp_migrate.verify.noise import RoundingSource
 from fsdp_migrate.verify.read import read_arm
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
@@ -61,9 +63,12 @@ class Verification:
         return self.options.fixed_order and self.ranks > 2
 
     def script(
-        self, request: VerifyRequest, source: Source, arm: ArmName, *, perturb: float = 0.0
+        self, request: VerifyRequest, source: Source, arm: ArmName, *, rounding: RoundingSource | None = None
     ) -> tuple[ArmRecord, list[str]]:
         """Run one arm of a script in a fresh copy of its project.
+
+        Args:
+            rounding: change gradients (and weights) by as much, to see how far rounding grows.
 
         Returns:
             Its record, and the large files that were linked into the copy instead of copied.
@@ -81,7 +86,9 @@ class Verification:
             steps=self.options.steps,
             device=self.device,
             fixed_order=self.fixed_order,
-            perturb=perturb,
+            full_limit_bytes=self.options.full_limit_bytes,
+            perturb=rounding.size if rounding else 0.0,
+            perturb_weights=rounding.weights if rounding else 0.0,
             tree=(str(tree), str(source.root)),
         )
         self._launch(spec)
@@ -90,7 +97,7 @@ class Verification:
         return record, linked
 
     def reference(
-        self, config: ReferenceConfig, arms: tuple[ArmName, ...], *, perturb: float = 0.0
+        self, config: ReferenceConfig, arms: tuple[ArmName, ...], *, rounding: RoundingSource | None = None
     ) -> dict[ArmName, ArmRecord]:
         """Run arms of the bundled job, all in one launch."""
         spec = WorkerSpec(
@@ -103,7 +110,9 @@ class Verification:
             steps=config.steps,
             device=self.device,
             fixed_order=self.fixed_order,
-            perturb=perturb,
+            full_limit_bytes=self.options.full_limit_bytes,
+            perturb=rounding.size if rounding else 0.0,
+            perturb_weights=rounding.weights if rounding else 0.0,
         )
         self._launch(spec)
         return {arm: self._read(arm) for arm in arms}
@@ -153,20 +162,36 @@ def started(options: LaunchOptions, progress: Progress) -> Iterator[Verification
             "--nnodes needs --keep DIR, a directory that all machines share: the ranks leave their "
             "records there"
         )
-    alone = options.preload and options.nnodes == 1
-    with tempfile.TemporaryDirectory(prefix="fsdp-migrate-verify-") as temporary:
+    with (
+        tempfile.TemporaryDirectory(prefix="fsdp-migrate-verify-") as temporary,
+        contextlib.ExitStack() as running,
+    ):
         records = Path(temporary, "records")
         if options.keep is not None:
             records = _kept(options.keep, shared=options.nnodes > 1)
         records.mkdir(parents=True, exist_ok=True)
-        server = (
-            RankServer(nproc=options.nproc)
-            if alone
-            else Agent(nproc=options.nproc, nnodes=options.nnodes, endpoint=options.rdzv_endpoint)
-        )
-        with server:
-            device = choose_device(options.device, options.nproc, server.gpus)
-            yield Verification(server, records, Path(temporary, "trees"), options, device, progress)
+        server, device = _server(options, running)
+        yield Verification(server, records, Path(temporary, "trees"), options, device, progress)
+
+
+def _server(
+    options: LaunchOptions, running: contextlib.ExitStack
+) -> tuple[RankServer | Agent, Literal["cuda", "cpu"]]:
+    """What ranks come from: forks on one machine's CPUs, torch's agent everywhere else.
+
+    A forked process cannot use CUDA once its parent has touched it, and what importing torch touches differs
+    between versions, so jobs on GPUs get fresh interpreters.
+    """
+    if options.preload and options.nnodes == 1:
+        with contextlib.ExitStack() as forks:
+            ranks = forks.enter_context(RankServer(nproc=options.nproc))
+            device = choose_device(options.device, options.nproc, ranks.gpus)
+            if device == "cpu":
+                running.push(forks.pop_all())
+                return ranks, device
+    agent = Agent(nproc=options.nproc, nnodes=options.nnodes, endpoint=options.rdzv_endpoint)
+    running.enter_context(agent)
+    return agent, choose_device(options.device, options.nproc, agent.gpus)
 
 
 def _kept(keep: Path, *, shared: bool) -> Path:

@@ -31,6 +31,14 @@ def _foreign_parameters(evidence: Evidence) -> Cause | None:
     before = max((one.foreign for one in evidence.original.optimizers), default=0)
     if held <= before:
         return None
+    if held < len(evidence.candidate.shapes):
+        return Cause(
+            "optimizer-holds-gathered",
+            f"the optimizer holds {held} parameters that are not in the model, out of "
+            f"{len(evidence.candidate.shapes)}: it was built after a forward pass, while the root unit was "
+            "gathered, or before fully_shard was called on a part of the model",
+            "build the optimizer after the last fully_shard call and before the first forward pass",
+        )
     return Cause(
         "optimizer-before-shard",
         f"the optimizer holds {held} parameter{'s' * (held != 1)} that {'are' if held != 1 else 'is'} not "
@@ -130,6 +138,19 @@ def _input_casts(evidence: Evidence) -> Cause | None:
                 "MixedPrecisionPolicy(..., cast_forward_inputs=False)",
             )
     return None
+
+
+def _autocast_cache(evidence: Evidence) -> Cause | None:
+    first, dtype = evidence.first, evidence.candidate.autocast
+    if first is None or not dtype or first.quantity != "loss" or first.step < 2:
+        return None
+    return Cause(
+        "autocast-cache",
+        f"the loss of step {first.step} differs though the weights before it are equal, under autocast to "
+        f"{dtype}: an autocast context that spans several steps keeps the weights it cast in the first, "
+        "because FSDP2 gathers into the same parameter again",
+        "enter torch.autocast inside the step, or give it cache_enabled=False",
+    )
 
 
 def _dtypes(names: tuple[str, ...]) -> str:
@@ -268,6 +289,7 @@ _RULES: tuple[Rule, ...] = (
     _initial_weights,
     gradient_causes.reductions,
     _input_casts,
+    _autocast_cache,
     _precision,
     _buffers,
     gradient_causes.clipping,

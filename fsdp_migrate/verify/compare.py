@@ -123,8 +123,7 @@ def _pair(result: Comparison, step: int, quantity: str, name: str, left: Whole, 
 
 
 def difference(left: Whole, right: Whole) -> tuple[float, float, float, float, tuple[int, ...]] | None:
-    """Largest absolute difference, relative l2 difference, the two values and their place; `None` when "
-    "equal."""
+    """Largest absolute and relative l2 difference, two values, their place; `None` when equal."""
     if left.stored is not None and right.stored is not None:
         if left.dtype == right.dtype and np.array_equal(left.stored, right.stored):
             return None

@@ -106,8 +106,7 @@ def _exit_words(code: int) -> tuple[str, bool]:
 
 
 def _main_thread(stacks: str) -> str:
-    """The main thread's frames, innermost first, out of what faulthandler wrote: it writes that thread "
-    "last."""
+    """The main thread's frames, innermost first: faulthandler writes that thread last."""
     return stacks.rstrip().rpartition("\n\n")[2]
 
 

@@ -5,6 +5,8 @@
   though the broadcast behind it works.
 - Full state dictionaries "offloaded to CPU" alias storage that is freed afterwards: a crash, or corrupt
 `exp_avg`.
+- Hybrid sharding without a mesh makes groups as large as the number of devices. That is 1 on a CPU, and FSDP1
+  then forgets to average gradients (pytorch#154888).
 - `CPUOffload(offload_params=True)` pins memory, which needs an accelerator; on a CPU it changes nothing
 anyway.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +39,15 @@ def apply(say: Say) -> None:
     for config in (fsdp.FullStateDictConfig, fsdp.FullOptimStateDictConfig):
         _keep_in_place(config, say)
     _summon(say)
+    _devices(say)
+
+
+def _devices(say: Say) -> None:
+    def device_count() -> int:
+        say("torch.cpu.device_count() answers the number of ranks per machine, as with GPUs")
+        return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+    torch.cpu.device_count = device_count
 
 
 def _constructor(say: Say) -> None:

@@ -17,8 +17,7 @@ _SAME_FACTOR = 1e-4
 
 
 def reduced_passes(arm: ArmRecord) -> float:
-    """Backward passes per optimizer step in which gradients were reduced; the median over steps, on "
-    "rank 0."""
+    """Backward passes per optimizer step that reduced gradients; the median over steps, on rank 0."""
     counts = sorted(sum(1 for one in facts[0].reductions if one) for facts in arm.steps.values() if facts)
     return counts[len(counts) // 2] if counts else 0
 
@@ -26,12 +25,12 @@ def reduced_passes(arm: ArmRecord) -> float:
 def reductions(evidence: Evidence) -> Cause | None:
     """Gradients are reduced more or less often."""
     before, after = reduced_passes(evidence.original), reduced_passes(evidence.candidate)
-    if before == after:
+    if before == after or not before:
         return None
     if after > before:
         return Cause(
             "no-sync-dropped",
-            f"gradients were reduced {after} times per step in the candidate and {_times(before)} in the "
+            f"gradients were reduced {_times(after)} per step in the candidate and {_times(before)} in the "
             "original: "
             "the no_sync translation is missing",
             "call model.set_requires_gradient_sync(is_last_micro_batch) before each backward pass",
@@ -90,8 +89,7 @@ def _is_scaled(arm: ArmRecord, step: int) -> bool:
 
 
 def clip_factors(arm: ArmRecord, step: int) -> dict[int, float]:
-    """By which factor each rank scaled its gradients between the last backward pass and the optimizer's "
-    "step."""
+    """By which factor each rank scaled its gradients between its last backward pass and the step."""
     sums: dict[int, list[float]] = {}
     before, after = arm.tensors(step, "gradient"), arm.tensors(step, CLIPPED)
     for name, parts in before.items():

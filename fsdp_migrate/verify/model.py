@@ -40,6 +40,8 @@ class LaunchOptions:
             to the last bit.
         measure_noise: when the arms differ by little, run the original again with its gradients perturbed in
             the last bit, and judge against the difference this makes.
+        full_limit_bytes: tensors each rank keeps in full; of later ones it keeps digests and sketches, which
+            tell equality and the size of a difference, not its place.
     """
 
     nproc: int = 2
@@ -52,6 +54,7 @@ class LaunchOptions:
     preload: bool = True
     fixed_order: bool = True
     measure_noise: bool = True
+    full_limit_bytes: int = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,7 @@ class Check:
         detail: numbers behind the outcome, one sentence.
         tolerance: the largest relative difference that was allowed, 0 for equality.
         origin: where that tolerance comes from.
+        numbers: whether numbers were compared, bit by bit.
     """
 
     title: str
@@ -132,6 +136,7 @@ class Check:
     largest_relative: float = 0.0
     tolerance: float = 0.0
     origin: str = ""
+    numbers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

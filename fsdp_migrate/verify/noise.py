@@ -10,15 +10,16 @@ the noise floor every tensor is judged against (`measured_limits`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fsdp_migrate.verify.compare import Comparison, Limit
 from fsdp_migrate.verify.record import ArmRecord
 
 _EPS = {"float32": 2.0**-23, "bfloat16": 2.0**-8, "float16": 2.0**-11}
-FACTOR = 16
-"""How many times the measured noise a difference may reach."""
-_GROWTH_PER_STEP = 4.0
+"""Distance from 1 to the next number."""
+_COARSE = 1e-5
+GROWTH_PER_STEP = 4.0
+"""How much rounding is taken to grow with every step where it is not measured."""
 _SCALARS = ("loss", "gradient norm")
 
 
@@ -29,15 +30,31 @@ class RoundingSource:
     Args:
         size: relative size of the difference where it enters.
         reason: one clause, for the report.
+        compute: dtype the forward pass computes in.
     """
 
     size: float
     reason: str
+    compute: str = "float32"
+
+    @property
+    def factor(self) -> int:
+        """How many times the measured noise a difference may reach; less where rounding is coarse already."""
+        return 16 if self.size < _COARSE and not self.weights else 12 if self.size >= _COARSE else 4
 
     @property
     def entry(self) -> float:
         """Largest relative difference at the place where rounding enters: beyond it, it is no rounding."""
-        return self.size * (32 if self.size < 1e-5 else 8)
+        return self.size * (32 if self.size < _COARSE else 6)
+
+    @property
+    def weights(self) -> float:
+        """How much to change weights as well.
+
+        A last-bit change of an fp32 weight changes nothing in a bf16 forward pass until one weight crosses a
+        rounding boundary, and then as much as bf16 rounding does. This size makes some of them cross at once.
+        """
+        return _EPS[self.compute] / 256 if self.compute != "float32" else 0.0
 
 
 def rounding_source(original: ArmRecord, candidate: ArmRecord, *, fixed_order: bool) -> RoundingSource:
@@ -45,7 +62,7 @@ def rounding_source(original: ArmRecord, candidate: ArmRecord, *, fixed_order: b
     found = [RoundingSource(_EPS["float32"], "fp32 rounding: sums taken in another order")]
     reduce = _coarsest([dtype for arm in (original, candidate) for dtype in _reduce_dtypes(arm)])
     if original.ranks > 2 and not fixed_order and reduce:
-        size = _EPS[reduce]
+        size = _EPS[reduce] / (1 if reduce == "float32" else 2)
         found.append(
             RoundingSource(size, f"{original.ranks} ranks reduce gradients in {reduce} in another order")
         )
@@ -55,13 +72,13 @@ def rounding_source(original: ArmRecord, candidate: ArmRecord, *, fixed_order: b
             RoundingSource(
                 _EPS[compute],
                 f"FSDP1 adds gradients of micro-batches without synchronisation in {compute}, FSDP2 in "
-                "the dtype it "
-                "reduces in",
+                "the dtype it reduces in",
             )
         )
     if clipped(original) and (dtype := _gradient_dtype(original)) in ("bfloat16", "float16"):
         found.append(RoundingSource(_EPS[dtype], f"the norm of {dtype} gradients: FSDP1 adds it up in fp32"))
-    return max(found, key=lambda source: source.size)
+    coarsest = max(found, key=lambda source: source.size)
+    return replace(coarsest, compute=_coarsest([compute, original.autocast]) or "float32")
 
 
 def _reduce_dtypes(arm: ArmRecord) -> list[str]:
@@ -73,8 +90,10 @@ def _coarsest(dtypes: list[str]) -> str:
 
 
 def _unsynced(arm: ArmRecord) -> bool:
-    """Whether some backward pass of a step reduced no gradient and another did."""
-    return any(0 in one.reductions and any(one.reductions) for facts in arm.steps.values() for one in facts)
+    """Whether some of several backward passes of a step reduced no gradient."""
+    return any(
+        0 in one.reductions and len(one.reductions) > 1 for facts in arm.steps.values() for one in facts
+    )
 
 
 def _differs(arm: ArmRecord, compute: str) -> bool:
@@ -90,31 +109,74 @@ def clipped(arm: ArmRecord) -> bool:
     return any(one.clips for facts in arm.steps.values() for one in facts)
 
 
-def entry_limit(source: RoundingSource) -> Limit:
-    """Without a measurement: rounding where it enters, times a fixed growth per step."""
-    return lambda step, _quantity, _name: source.entry * _GROWTH_PER_STEP ** max(0, step - 1)
+def entry_limit(source: RoundingSource, growth: float = 1.0) -> Limit:
+    """Without a measurement: rounding where it enters, times a fixed growth per step.
+
+    The loss of the first step comes before any optimizer step, and so before any source of coarse rounding.
+    """
+
+    def limit(step: int, quantity: str, _name: str) -> float:
+        if step <= 1 and quantity == "loss":
+            return RoundingSource(_EPS["float32"], "").entry
+        return source.entry * growth ** max(0, step - 1)
+
+    return limit
 
 
 def measured_limits(noise: Comparison, source: RoundingSource) -> Limit:
-    """Limits from the difference between the original and itself with perturbed gradients.
+    """Limits from the difference between the original and itself perturbed.
 
-    A tensor is allowed `FACTOR` times its own noise or the median noise of its kind at that step, whichever
-    is larger, and never less than rounding where it enters. Single numbers, which can agree by luck, are
-    allowed what any of them showed so far.
+    A tensor is allowed a factor times its own noise or the median noise of its kind, whichever is larger, and
+    never less than rounding where it enters. Single numbers, which can agree by luck, are allowed what any of
+    them showed so far. The loss of the first step comes before any rounding source.
     """
-    own: dict[tuple[int, str, str], float] = {}
-    kinds: dict[tuple[int, str], list[float]] = {}
-    for one in noise.differences:
-        if math.isfinite(one.relative):
-            own[one.step, one.quantity, one.name] = one.relative
-            kinds.setdefault((one.step, one.quantity), []).append(one.relative)
+    seen = _Noise(noise)
 
     def limit(step: int, quantity: str, name: str) -> float:
-        if quantity in _SCALARS:
-            seen = [max(sizes) for (at, kind), sizes in kinds.items() if kind == quantity and at <= step]
-            return max([source.entry, *(FACTOR * size for size in seen)])
-        of_kind = sorted(kinds.get((step, quantity), [0.0]))
-        median = of_kind[len(of_kind) // 2]
-        return max(source.entry, FACTOR * own.get((step, quantity, name), 0.0), FACTOR * median)
+        if step <= 1 and (quantity == "loss" or (source.weights and source.size < _COARSE)):
+            return RoundingSource(_EPS["float32"], "").entry
+        until = seen.last if source.weights and step > 1 else step
+        own = seen.of_kind(quantity, until) if quantity in _SCALARS else seen.of(quantity, name, step, until)
+        return max(source.entry, source.factor * own)
 
     return limit
+
+
+def measured_origin(source: RoundingSource) -> str:
+    """Where the limits of `measured_limits` come from, for the reader."""
+    words = (
+        f"{source.factor} times what the original differs from itself with its gradients changed by "
+        f"{source.size:.1e} ({source.reason})"
+    )
+    if source.weights:
+        words += (
+            f" and its weights by {source.weights:.1e}: in {source.compute} the last bit of a weight shows "
+            "once it crosses a rounding boundary, so steps after the first are judged by the largest of "
+            "their noise"
+        )
+    return words
+
+
+class _Noise:
+    """Noise by step, kind and name."""
+
+    def __init__(self, noise: Comparison) -> None:
+        finite = [one for one in noise.differences if math.isfinite(one.relative)]
+        self.own = {(one.step, one.quantity, one.name): one.relative for one in finite}
+        self.kinds: dict[tuple[int, str], list[float]] = {}
+        for one in finite:
+            self.kinds.setdefault((one.step, one.quantity), []).append(one.relative)
+        self.last = max((one.step for one in finite), default=0)
+
+    def of_kind(self, quantity: str, until: int) -> float:
+        """The largest of a kind up to a step."""
+        sizes = [max(some) for (at, kind), some in self.kinds.items() if kind == quantity and at <= until]
+        return max(sizes, default=0.0)
+
+    def of(self, quantity: str, name: str, first: int, last: int) -> float:
+        """The largest over some steps of a tensor's own noise and the median of its kind."""
+        found = [0.0]
+        for step in range(first, max(first, last) + 1):
+            of_kind = sorted(self.kinds.get((step, quantity), [0.0]))
+            found += [self.own.get((step, quantity, name), 0.0), of_kind[len(of_kind) // 2]]
+        return max(found)

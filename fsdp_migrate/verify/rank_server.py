@@ -145,3 +145,4 @@ def main(path: list[str]) -> None:
             server.reap()
     finally:
         server.end_all()
+        os._exit(0)  # an orderly exit with torch loaded takes seconds, and nothing is left to be done

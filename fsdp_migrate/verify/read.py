@@ -71,6 +71,7 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
         case "optimizer":
             _optimizer(record, rank, event)
         case "input_dtypes" if rank == 0:
+            record.autocast = event["autocast"]
             record.input_dtypes = {name: tuple(dtypes) for name, dtypes in event["dtypes"].items()}
         case "substitution" | "not_observed":
             known = record.substitutions if event["event"] == "substitution" else record.not_observed

@@ -106,8 +106,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerFacts:
-    """One optimizer at one step: hyper-parameters by parameter name, and parameters that belong to no "
-    "model."""
+    """One optimizer at one step: settings by parameter name, and how many parameters no model has."""
 
     step: int
     number: int
@@ -129,6 +128,7 @@ class ArmRecord:
     tied: set[tuple[str, ...]] = field(default_factory=set)
     optimizers: list[OptimizerFacts] = field(default_factory=list)
     input_dtypes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    autocast: str = ""
     steps: dict[int, list[StepFacts]] = field(default_factory=dict)
     parts: dict[tuple[int, str], dict[str, list[Part]]] = field(default_factory=dict)
     substitutions: list[str] = field(default_factory=list)

@@ -10,16 +10,24 @@ from fsdp_migrate.verify.baseline import sources
 from fsdp_migrate.verify.causes import likely_causes
 from fsdp_migrate.verify.compare import Comparison, compare
 from fsdp_migrate.verify.evidence import Evidence
+from fsdp_migrate.verify.figures import largest, summary
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, VerifyRequest
-from fsdp_migrate.verify.noise import RoundingSource, entry_limit, measured_limits, rounding_source
+from fsdp_migrate.verify.noise import (
+    GROWTH_PER_STEP,
+    RoundingSource,
+    entry_limit,
+    measured_limits,
+    measured_origin,
+    rounding_source,
+)
 from fsdp_migrate.verify.record import ArmRecord
-from fsdp_migrate.verify.verdict import judge, largest, summary
+from fsdp_migrate.verify.verdict import judge
 
 if TYPE_CHECKING:
     from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 
-Noise = Callable[[float], ArmRecord]
-"""Runs the original once more, every gradient element changed by this relative size."""
+Noise = Callable[[RoundingSource], ArmRecord]
+"""Runs the original once more, perturbed by as much as rounding may change it."""
 
 _DEFAULTS = LaunchOptions()
 
@@ -37,20 +45,24 @@ def verify_script(request: VerifyRequest, progress: Progress = _silent) -> Parit
         UsageError: no baseline, no such script, a job that never steps.
         JobError: an arm died or hung; the message names the first cause.
     """
-    before, after = sources(request)
+    sources(request)  # what is wrong with the request is said before anything is started
     with started(request.launch, progress) as run:
-        original, linked = run.script(request, before, ArmName.ORIGINAL)
-        candidate, _ = run.script(request, after, ArmName.CANDIDATE)
+        return script_report(run, request)
 
-        def noise(size: float) -> ArmRecord:
-            return run.script(request, before, ArmName.NOISE, perturb=size)[0]
 
-        notes = tuple(
-            f"{path} is larger than 64 MiB: linked into the arms' copies, not copied" for path in linked
-        )
-        return report(
-            run, original, candidate, noise, subject=request.script, baseline=before.words, notes=notes
-        )
+def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
+    """`verify_script` with ranks that are there already; `request.launch` is not looked at."""
+    before, after = sources(request)
+    original, linked = run.script(request, before, ArmName.ORIGINAL)
+    candidate, _ = run.script(request, after, ArmName.CANDIDATE)
+
+    def noise(rounding: RoundingSource) -> ArmRecord:
+        return run.script(request, before, ArmName.NOISE, rounding=rounding)[0]
+
+    notes = tuple(
+        f"{path} is larger than 64 MiB: linked into the arms' copies, not copied" for path in linked
+    )
+    return report(run, original, candidate, noise, subject=request.script, baseline=before.words, notes=notes)
 
 
 def verify_reference(
@@ -65,8 +77,8 @@ def verify_reference(
     with started(launch, progress) as run:
         arms = run.reference(config, (ArmName.ORIGINAL, ArmName.CANDIDATE))
 
-        def noise(size: float) -> ArmRecord:
-            return run.reference(config, (ArmName.NOISE,), perturb=size)[ArmName.NOISE]
+        def noise(rounding: RoundingSource) -> ArmRecord:
+            return run.reference(config, (ArmName.NOISE,), rounding=rounding)[ArmName.NOISE]
 
         return report(
             run,
@@ -125,21 +137,22 @@ def report(
 def _judged(
     run: Verification, original: ArmRecord, candidate: ArmRecord, noise: Noise
 ) -> tuple[Comparison, str]:
-    """Compare; where the arms differ by what rounding could be, measure how far rounding grows and "
-    "judge by that."""
+    """Compare, and judge what differs by what rounding can do.
+
+    Returns:
+        Differences with their limits, and where the limits come from.
+    """
     comparison = compare(original, candidate)
-    first = comparison.first
-    if first is None:
+    if not comparison.differences:
         return comparison, ""
     source = rounding_source(original, candidate, fixed_order=run.fixed_order)
-    if first.relative > source.entry or not run.options.measure_noise:
+    enters = f"rounding where it enters: {source.entry:.1e} for {source.reason}"
+    entering = comparison.judged(entry_limit(source))
+    if not any(one.fails for one in entering.differences):
+        return entering, enters
+    if entering.differences[0].fails or not run.options.measure_noise:
         return comparison.judged(
-            entry_limit(source)
-        ), f"{_size(source)}, and four times as much with every step"
-    measured = compare(original, noise(source.size))
-    origin = f"16 times what the original differs from itself with its gradients changed by {_size(source)}"
-    return comparison.judged(measured_limits(measured, source)), origin
-
-
-def _size(source: RoundingSource) -> str:
-    return f"{source.size:.1e} ({source.reason})"
+            entry_limit(source, GROWTH_PER_STEP)
+        ), f"{enters}, and four times that each step"
+    measured = compare(original, noise(source))
+    return comparison.judged(measured_limits(measured, source)), measured_origin(source)

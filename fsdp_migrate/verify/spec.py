@@ -20,6 +20,7 @@ class WorkerSpec:
         records: directory with one folder per arm, and in it one per rank.
         arms: arms run by this launch, in order; a script is one arm.
         device: what the job is to run on; on "cpu" names of other devices are replaced.
+        perturb_weights: the same for every element of the initial weights.
         perturb: relative size of the change made to every gradient element, to measure rounding noise; 0 is
             none.
         tree: the copied project, and the directory it was copied from; entries of `sys.path` inside the
@@ -37,6 +38,7 @@ class WorkerSpec:
     device: Literal["cuda", "cpu"]
     fixed_order: bool
     perturb: float = 0.0
+    perturb_weights: float = 0.0
     tree: tuple[str, str] | None = None
     full_limit_bytes: int = 1 << 30
     start_with_peers_s: float = 20.0

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fsdp_migrate.verify.compare import CLIPPED, Comparison
 from fsdp_migrate.verify.gradient_causes import reduced_passes
-from fsdp_migrate.verify.model import ArmName, ArmSummary, Check, Difference, Outcome
+from fsdp_migrate.verify.model import Check, Difference, Outcome
 from fsdp_migrate.verify.record import ArmRecord, Unit
 
 _STATE = "optimizer state"
@@ -21,7 +20,6 @@ _TITLES = {
     _STATE: "Optimizer state",
     "buffer": "Buffers",
 }
-_LARGEST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +136,7 @@ def _numbers(
     if not compared:
         return Check(title, Outcome.NOT_OBSERVED)
     if not found:
-        return Check(title, Outcome.EQUAL, compared=compared)
+        return Check(title, Outcome.EQUAL, compared=compared, numbers=True)
     worst = max(found, key=lambda one: one.relative)
     failing = [one for one in found if one.fails]
     if failing:
@@ -295,49 +293,3 @@ def _listed(names: set[str]) -> str:
 def _same_units(original: ArmRecord, candidate: ArmRecord) -> list[tuple[Unit, Unit]]:
     by_name = {unit.name: unit for unit in original.units}
     return [(by_name[unit.name], unit) for unit in candidate.units if unit.name in by_name]
-
-
-def largest(comparison: Comparison) -> tuple[Difference, ...]:
-    """The worst differences, at most one per quantity and step first, relative to what was allowed."""
-    ranked = sorted(comparison.differences, key=lambda one: one.relative, reverse=True)
-    chosen: dict[tuple[str, int], Difference] = {}
-    for one in ranked:
-        chosen.setdefault((one.quantity, one.step), one)
-    return tuple(sorted(chosen.values(), key=lambda one: one.relative, reverse=True)[:_LARGEST])
-
-
-def summary(name: ArmName, arm: ArmRecord) -> ArmSummary:
-    """Figures of one arm; the first step warms up and is left out of the median."""
-    steps = [arm.steps[step] for step in sorted(arm.steps) if step <= arm.last_step]
-    timed = [max(one.seconds for one in facts) for facts in steps[1:]]
-    probes = [max(one.probe_seconds for one in facts) for facts in steps[1:] or steps]
-    return ArmSummary(
-        name=name,
-        kind=arm.kind,
-        steps=arm.last_step,
-        step_seconds=statistics.median(timed) if timed else None,
-        probe_seconds=statistics.median(probes) if probes else 0.0,
-        peak_bytes=arm.peak_bytes,
-        peak_is=arm.peak_is,
-        units=tuple(unit.name for unit in arm.units),
-        parameters=len(arm.shapes),
-        numel=sum(_numel(shape) for shape in arm.shapes.values()),
-        collectives=tuple(sorted(steps[-1][0].collectives.items())) if steps else (),
-        losses=tuple(_mean([loss for one in facts for loss in one.losses]) for facts in steps),
-        gradient_norms=tuple(
-            norms[0][0]
-            for step in sorted(arm.steps)
-            if step <= arm.last_step and (norms := arm.clipped_norms(step))
-        ),
-    )
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values) if values else float("nan")
-
-
-def _numel(shape: tuple[int, ...]) -> int:
-    numel = 1
-    for size in shape:
-        numel *= size
-    return numel

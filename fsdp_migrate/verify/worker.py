@@ -65,6 +65,7 @@ def _session(
         on_last,
         fixed_order=spec.fixed_order,
         perturb=spec.perturb,
+        perturb_weights=spec.perturb_weights,
     )
 
 
@@ -173,16 +174,14 @@ def _complete(spec: WorkerSpec, session: Session, files: RankFiles, reason: str)
 
 
 def _wait_for_peers(files: RankFiles, peers: list[RankFiles], seconds: float) -> None:
-    """Stay until every rank is done, so that nobody loses a connection in the middle of its last "
-    "collective."""
+    """Stay until every rank is done, so that none loses a connection in its last collective."""
     until = time.monotonic() + seconds
     while time.monotonic() < until and files.done.exists() and not all(each.done.exists() for each in peers):
         time.sleep(0.01)
 
 
 def _leave_word(files: RankFiles, error: BaseException, tree: tuple[str, str] | None) -> None:
-    """Write the exception for the launcher, with the user's own paths and without the frames that "
-    "started the script."""
+    """Write the exception for the launcher, with the user's own paths, from the script's first frame on."""
     frames = traceback.extract_tb(error.__traceback__)
     while frames and frames[0].filename.startswith((_OWN, "<frozen runpy>")):
         del frames[0]

@@ -1,6 +1,12 @@
 """The road's verdict, and what it does when a job dies on it."""
 
+import contextlib
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +14,8 @@ import pytest
 from fsdp_migrate.demo.road import PROJECT, Road
 from fsdp_migrate.demo.stages import Outcome, RoadReport, Stage
 from fsdp_migrate.exit_codes import ExitCode
+
+ROOT = Path(__file__).parents[2]
 
 
 class Listener:
@@ -47,3 +55,35 @@ def test_job_that_dies_ends_the_road_with_its_reason(tmp_path: Path) -> None:
     assert "of 2 (train.py) failed: FileNotFoundError" in died.result
     assert died.command.startswith("torchrun --nproc-per-node 2 train.py ")
     assert listener.heard == [report.stages[0].command, "done", died.command, "failed"]
+
+
+def test_interrupt_leaves_no_process_and_no_directory(tmp_path: Path) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "fsdp_migrate", "demo"],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 60
+    while sum(len(processes_in(project)) for project in tmp_path.glob("*/project")) < 2:
+        assert time.monotonic() < until and demo.poll() is None
+        time.sleep(0.05)
+    demo.send_signal(signal.SIGINT)
+    stdout, stderr = demo.communicate(timeout=30)
+    assert demo.returncode == ExitCode.INTERRUPTED, stderr
+    assert "interrupted" in stderr
+    assert stdout == ""
+    assert processes_in(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def processes_in(directory: Path) -> list[int]:
+    """Processes that have it, or a directory below, as working directory; also after its removal."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str((entry / "cwd").readlink()).startswith(str(directory)):
+                found.append(int(entry.name))
+    return found

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fsdp_migrate.verify.arms import Verification, started
 from fsdp_migrate.verify.baseline import sources
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, VerifyRequest
+from fsdp_migrate.verify.noise import RoundingSource
 from fsdp_migrate.verify.record import ArmRecord
-from fsdp_migrate.verify.run import report
+from fsdp_migrate.verify.run import report, script_report
 
 PROJECT = Path(__file__).parent / "projects" / "tiny"
 
@@ -28,24 +30,30 @@ class Bench:
         """Compare `train_fsdp1.py` with `train_fsdp2.py` under these options, the latter with a mistake."""
         request = VerifyRequest("train_fsdp2.py", options, baseline="train_fsdp1.py", cwd=PROJECT)
         before, after = sources(request)
-        original = self._arm(request, before, ArmName.ORIGINAL, 0.0)
+        original = self._arm(request, before, ArmName.ORIGINAL, None)
         wrong = replace(request, arguments=(*options, "--mistake", mistake)) if mistake else request
-        candidate, _ = self._fresh().script(wrong, after, ArmName.CANDIDATE)
+        candidate, _ = self.fresh().script(wrong, after, ArmName.CANDIDATE)
 
-        def noise(size: float) -> ArmRecord:
-            return self._arm(request, before, ArmName.NOISE, size)
+        def noise(rounding: RoundingSource) -> ArmRecord:
+            return self._arm(request, before, ArmName.NOISE, rounding)
 
         return report(
             self.run, original, candidate, noise, subject="train_fsdp2.py", baseline="train_fsdp1.py"
         )
 
-    def _arm(self, request: VerifyRequest, source: object, arm: ArmName, perturb: float) -> ArmRecord:
-        key = (request.arguments, arm, perturb)
+    def script(self, request: VerifyRequest) -> ParityReport:
+        """What `verify_script` does, with the ranks of this bench."""
+        return script_report(self.fresh(), request)
+
+    def _arm(
+        self, request: VerifyRequest, source: object, arm: ArmName, rounding: RoundingSource | None
+    ) -> ArmRecord:
+        key = (request.arguments, arm, rounding)
         if key not in self.kept:
-            self.kept[key], _ = self._fresh().script(request, source, arm, perturb=perturb)  # type: ignore[arg-type]
+            self.kept[key], _ = self.fresh().script(request, source, arm, rounding=rounding)  # type: ignore[arg-type]
         return self.kept[key]
 
-    def _fresh(self) -> Verification:
+    def fresh(self) -> Verification:
         self.launches += 1
         folder = self.folder / str(self.launches)
         (folder / "records").mkdir(parents=True)
@@ -53,8 +61,8 @@ class Bench:
 
 
 @contextmanager
-def bench(folder: Path, nproc: int, steps: int = 3) -> Iterator[Bench]:
+def bench(folder: Path, nproc: int, steps: int = 3, **more: Any) -> Iterator[Bench]:
     """A bench with `nproc` ranks."""
-    options = LaunchOptions(nproc=nproc, steps=steps, device="cpu", timeout_s=60)
+    options = LaunchOptions(nproc=nproc, steps=steps, device="cpu", timeout_s=60, **more)
     with started(options, lambda _line: None) as run:
         yield Bench(run, folder)

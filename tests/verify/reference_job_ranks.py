@@ -1,13 +1,15 @@
 """Runs both arms of the reference job under several configurations in one set of gloo ranks.
 
-    python reference_job_ranks.py WORLD_SIZE RESULT.json CASES.json
+    python reference_job_ranks.py WORLD_SIZE RESULT.json CASES.json [REWRITTEN]
 
+REWRITTEN is a directory whose `fsdp1_arm.py` takes the place of the FSDP2 arm.
 Ranks are forked from this process after torch is imported. Rank 0 writes, per case, what it saw of each
 arm: losses, gradient norms, and how far the final weights of the two arms lie apart.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
@@ -91,6 +93,9 @@ def run_cases(cases: dict[str, dict[str, object]]) -> dict[str, object]:
 
 def main() -> None:
     world_size, result, cases = int(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
+    if len(sys.argv) > 4:
+        sys.path.insert(0, sys.argv[4])
+        train.fsdp2_arm = importlib.import_module("fsdp1_arm")
     torch.set_num_threads(1)
     store = Path(tempfile.mkdtemp()) / "store"
     children = []

@@ -1,11 +1,12 @@
-"""`device_id`. Source: `torch.distributed.fsdp._init_utils._get_device_from_device_id`, `fully_shard`'s mesh device."""
+"""`device_id`. Source: `torch.distributed.fsdp._init_utils._get_device_from_device_id`, `fully_shard`'s mesh
+device."""
 
 from __future__ import annotations
 
 import ast
 
 from codemods.rule import CallValue, code
-from codemods.shard_call import Argument, Inline, Translation, keyword
+from codemods.shard_call import Argument, Inline, Translation, keyword, sibling
 
 
 @keyword("device_id", {"FM114": "`device_id` cannot be followed"})
@@ -13,8 +14,9 @@ def device_id(argument: Argument) -> Translation:
     """`device_id` becomes the current device.
 
     `fully_shard` moves parameters to the current device of the mesh's type. Where the program calls
-    `torch.cuda.set_device` itself, the argument is dropped; where it relied on `device_id`, the call is added. An explicit
-    CPU device becomes a CPU mesh. A device known at run time only goes through the helper module.
+    `torch.cuda.set_device` itself, the argument is dropped; where it relied on `device_id`, the call is
+    added. An explicit CPU device becomes a CPU mesh. A device known at run time only goes through the helper
+    module.
     """
     value, node = argument.value, argument.node
     if isinstance(value, CallValue) and value.function.name == "torch.cuda.current_device":
@@ -34,16 +36,15 @@ def _explicit(argument: Argument, value: CallValue) -> Translation:
     kind = value.arguments[0] if value.arguments else None
     if not isinstance(kind, ast.Constant) or not isinstance(kind.value, str):
         return Translation(inline=None)
+    if kind.value == "cpu" and sibling(argument, "device_mesh") is not None:
+        return Translation(inline=Inline())
     if kind.value == "cpu":
-        if argument.site.node.keywords and any(
-            k.arg in ("device_mesh", "process_group", None) for k in argument.site.node.keywords
-        ):
-            return Translation(inline=None)
         mesh = code(
             None,
-            '{torch.distributed.device_mesh.init_device_mesh}("cpu", ({torch.distributed}.get_world_size(),))',
+            '{torch.distributed.device_mesh.init_device_mesh}("cpu", '
+            "({torch.distributed}.get_world_size(),))",
         )
-        return Translation(inline=Inline(every={"mesh": mesh}))
+        return Translation(inline=Inline(shared={"mesh": mesh}))
     if "set_device" in argument.project.mentions:
         return Translation(inline=Inline())
     text = argument.kept()

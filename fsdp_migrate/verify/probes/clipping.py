@@ -74,8 +74,7 @@ def _number(value: Any) -> float | None:
 
 
 def norm_words(norm: Any) -> dict[str, object]:
-    """A norm as the record keeps it: its local value, and the ranks whose parts make up the whole "
-    "(none: whole)."""
+    """A norm as the record keeps it: its local value, and whose parts make it whole (none: it is)."""
     if not is_dtensor(norm):
         return {"value": _number(norm), "ranks": []}
     ranks: set[int] = set()

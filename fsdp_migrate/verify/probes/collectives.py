@@ -67,6 +67,10 @@ def _count(
 ) -> None:
     session.now.collectives[words] += 1
     tensor = next((one for one in [*arguments, *keywords.values()] if isinstance(one, Tensor)), None)
-    if reduces and tensor is not None and tensor.is_floating_point() and session.now.reductions:
+    group = next(
+        (one for one in [*arguments, *keywords.values()] if isinstance(one, dist.ProcessGroup)), None
+    )
+    alone = dist.get_world_size(group) == 1  # FSDP1 reduces over itself there, FSDP2 does not
+    if reduces and not alone and tensor is not None and tensor.is_floating_point() and session.now.reductions:
         session.now.reductions[-1] += 1
         session.now.reduce_dtypes.add(str(tensor.dtype).removeprefix("torch."))

@@ -19,7 +19,8 @@ from torch.utils import _pytree as pytree
 
 from fsdp_migrate.verify.probes.recorder import whole
 from fsdp_migrate.verify.probes.session import Session
-from fsdp_migrate.verify.probes.shards import clean_name, local_part
+from fsdp_migrate.verify.probes.shards import clean_name, local_part, stored_weight
+from fsdp_migrate.verify.probes.sketch import nudge
 from fsdp_migrate.verify.probes.units import unit_bodies
 
 _DIGEST_BYTES = 64 << 20
@@ -41,6 +42,7 @@ class _Calls:
         with session.probing() as active:
             if active and _wants_gradient(module):
                 self.outermost = module
+                session.autocast = session.autocast or _autocast(arguments)
                 _meet(session, module)
                 session.now.inputs.append(_digest(_tensors(arguments)))
 
@@ -75,6 +77,13 @@ def attach(session: Session) -> None:
     register_module_forward_hook(calls.after, with_kwargs=True, always_call=True)
 
 
+def _autocast(arguments: Any) -> str:
+    """Dtype of the autocast that is on, for the device the inputs are on; "" when it is off."""
+    kinds = {one.device.type for one in _tensors(arguments)} or {"cuda", "cpu"}
+    on = [str(torch.get_autocast_dtype(kind)) for kind in sorted(kinds) if torch.is_autocast_enabled(kind)]
+    return on[0].removeprefix("torch.") if on else ""
+
+
 def _wants_gradient(module: nn.Module) -> bool:
     return any(parameter.requires_grad for parameter in module.parameters())
 
@@ -97,6 +106,9 @@ def _meet(session: Session, module: nn.Module) -> None:
     session.recorder.tensors(
         0, "weight", ((slot, values) for slot, values in index.weights() if slot.name in mine)
     )
+    if session.perturb_weights:
+        for holder in index.holders:
+            nudge(local_part(stored_weight(holder.parameter)), session.perturb_weights)
     session.recorder.event(
         "parameters",
         shapes={name: index.shapes[name] for name in sorted(mine)},

@@ -44,6 +44,7 @@ class Session:
         steps: optimizer steps after which `on_last_step` is called.
         alive: file touched at every step, for the launcher's watch.
         perturb: relative change made to every gradient element; see `verify.noise`.
+        perturb_weights: the same for the initial weights.
     """
 
     recorder: Recorder
@@ -52,6 +53,7 @@ class Session:
     on_last_step: Callable[[], None]
     fixed_order: bool = False
     perturb: float = 0.0
+    perturb_weights: float = 0.0
     step: int = 0
     in_backward: int = 0
     in_call: int = 0
@@ -60,6 +62,7 @@ class Session:
     now: StepState = field(default_factory=StepState)
     input_dtypes: dict[str, list[str]] = field(default_factory=dict)
     optimizers: dict[int, int] = field(default_factory=dict)
+    autocast: str = ""
     said: set[str] = field(default_factory=set)
     buffers_written: bool = False
     names: weakref.WeakKeyDictionary[nn.Module, str] = field(default_factory=weakref.WeakKeyDictionary)
@@ -112,6 +115,7 @@ class Session:
         self.recorder, self.step, self.open = recorder, 0, True
         self.models.clear()
         self.input_dtypes.clear()
+        self.autocast = ""
         self.optimizers.clear()
         self.said.clear()
         self.buffers_written = False

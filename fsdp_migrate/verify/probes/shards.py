@@ -12,6 +12,7 @@ Relies on `torch/distributed/fsdp/_flat_param.py` (`FlatParameter._fqns`, `_shap
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,7 +89,7 @@ class ParameterIndex:
     def weights(self) -> Iterator[tuple[Slot, Tensor]]:
         """Every local stretch of every parameter, with its values."""
         for holder in self.holders:
-            yield from _stretches(holder, local_part(_weight_of(holder.parameter)))
+            yield from _stretches(holder, local_part(stored_weight(holder.parameter)))
 
     def gradients(self) -> Iterator[tuple[Slot, Tensor]]:
         """Every local stretch of every gradient that is there and reduced."""
@@ -107,7 +108,7 @@ def _stretches(holder: Holder, local: Tensor) -> Iterator[tuple[Slot, Tensor]]:
             yield slot, slot.of(local)
 
 
-def _weight_of(parameter: Tensor) -> Tensor:
+def stored_weight(parameter: Tensor) -> Tensor:
     """The sharded values; an FSDP1 flat parameter may be gathered at this moment."""
     shard: Tensor = getattr(parameter, "_local_shard", parameter.data)
     return shard
@@ -177,7 +178,7 @@ def _add_flat(index: ParameterIndex, handle: Any, modules: dict[int, str], prefi
             slot = Slot(name, tuple(shape), begin, numel, start)
             slots.append(slot)
         originals.append((slot, bool(parameter.requires_grad)))
-    local = _weight_of(flat_param).numel()
+    local = stored_weight(flat_param).numel()
     holder = Holder(flat_param, tuple(slots), bool(flat_param.requires_grad), local)
     index.holders.append(holder)
     return {id(flat_param)} | _add_flat_owners(index, holder, originals)
@@ -219,7 +220,7 @@ def _add_named(index: ParameterIndex, model: nn.Module, flat: set[int], prefix: 
         if len(names[identity]) > 1:
             index.tied.append(tuple(sorted(names[identity])))
         index.shapes[name], index.trainable[name] = tuple(parameter.shape), bool(parameter.requires_grad)
-        slots = slots_of_tensor(name, parameter)
+        slots = _slots(name, parameter)
         if slots is None:
             index.unreadable[name] = f"placements {getattr(parameter, 'placements', '?')}"
             slots = ()
@@ -250,6 +251,18 @@ def fsdp2_parameters(state: Any) -> list[Any]:
         group = getattr(state, "_fsdp_param_group", None)
         groups = [group] if group is not None else []
     return [each for group in groups for each in group.fsdp_params]
+
+
+_KNOWN_SLOTS: dict[tuple[int, str], tuple[weakref.ref[Tensor], tuple[Slot, ...] | None]] = {}
+
+
+def _slots(name: str, parameter: Tensor) -> tuple[Slot, ...] | None:
+    """`slots_of_tensor`, remembered: asking a DTensor where it lies takes longer than copying a small one."""
+    known = _KNOWN_SLOTS.get((id(parameter), name))
+    if known is None or known[0]() is not parameter:
+        known = (weakref.ref(parameter), slots_of_tensor(name, parameter))
+        _KNOWN_SLOTS[id(parameter), name] = known
+    return known[1]
 
 
 def slots_of_tensor(name: str, tensor: Tensor) -> tuple[Slot, ...] | None:

@@ -1,5 +1,4 @@
-"""Records every optimizer step: gradients before and after clipping, weights, optimizer state, "
-"hyper-parameters."""
+"""Records every optimizer step: gradients and how they were clipped, weights, optimizer state, settings."""
 
 from __future__ import annotations
 
@@ -82,7 +81,7 @@ def _describe(session: Session) -> None:
         for unit in units:
             unit["name"] = f"{prefix}.{unit['name']}".strip(".")
         session.recorder.event("model", prefix=prefix, kind=kind_of(model), units=units)
-    session.recorder.event("input_dtypes", dtypes=session.input_dtypes)
+    session.recorder.event("input_dtypes", dtypes=session.input_dtypes, autocast=session.autocast)
     if not session.models:
         session.note("the model: no module with trainable parameters was called with gradients enabled")
 

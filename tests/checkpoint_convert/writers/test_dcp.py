@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import pickletools
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +15,9 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from checkpoint_convert.convert import ConvertOptions, convert
-from checkpoint_convert.model import Contents, Opaque
-from checkpoint_convert.plan import WriteOptions
+from checkpoint_convert.model import Contents, Opaque, OptimizerContents, ParamGroup
 from checkpoint_convert.readers.open import open_source
+from checkpoint_convert.write_options import OutputFormat, WriteOptions
 from tests.checkpoint_convert.memory_source import MemorySource, bits
 from tests.checkpoint_convert.trained import contents_of, trained, trained_contents
 
@@ -167,3 +168,40 @@ def test_extras_of_every_kind(tmp_path: Path) -> None:
     report = (tmp_path / "out" / "conversion.json").read_text()
     assert "not in the output: mixed.1 (an object of class some.Class)" in report
     assert "not in the output: args (an object of class argparse.Namespace)" in report
+
+
+def test_an_optimizer_without_state(tmp_path: Path) -> None:
+    contents = trained_contents()
+    assert contents.optimizer is not None
+    options = {"lr": 0.1, "momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False}
+    group = ParamGroup(contents.optimizer.groups[0].params, options)
+    contents = replace(contents, optimizer=OptimizerContents({}, [group]))
+    for to in OutputFormat:
+        write(contents, tmp_path / to.value, WriteOptions(to=to))
+    found = loaded(tmp_path / "dcp")["optim"]
+    assert found["state"] == {}
+    assert found["param_groups"][0]["lr"] == 0.1
+    assert found["param_groups"][0]["foreach"] is None
+    assert torch.load(tmp_path / "torch", weights_only=True)["optim"]["state"] == {}
+
+
+def test_metadata_names_only_classes_that_torch_2_6_has(tmp_path: Path) -> None:
+    write(trained_contents(), tmp_path / "out")
+    pickled = (tmp_path / "out" / ".metadata").read_bytes()
+    named = {argument for code, argument, _ in pickletools.genops(pickled) if code.name == "GLOBAL"}
+    metadata = "torch.distributed.checkpoint.metadata"
+    assert named == {
+        f"{metadata} Metadata",
+        f"{metadata} TensorStorageMetadata",
+        f"{metadata} TensorProperties",
+        f"{metadata} _MEM_FORMAT_ENCODING",
+        f"{metadata} BytesStorageMetadata",
+        f"{metadata} ChunkStorageMetadata",
+        f"{metadata} MetadataIndex",
+        "torch.distributed.checkpoint.filesystem _StorageInfo",
+        "torch.serialization _get_layout",
+        "torch Size",
+        "torch float32",
+        "torch bfloat16",
+        "torch int64",
+    }

@@ -31,6 +31,7 @@ def main() -> None:
     )
     optimizer = optimizer_for(list(model.parameters()), choice)
     data = torch.Generator().manual_seed(rank)
+    torch.autocast("cuda", torch.bfloat16, enabled=choice.autocast).__enter__()
     for step in range(choice.steps):
         for micro in range(choice.accumulate):
             with model.no_sync() if micro + 1 < choice.accumulate else nullcontext():

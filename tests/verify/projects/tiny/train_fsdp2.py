@@ -22,6 +22,9 @@ def shard(model, choice):
             torch.bfloat16, reduce_dtype, cast_forward_inputs=choice.mistake == "casts"
         )
     shape, names = (dist.get_world_size(),), ("shard",)
+    if choice.strategy == "HYBRID_SHARD":
+        per_node = torch.cuda.device_count()
+        shape, names = (dist.get_world_size() // per_node, per_node), ("replicate", "shard")
     if choice.strategy == "NO_SHARD":
         shape, names = (dist.get_world_size(), 1), ("replicate", "shard")
     settings = {"mesh": init_device_mesh("cuda", shape, mesh_dim_names=names)}
@@ -81,12 +84,17 @@ def main() -> None:
     if choice.unused and choice.mistake != "unused":
         model.set_reduce_scatter_unused_params(True)
     optimizer = early
+    if choice.mistake == "optimizer-late":
+        with torch.no_grad():
+            model(torch.zeros(1, 8, dtype=torch.long).cuda())
     if choice.mistake != "optimizer-first":
         optimizer = optimizer_for(list(model.parameters()), choice)
     if choice.groups and choice.mistake != "groups":
         # FSDP1's parameters are 1-D after the wrap, so that none of them was decayed.
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)
     data = torch.Generator().manual_seed(rank + (choice.mistake == "data"))
+    cached = choice.mistake == "autocast"
+    torch.autocast("cuda", torch.bfloat16, enabled=choice.autocast, cache_enabled=cached).__enter__()
     for step in range(choice.steps):
         misbehave(choice.mistake, step)
         for micro in range(choice.accumulate):

@@ -1,5 +1,5 @@
-import functools
 import contextlib
+import functools
 
 import torch
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP

@@ -1,0 +1,70 @@
+"""The items of an output: each thing of a source once, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checkpoint_convert.model import DType, Notice, TensorSource, numel
+from checkpoint_convert.values import KeyPath, Leaf
+
+
+@dataclass(frozen=True, slots=True)
+class TensorItem:
+    """A tensor to write.
+
+    Attributes:
+        path: its place in the nested output: `("model", fqn)`, `("optim", "state", fqn, "exp_avg")`, ...
+        dtype: what is written; `source.dtype` unless a conversion was asked for.
+    """
+
+    path: KeyPath
+    source: TensorSource
+    dtype: DType
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written."""
+        return numel(self.source.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class SharedItem:
+    """A second name of a tensor that is written once."""
+
+    path: KeyPath
+    of: KeyPath
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something of the source that the output will not hold, and why."""
+
+    path: KeyPath
+    size_bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """All of a source, each thing once: written, shared with something written, or left out with a reason."""
+
+    tensors: tuple[TensorItem, ...]
+    shared: tuple[SharedItem, ...]
+    objects: tuple[Leaf, ...]
+    left_out: tuple[LeftOut, ...]
+    notices: tuple[Notice, ...]
+
+    @property
+    def read_bytes(self) -> int:
+        """Tensor bytes that will be read."""
+        return sum(numel(item.source.shape) * item.source.dtype.itemsize for item in self.tensors)
+
+    @property
+    def tensor_bytes(self) -> int:
+        """Tensor bytes that will be written, without any framing."""
+        return sum(item.size_bytes for item in self.tensors)
+
+
+def dotted(path: KeyPath) -> str:
+    """A path as the flat key DCP and people use: `model.layers.0.weight`."""
+    return ".".join(map(str, path))

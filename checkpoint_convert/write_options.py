@@ -1,0 +1,75 @@
+"""How an output should look: format, parts, types, sizes. Light to import: the command line does at once."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from checkpoint_convert.model import DType
+
+CHUNK_BYTES = 32 * 1024 * 1024
+"""Largest DCP chunk: a rank reads chunks whole, so small ones save reading and large ones save entries."""
+
+FILE_BYTES = 1024 * 1024 * 1024
+"""Where a DCP file ends and the next begins: several files let ranks read in parallel."""
+
+SAFETENSORS_FILE_BYTES = 5_000_000_000
+"""Largest safetensors file, as `transformers.PreTrainedModel.save_pretrained` has it."""
+
+
+class OutputFormat(enum.Enum):
+    """What is written; the value is what `--to` takes."""
+
+    DCP = "dcp"
+    SAFETENSORS = "safetensors"
+    TORCH = "torch"
+
+
+class Part(enum.Enum):
+    """What `--only` keeps."""
+
+    MODEL = "model"
+    OPTIM = "optim"
+
+
+class TiedPolicy(enum.Enum):
+    """What becomes of names that share a tensor."""
+
+    KEEP = "keep"
+    """Every name is in the output; the bytes are written once."""
+    FIRST = "first"
+    """Only the first name of each group."""
+    ERROR = "error"
+    """Refuse a model with tied names."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How the output should look.
+
+    Attributes:
+        dtype: what floating point model tensors become; None keeps them.
+        only: which part to write; None writes all.
+        shards: target ranks whose rows lie together (DCP); None lays out for any number.
+        tied: None means keep, and first for safetensors, whose readers tie by themselves.
+        fill_optim_state: give parameters without optimizer state zeros and step 0.
+        link: share the source's DCP files instead of copying their bytes.
+        chunk_bytes, file_bytes: see `CHUNK_BYTES`, `FILE_BYTES`, `SAFETENSORS_FILE_BYTES`.
+    """
+
+    to: OutputFormat = OutputFormat.DCP
+    dtype: DType | None = None
+    only: Part | None = None
+    shards: int | None = None
+    tied: TiedPolicy | None = None
+    fill_optim_state: bool = False
+    link: bool = False
+    chunk_bytes: int = CHUNK_BYTES
+    file_bytes: int | None = None
+
+    @property
+    def tied_policy(self) -> TiedPolicy:
+        """The policy in force."""
+        if self.tied is not None:
+            return self.tied
+        return TiedPolicy.FIRST if self.to is OutputFormat.SAFETENSORS else TiedPolicy.KEEP

@@ -1,0 +1,50 @@
+"""Findings of the plan rather than of a rule's check: leftovers, the files themselves, suppressions."""
+
+from __future__ import annotations
+
+from codemods.rule import Rule, register
+
+LEFT_OVER = "what is left over"
+LEFT_OVERS = {"FM516": "an FSDP1 name that is still used and that no other finding speaks of"}
+FILES = {
+    "FM901": "the file could not be read",
+    "FM903": "the file was left as it is",
+}
+SUPPRESSIONS = {
+    "FM904": "a suppression without a reason",
+    "FM905": "a suppression that suppresses nothing",
+}
+
+_LEFT_OVER_MANUAL = """\
+Every FSDP1 name that is still used after all other rules have spoken is left to a person.
+
+Nothing is left over in silence: where a rule did not recognise how a name is used, the name itself is
+reported with what usually takes its place.
+"""
+
+_FILES_MANUAL = """\
+A file that could not be looked at, or whose rewritten form is no valid Python, is left alone.
+
+FM901: the file cannot be opened, decoded or parsed by this Python. Nothing in it was looked at, so
+nothing is known about it: mend it, or leave it out with `--exclude`.
+
+FM903: what the rules made of the file does not parse, or has characters that its encoding lacks. The
+file stays as it was. This is a fault of the tool and worth a report.
+"""
+
+_SUPPRESSIONS_MANUAL = """\
+`# fsdp-migrate: ignore[FM507] reason` leaves one place alone; the reason is part of it.
+
+The comment stands on a line of the statement, or alone on the line above it. Without codes in brackets
+it holds for every code. What it suppresses is reported as ignored, with its reason.
+
+FM904: the comment gives no reason. Whoever reads it next cannot tell whether it still holds, so it
+counts as work left.
+
+FM905: no finding of this run stands where the comment does. It can go. Not said where `--select` or
+`--ignore` leave codes out.
+"""
+
+register(Rule(LEFT_OVER, LEFT_OVERS, None, _LEFT_OVER_MANUAL))
+register(Rule("files", FILES, None, _FILES_MANUAL))
+register(Rule("suppressions", SUPPRESSIONS, None, _SUPPRESSIONS_MANUAL))

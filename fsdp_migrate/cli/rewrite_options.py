@@ -1,0 +1,94 @@
+"""The options of `rewrite`, from the command line and from `[tool.fsdp-migrate]` together."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fsdp_migrate.errors import UsageError
+
+if TYPE_CHECKING:
+    from codemods.model import Options
+    from fsdp_migrate.settings import RewriteSettings
+
+OLDEST_TORCH = "2.6"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What stands on the command line; None where nothing does."""
+
+    select: Sequence[str] | None = None
+    ignore: Sequence[str] | None = None
+    exclude: Sequence[str] | None = None
+    unsafe_fixes: bool | None = None
+    drop_fsdp1: bool | None = None
+    target_torch: str | None = None
+
+
+def rewrite_options(given: Given, settings: RewriteSettings) -> Options:
+    """The command line first, then the settings, then the defaults.
+
+    Raises:
+        UsageError: a code, a rule or a version does not exist.
+    """
+    from codemods.model import Options
+
+    told = settings.path or ""
+    return Options(
+        unsafe_fixes=_first(given.unsafe_fixes, settings.unsafe_fixes) or False,
+        select=_codes("--select", given.select)
+        if given.select
+        else _codes(f"{told}: select", settings.select),
+        ignore=_codes("--ignore", given.ignore)
+        if given.ignore
+        else _codes(f"{told}: ignore", settings.ignore),
+        exclude=(*settings.exclude, *(given.exclude or ())),
+        target_torch=_torch_version(given.target_torch or settings.target_torch or OLDEST_TORCH),
+    )
+
+
+def _first(*values: bool | None) -> bool | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _codes(where: str, items: Sequence[str] | None) -> tuple[str, ...]:
+    """Codes and prefixes of codes; names of rules become their codes.
+
+    Raises:
+        UsageError: nothing is called so; a typing error must not look like an all-clear.
+    """
+    from codemods.rule import all_rules
+
+    wanted = [part.strip() for item in items or () for part in item.split(",") if part.strip()]
+    if not wanted:
+        return ()
+    rules = all_rules()
+    known = {code for rule in rules for code in rule.codes}
+    found: list[str] = []
+    for word in wanted:
+        if re.fullmatch(r"FM\d{0,3}", word.upper()) and any(code.startswith(word.upper()) for code in known):
+            found.append(word.upper())
+        elif named := [code for rule in rules if rule.name == word for code in rule.codes]:
+            found += named
+        else:
+            close = difflib.get_close_matches(word, [*known, *(rule.name for rule in rules)], n=3)
+            hint = f"Perhaps: {', '.join(close)}." if close else "`fsdp-migrate rules` lists all of them."
+            raise UsageError(f"{where}: no code and no rule is called {word}", hint=hint)
+    return tuple(found)
+
+
+def _torch_version(text: str) -> tuple[int, int]:
+    parts = text.split(".")
+    if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
+        raise UsageError(f"--target-torch {text} is no version", hint="For example: --target-torch 2.6")
+    version = int(parts[0]), int(parts[1])
+    if version < (2, 6):
+        raise UsageError(
+            f"--target-torch {text} is too old: `fully_shard` is public from torch 2.6 on",
+            hint="Rewrite for 2.6 or later, and move the training to it.",
+        )
+    return version

@@ -1,0 +1,54 @@
+"""Where a report of `rewrite` goes: the diff and the report to stdout, or the report to a file."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+from codemods.editing.diff import unified
+from fsdp_migrate import console
+from fsdp_migrate.errors import UsageError
+from fsdp_migrate.reports import rewrite_text
+from fsdp_migrate.reports.formats import ReportFormat
+from fsdp_migrate.reports.rewrite import RewriteReport, outcome, render
+
+
+def publish(report: RewriteReport, form: ReportFormat, output: Path | None, *, diff: bool) -> None:
+    """Write the report, and the diff if asked for.
+
+    With a diff on stdout the report moves to stderr, as text, unless it has a file of its own.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    if diff:
+        _print("".join(unified(change) for change in report.rewrite.changes))
+    if output is not None:
+        _save(output, render(report, form))
+        console.progress().print(f"{outcome(report)}\nThe report is in {output}.", markup=False)
+    elif form is ReportFormat.TEXT or diff:
+        screen = console.progress() if diff else console.results()
+        rewrite_text.show(report, screen, verbose=console.verbosity() > 0)
+    else:
+        _print(render(report, form))
+
+
+def _print(text: str) -> None:
+    """To stdout byte for byte: line endings are part of a diff, and names of files need not be UTF-8."""
+    sys.stdout.flush()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.buffer.write(text.encode("utf-8", errors="surrogateescape"))
+        sys.stdout.buffer.flush()
+    else:
+        sys.stdout.write(text)
+
+
+def _save(path: Path, text: str) -> None:
+    try:
+        path.write_bytes(text.encode("utf-8", errors="surrogateescape"))
+    except OSError as error:
+        raise UsageError(
+            f"--output {path} cannot be written: {error.strerror or error}",
+            hint="Name a file in a directory that exists and is writable.",
+        ) from error

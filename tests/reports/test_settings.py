@@ -1,0 +1,90 @@
+"""`[tool.fsdp-migrate]`, `--select` and `--ignore`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from reporting import TRAIN, program, write
+
+PROJECT = {"train.py": TRAIN, "old/train.py": TRAIN}
+
+
+def codes(folder: Path, *arguments: str) -> set[str]:
+    told = program("rewrite", "--check", "--format", "json", *arguments, cwd=folder)
+    assert told.code in (0, 1), told.err
+    return {finding["code"] for finding in json.loads(told.out)["findings"]}
+
+
+def settings(text: str) -> dict[str, str]:
+    return PROJECT | {"pyproject.toml": f"[project]\nname = 'x'\n\n[tool.fsdp-migrate]\n{text}\n"}
+
+
+def test_settings_hold_as_options_do(tmp_path: Path) -> None:
+    write(tmp_path, settings("select = ['FM3']\nexclude = ['old/']"))
+    assert codes(tmp_path, ".") == {"FM301"}
+    told = program("rewrite", "--check", "--format", "json", ".", cwd=tmp_path)
+    assert json.loads(told.out)["searched"] == 1
+
+
+def test_command_line_takes_the_place_of_settings_and_adds_patterns(tmp_path: Path) -> None:
+    write(tmp_path, settings("select = ['FM3']\nexclude = ['old/']"))
+    assert codes(tmp_path, "--select", "FM507", ".") == {"FM507"}
+    told = program("rewrite", "--check", "--format", "json", "--exclude", "train.py", ".", cwd=tmp_path)
+    assert json.loads(told.out)["searched"] == 0
+
+
+def test_rules_can_be_named(tmp_path: Path) -> None:
+    write(tmp_path, PROJECT)
+    assert codes(tmp_path, "--select", "clip_grad_norm_", ".") == {"FM301"}
+    assert "FM301" not in codes(tmp_path, "--ignore", "clip_grad_norm_", ".")
+
+
+def test_settings_are_found_above_the_target_up_to_the_repository(tmp_path: Path) -> None:
+    repository = write(tmp_path / "outer" / "repository", settings("ignore = ['FM3', 'FM5', 'FM9']"))
+    write(tmp_path / "outer", {"pyproject.toml": "[tool.fsdp-migrate]\nselect = ['FM507']\n"})
+    subprocess.run(["git", "init", "-q"], cwd=repository, check=True)
+    assert codes(repository, "old") == {"FM101"}
+    (repository / "pyproject.toml").unlink()
+    assert "FM301" in codes(repository, "old")
+
+
+def test_unsafe_fixes_can_be_set_and_unset(tmp_path: Path) -> None:
+    write(tmp_path, settings("unsafe-fixes = true"))
+    assert program("rewrite", "--check", "--no-unsafe-fixes", ".", cwd=tmp_path).code == 1
+    assert program("rewrite", "--check", ".", cwd=tmp_path).code == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("selct = ['FM3']", "unknown key selct in [tool.fsdp-migrate]"),
+        ("select = 'FM3'", "`select` in [tool.fsdp-migrate] is no list of strings"),
+        ("unsafe-fixes = 'yes'", "`unsafe-fixes` in [tool.fsdp-migrate] is neither true nor false"),
+        ("target-torch = 2.6", "`target-torch` in [tool.fsdp-migrate] is no string"),
+        ("target-torch = '2.3'", "2.3 is too old"),
+        ("select = ['FM777']", "no code and no rule is called FM777"),
+        ("select = [", "pyproject.toml cannot be read"),
+    ],
+)
+def test_settings_that_mean_nothing_are_bad_usage(tmp_path: Path, text: str, said: str) -> None:
+    write(tmp_path, settings(text))
+    told = program("rewrite", "--check", ".", cwd=tmp_path)
+    assert told.code == 2
+    assert said in told.err
+    assert "Traceback" not in told.err
+
+
+def test_other_tables_are_none_of_our_business(tmp_path: Path) -> None:
+    write(tmp_path, settings("select = ['FM3']\n[tool.fsdp-migrate.verify]\nnproc = 2\n[tool.other]\nx = 1"))
+    assert codes(tmp_path, ".") == {"FM301"}
+
+
+@pytest.mark.parametrize("option", ["--select", "--ignore"])
+def test_code_that_does_not_exist_is_bad_usage(tmp_path: Path, option: str) -> None:
+    write(tmp_path, PROJECT)
+    told = program("rewrite", "--check", option, "clip_grad_norm", ".", cwd=tmp_path)
+    assert told.code == 2
+    assert "Perhaps: clip_grad_norm_" in told.err

@@ -1,0 +1,225 @@
+"""Where the original comes from, how ranks are started, and what the report says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bench import PROJECT, Bench, bench
+
+from fsdp_migrate.errors import UsageError
+from fsdp_migrate.reports import parity
+from fsdp_migrate.verify.baseline import build_tree, sources
+from fsdp_migrate.verify.model import LaunchOptions, Outcome, ParityReport, VerifyRequest
+from fsdp_migrate.verify.reference_job.config import ReferenceConfig
+from fsdp_migrate.verify.run import verify_reference
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def one_rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """A bench with one rank."""
+    with bench(tmp_path_factory.mktemp("one"), 1, steps=2) as made:
+        yield made
+
+
+@pytest.fixture
+def rewritten(tmp_path: Path) -> Path:
+    """A project as `rewrite` leaves it: two files changed, one new, the originals beside the manifest."""
+    project = tmp_path / "project"
+    project.mkdir()
+    for name in ("model.py", "train_fsdp1.py"):
+        shutil.copy(PROJECT / name, project / name)
+    (project / "train_fsdp1.py").rename(project / "train.py")
+    (project / "data").mkdir()
+    (project / "data" / "words.txt").write_text("a b c")
+    git(project, "init", "-q")
+    git(project, "add", "-A")
+    git(project, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "before")
+    kept = project / ".fsdp-migrate" / "original"
+    kept.mkdir(parents=True)
+    shutil.move(project / "train.py", kept / "train.py")
+    source = (PROJECT / "train_fsdp2.py").read_text()
+    (project / "train.py").write_text(
+        source.replace("import itertools\n", "import itertools\nimport sharding\n")
+    )
+    (project / "sharding.py").write_text("print('helper')\n")
+    files = [
+        {"path": "train.py", "sha256_before": "", "sha256_after": "", "original": "original/train.py"},
+        {"path": "sharding.py", "sha256_before": None, "sha256_after": "", "original": None},
+    ]
+    (kept.parent / "manifest.json").write_text(json.dumps({"version": 1, "git_commit": None, "files": files}))
+    return project
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=folder, check=True)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and ".git/" not in path.as_posix()
+    }
+
+
+@pytest.mark.parametrize("baseline", [None, "HEAD"])
+def test_original_tree_is_built_from_manifest_or_revision(
+    rewritten: Path, tmp_path: Path, baseline: str | None
+) -> None:
+    before = contents(rewritten)
+    request = VerifyRequest("train.py", baseline=baseline, cwd=rewritten)
+    original, candidate = sources(request)
+    build_tree(original, tmp_path / "original")
+    build_tree(candidate, tmp_path / "candidate")
+    first, second = contents(tmp_path / "original"), contents(tmp_path / "candidate")
+    assert first["train.py"] == (PROJECT / "train_fsdp1.py").read_bytes()
+    assert second["train.py"] == before["train.py"]
+    assert ("sharding.py" in first) is (
+        baseline is not None
+    )  # git did not know the new file, the manifest does
+    assert "sharding.py" in second
+    assert first["data/words.txt"] == second["data/words.txt"] == b"a b c"
+    assert contents(rewritten) == before
+
+
+def test_rewritten_project_is_verified_from_its_manifest(one_rank: Bench, rewritten: Path) -> None:
+    before = contents(rewritten)
+    report = one_rank.script(VerifyRequest("train.py", ("--clip", "0.3"), cwd=rewritten))
+    assert report.passed
+    assert (report.original.kind, report.candidate.kind) == ("FSDP1", "FSDP2")
+    assert "what rewrite recorded" in report.baseline
+    assert contents(rewritten) == before
+
+
+def test_module_is_run_as_python_runs_it(one_rank: Bench, rewritten: Path) -> None:
+    report = one_rank.script(VerifyRequest("train", as_module=True, cwd=rewritten))
+    assert report.passed
+    assert report.steps == 2
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "{}", '{"files": []}', '{"files": [{"path": "a.py", "original": "gone"}]}']
+)
+def test_damaged_manifest_is_bad_input(rewritten: Path, content: str) -> None:
+    (rewritten / ".fsdp-migrate" / "manifest.json").write_text(content)
+    with pytest.raises(UsageError, match=r"manifest\.json"):
+        sources(VerifyRequest("train.py", cwd=rewritten))
+
+
+def test_module_of_the_working_tree_in_the_original_is_refused(one_rank: Bench, rewritten: Path) -> None:
+    """As an editable install by import hook makes it: the original would run converted code."""
+    kept = rewritten / ".fsdp-migrate" / "original" / "train.py"
+    stray = str(rewritten / "sharding.py")
+    hook = f"import importlib.util as u, sys\nspec = u.spec_from_file_location('stray', {stray!r})\n"
+    kept.write_text(f"{hook}sys.modules['stray'] = u.module_from_spec(spec)\n" + kept.read_text())
+    with pytest.raises(UsageError, match=r"imported sharding\.py from the working tree"):
+        one_rank.script(VerifyRequest("train.py", cwd=rewritten))
+
+
+@pytest.fixture(scope="module")
+def three_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """A bench with three ranks that keeps no tensor in full."""
+    with bench(tmp_path_factory.mktemp("three"), 3, full_limit_bytes=0) as made:
+        yield made
+
+
+def test_three_ranks_are_equal_to_the_last_bit_by_digests_alone(three_ranks: Bench) -> None:
+    report = three_ranks.verdict("--dtype", "bf16", "--accumulate", "1")
+    assert report.passed
+    assert report.largest == ()
+    assert "rank order" in report.reduction
+    weights = next(check for check in report.checks if check.title.startswith("Weights"))
+    assert (weights.outcome, weights.compared) == (Outcome.EQUAL, 3 * 14)
+
+
+def test_sketches_tell_the_size_of_a_difference(three_ranks: Bench) -> None:
+    report = three_ranks.verdict(mistake="optimizer-first")
+    assert not report.passed
+    assert report.causes[0].code == "optimizer-before-shard"
+    assert report.first is not None
+    assert (report.first.step, report.first.quantity, report.first.index) == (1, "weight", ())
+    assert 1e-4 < report.first.relative < 0.5
+
+
+@pytest.fixture(scope="module")
+def reference() -> ParityReport:
+    """The bundled job on two ranks, both arms in one launch."""
+    return verify_reference(ReferenceConfig(steps=3), LaunchOptions(nproc=2, device="cpu", timeout_s=100))
+
+
+def test_reference_job_holds_parity(reference: ParityReport) -> None:
+    assert reference.passed, reference.causes
+    assert (reference.original.kind, reference.candidate.kind) == ("FSDP1", "FSDP2")
+    assert reference.original.units == reference.candidate.units
+    assert len(reference.original.units) == 5
+    assert reference.steps == 3
+    assert len(reference.original.gradient_norms) == 3
+    assert reference.original.step_seconds is not None and reference.original.step_seconds > 0
+    assert reference.candidate.peak_bytes > 50 << 20
+    assert dict(reference.candidate.collectives)["reduce-scatter"] == 5
+
+
+def test_report_is_complete_in_every_form(reference: ParityReport) -> None:
+    plain = json.loads(parity.render(reference, "json"))
+    assert plain["passed"] is True
+    assert plain["original"]["losses"] == list(reference.original.losses)
+    assert [check["outcome"] for check in plain["checks"]] == [
+        check.outcome.value for check in reference.checks
+    ]
+    text, markdown = parity.render(reference, "text"), parity.render(reference, "md")
+    assert text.startswith("PASS  parity holds")
+    assert markdown.startswith("### ✅ FSDP1 → FSDP2: parity holds")
+    for check in reference.checks:
+        assert check.title in text
+        assert f"| {check.title} |" in markdown
+    assert f"{reference.original.losses[0]:.9g}" in text
+    assert "step time" in markdown
+
+
+def test_failing_report_says_where_why_and_what_to_do(two_ranks: Bench) -> None:
+    report = two_ranks.verdict(mistake="optimizer-first")
+    for form in ("text", "md"):
+        page = parity.render(report, form)
+        assert "parity does not hold" in page
+        assert "step 1, weight of" in page.replace("\n", " ")
+        assert "build the optimizer after the last fully_shard call" in page.replace("\n", " ")
+    assert "x  Weights after each step" in parity.render(report, "text")
+
+
+def test_ranks_of_torchs_own_agent_give_the_same_verdict(tmp_path: Path) -> None:
+    """Through the command line: fresh interpreters, report into a file, exit code 1."""
+    done = subprocess.run(
+        [
+            *(
+                sys.executable,
+                "-m",
+                "fsdp_migrate",
+                "verify",
+                "train_fsdp2.py",
+                "--baseline",
+                "train_fsdp1.py",
+            ),
+            *("--no-preload", "--nproc", "1", "--steps", "2", "--device", "cpu", "--format", "json"),
+            *("--output", str(tmp_path / "report.json"), "--", "--mistake", "optimizer-first"),
+        ],
+        cwd=PROJECT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("FAIL")
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["causes"][0]["code"] == "optimizer-before-shard"
+    assert report["first"]["step"] == 1
