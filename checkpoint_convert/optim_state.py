@@ -59,11 +59,14 @@ class SavedOptimizer:
 
 def is_optimizer(value: object) -> TypeGuard[dict[object, object]]:
     """Whether a plain value is an optimizer's state dict: by its groups, else by its state's names."""
-    if not isinstance(value, dict) or not isinstance(value.get("state"), dict):
+    if not isinstance(value, dict) or not isinstance(value.get("state", {}), dict):
         return False
-    if isinstance(value.get("param_groups"), list | tuple):
-        return True
-    entries = list(value["state"].values())
+    groups = value.get("param_groups")
+    if isinstance(groups, list | tuple):  # DCP leaves an empty state out altogether
+        return "state" in value or (
+            bool(groups) and all(isinstance(g, dict) and "params" in g for g in groups)
+        )
+    entries = list(value.get("state", {}).values())
     return set(value) == {"state"} and bool(entries) and all(map(_is_state_entry, entries))
 
 
@@ -78,9 +81,15 @@ def read_saved(value: Mapping[object, object], where: str) -> SavedOptimizer:
         UnreadableError: a parameter's state, or a group, is no dictionary.
     """
     state, groups = (
-        cast("dict[object, object]", value["state"]),
+        cast("dict[object, object]", value.get("state", {})),
         cast("list[object]", value.get("param_groups", [])),
     )
+    if any(isinstance(key, tuple) for key in state):
+        raise UnsupportedError(
+            f"{where}: is optimizer state flattened for one job (shard_full_optim_state_dict or "
+            "flatten_sharded_optim_state_dict), which says nothing of the shards' places",
+            hint="Give what FSDP.optim_state_dict() or optimizer.state_dict() returned.",
+        )
     for key, entry in state.items():
         if not isinstance(entry, dict) or not all(isinstance(name, str) for name in entry):
             raise UnreadableError(
@@ -200,12 +209,16 @@ def number_of(value: object) -> float | int | None:
     return None
 
 
+def state_shapes(shape: tuple[int, ...]) -> set[tuple[int, ...]]:
+    """Shapes of a whole parameter's state: its own, or one row and one column of it (Adafactor's factors)."""
+    rows, columns = shape[:-1], (*shape[:-2], *shape[-1:])
+    return {shape, rows, columns, (*rows, 1), (*shape[:-2], 1, *shape[-1:])}
+
+
 def _check_shapes(name: str, state: Mapping[str, Value], shape: tuple[int, ...] | None, where: str) -> None:
     if shape is None:
         return
-    # Factored states (Adafactor) keep one row and one column instead of the whole.
-    rows, columns = shape[:-1], (*shape[:-2], *shape[-1:])
-    fitting = {shape, rows, columns, (*rows, 1), (*shape[:-2], 1, *shape[-1:])}
+    fitting = state_shapes(shape)
     for item, value in state.items():
         if is_source(value) and numel(value.shape) != 1 and value.shape not in fitting:
             raise LayoutError(

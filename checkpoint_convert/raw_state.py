@@ -20,6 +20,7 @@ from checkpoint_convert.optim_state import (
     is_source,
     number_of,
     refuse_eight_bit,
+    state_shapes,
     state_value,
 )
 from checkpoint_convert.tensor_sources import ConcatTensor
@@ -94,12 +95,19 @@ def first_misfit(
             return Misfit(at, f"parameter {number} has no state on rank {rank}, {lacking}")
         for rank, saved in enumerate(ranks):
             held = _element_counts(saved.state.get(number, {}))
-            if held and slot.numels[rank] not in held:
+            if held and not held & _possible(slot, rank):
                 there = f"{slot.name} has {slot.numels[rank]} there"
                 return Misfit(
                     at, f"the state of parameter {number} on rank {rank} has {max(held)} elements, {there}"
                 )
     return None
+
+
+def _possible(slot: Slot, rank: int) -> set[int]:
+    """Sizes that per-element state may have there."""
+    if not slot.whole:
+        return {slot.numels[rank]}
+    return {numel(shape) for _, _, spec in slot.members for shape in state_shapes(spec.shape)}
 
 
 def _element_counts(entry: Mapping[str, object]) -> set[int]:

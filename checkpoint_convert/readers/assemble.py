@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError
 from checkpoint_convert.model import Contents, SourceFormat, TensorSource
+from checkpoint_convert.readers.assumptions import ignored_of
 from checkpoint_convert.readers.layouts import given_layout, memory_order, needed
 from checkpoint_convert.readers.local import read_local
 from checkpoint_convert.readers.names import flat_prefix
@@ -41,7 +42,8 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
     part = chosen.model
     if part is not None and part.model is not None and _is_flat(part):
         layout = needed(layout, part.name, "these are flat parameters")
-        local = read_local(part, layout, memory_order(options, layout, part.saver_torch))
+        order = memory_order(options, layout, part.saver_torch)
+        local = read_local(part, layout, order, ignored_of(layout, options))
         model, aliases = dict(local.tensors), dict(local.aliases)
         notices += local.notices
     elif part is not None and part.model is not None:

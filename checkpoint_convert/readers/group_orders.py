@@ -12,7 +12,7 @@ from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.layout import ModelLayout
 from checkpoint_convert.optim_state import SavedOptimizer, group_keys
 from checkpoint_convert.raw_state import Slot
-from checkpoint_convert.readers.names import clean
+from checkpoint_convert.readers.names import clean, flat_prefix
 from checkpoint_convert.readers.options import ReadOptions
 
 
@@ -26,7 +26,9 @@ def orders(
     """
     named = _given_groups(saved, layout, options)
     if named is not None:
-        yield _by_names(slots, named)
+        ordered = _by_names(slots, named, layout)
+        if ordered is not None:
+            yield ordered
         return
     sizes = [len(group_keys(group)) for group in saved.groups]
     seen = set()
@@ -54,8 +56,13 @@ def _given_groups(
     return layout.groups
 
 
-def _by_names(slots: Sequence[Slot], groups: Sequence[Sequence[str]]) -> list[Slot]:
-    """Slots in the order their names come; a flat parameter answers to its own name and its members'."""
+def _by_names(
+    slots: Sequence[Slot], groups: Sequence[Sequence[str]], layout: ModelLayout
+) -> list[Slot] | None:
+    """Slots in the order their names come; a flat parameter answers to its own name and its members'.
+
+    None where a name is that of a flat parameter these slots have not.
+    """
     known: dict[str, Slot] = {}
     for slot in slots:
         prefix = slot.name.removesuffix("._flat_param")
@@ -67,6 +74,8 @@ def _by_names(slots: Sequence[Slot], groups: Sequence[Sequence[str]]) -> list[Sl
     for group in groups:
         for name in group:
             if name not in known:
+                if flat_prefix(name) is not None or any(spec.fqn == name for spec in layout.parameters):
+                    return None
                 raise LayoutError(
                     f"the parameter groups name {name}, which is no parameter of the model",
                     hint="Give the groups as the old job gave them to its optimizer.",

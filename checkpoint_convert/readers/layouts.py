@@ -70,7 +70,7 @@ def needed(layout: ModelLayout | None, where: str, what: str) -> ModelLayout:
     """
     if layout is None:
         raise LayoutError(
-            f"{where}: {what}, which do not contain the parameters' names and shapes",
+            f"{where}: {what}, which do not tell the parameters' names and shapes",
             hint="Give the model with --model pkg.module:factory, or a layout.json with --layout-from "
             "(written by capture_layout(model) in the old job, or by fsdp-migrate capture-layout).",
         )

@@ -53,11 +53,14 @@ class LocalModel:
     world_size: int
 
 
-def read_local(part: Part, layout: ModelLayout, memory_order: bool | None) -> LocalModel:
+def read_local(
+    part: Part, layout: ModelLayout, memory_order: bool | None, ignored: frozenset[str] = frozenset()
+) -> LocalModel:
     """Cut the parameters out of a part's flat parameters.
 
     Args:
         memory_order: how the saver flattened non-contiguous parameters; None: not known.
+        ignored: parameters known not to be flattened; those that stand beside are found without it.
 
     Raises:
         LayoutError: the layout does not fit the files, or more than one way of cutting does.
@@ -69,10 +72,10 @@ def read_local(part: Part, layout: ModelLayout, memory_order: bool | None) -> Lo
     if part.pieced or (part.local and _has_views(part, specs)):
         return _from_views(part, layout, specs, plain, memory_order)
     views = bool(specs) and set(specs) <= set(plain)
-    ignored = frozenset(
+    ignored |= frozenset(
         name for name in plain if name in specs and (not views or _is_whole(plain[name], specs[name]))
     )
-    units = _fit(part, layout, flats, ignored, views)
+    units, ignored = _fit(part, layout, flats, _ignored_sets(layout, ignored), views)
     tensors: dict[str, TensorSource] = {}
     for prefix, unit in units.items():
         flat = flats[prefix]
@@ -147,9 +150,34 @@ def _from_views(
 
 
 def _fit(
+    part: Part,
+    layout: ModelLayout,
+    flats: Mapping[str, TensorSource],
+    ignored_sets: Sequence[frozenset[str]],
+    views: bool,
+) -> tuple[dict[str, UnitLayout], frozenset[str]]:
+    """The one layout whose flat parameters have the sizes the files have, and what it leaves out."""
+    misfit: LayoutError | None = None
+    for ignored in ignored_sets:
+        try:
+            return _fit_without(part, layout, flats, ignored, views), ignored
+        except LayoutError as error:
+            misfit = misfit or error
+    assert misfit is not None
+    raise misfit
+
+
+def _ignored_sets(layout: ModelLayout, ignored: frozenset[str]) -> list[frozenset[str]]:
+    """What may have been ignored: the parameters that show it, and then also those of the same modules, whose
+    vectors look like pieces of flattened ones."""
+    modules = {name.rpartition(".")[0] for name in ignored}
+    siblings = frozenset(spec.fqn for spec in layout.parameters if spec.module in modules)
+    return [ignored, ignored | siblings] if siblings - ignored else [ignored]
+
+
+def _fit_without(
     part: Part, layout: ModelLayout, flats: Mapping[str, TensorSource], ignored: frozenset[str], views: bool
 ) -> dict[str, UnitLayout]:
-    """The one layout whose flat parameters have the sizes the files have."""
     members = unit_members(layout, flats, ignored, use_orig_params=views)
     if set(members) != set(flats):
         extra = sorted(set(members) ^ set(flats))

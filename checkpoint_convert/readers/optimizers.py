@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.layout import ModelLayout
 from checkpoint_convert.model import Notice, OptimizerContents, SourceFormat, TensorSource, numel
-from checkpoint_convert.optim_state import SavedOptimizer, group_keys, is_source
+from checkpoint_convert.optim_state import SavedOptimizer, group_keys, is_source, state_shapes
 from checkpoint_convert.readers.full import named_optimizer, numbered_optimizer
 from checkpoint_convert.readers.layouts import layout_from_names, memory_order, needed
 from checkpoint_convert.readers.local import LocalModel
@@ -52,7 +52,7 @@ def read_optimizer(
         if parameters and _sizes_fit(ranks[0], parameters):
             return numbered_optimizer(ranks[0], parameters, part.name), ()
     layout = known.layout or _layout_beside(known)
-    layout = needed(layout, part.name, "this is optimizer state by parameter number over flat parameters")
+    layout = needed(layout, part.name, "this optimizer state is kept by parameter number, and such numbers")
     order = memory_order(options, layout, part.saver_torch)
     return read_raw(ranks, layout, known.local, options, order, part.name)
 
@@ -79,7 +79,7 @@ def _sizes_fit(saved: SavedOptimizer, parameters: Mapping[str, tuple[int, ...]])
         if not isinstance(number, int) or number >= len(shapes):
             return False
         tensors = [value for value in entry.values() if is_source(value) and numel(value.shape) > 1]
-        if tensors and not any(value.shape == shapes[number] for value in tensors):
+        if tensors and not any(value.shape in state_shapes(shapes[number]) for value in tensors):
             return False
     return True
 

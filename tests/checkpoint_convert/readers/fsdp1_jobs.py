@@ -71,6 +71,9 @@ def jobs() -> list[Job]:
             Job(f"mesh_4_{word}", 4, orig, strategy=ShardingStrategy.HYBRID_SHARD, mesh=(2, 2)),
             Job(f"mesh_3_{word}", 3, orig, mesh=(3,)),
         ]
+        made.append(Job(f"names_3_{word}", 3, orig, optimizer="named"))
+        made.append(Job(f"adafactor_3_{word}", 3, orig, optimizer="adafactor"))
+    made.append(Job("stateless_2_orig", 2, True, optimizer="plain_sgd"))
     made.append(Job("groups_3_orig", 3, True, groups=True))
     made.append(Job("lora_3_orig", 3, True, factory="lora"))
     made.append(Job("amsgrad_3_orig", 3, True, optimizer="amsgrad", param_dtype=torch.float16))
@@ -110,6 +113,12 @@ def make_optimizer(job: Job, model: FSDP) -> torch.optim.Optimizer:
     """Groups split by dimension need original parameters."""
     if job.optimizer == "sgd":
         return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    if job.optimizer == "plain_sgd":
+        return torch.optim.SGD(model.parameters(), lr=0.1)
+    if job.optimizer == "adafactor":
+        return torch.optim.Adafactor(model.parameters(), lr=1e-2)
+    if job.optimizer == "named":
+        return torch.optim.AdamW(model.named_parameters(), lr=1e-2)  # groups then list `param_names`
     amsgrad = job.optimizer == "amsgrad"
     if not job.groups:
         return torch.optim.AdamW(model.parameters(), lr=1e-2, amsgrad=amsgrad)
@@ -163,6 +172,12 @@ def save(job: Job, model: FSDP, optimizer: torch.optim.Optimizer, rank: int, out
                 "rng": torch.tensor([rank]),
             }
             torch.save(both, out / f"both_{rank}.pt")
+            if job.name.startswith("base_3"):
+                dcp.save({"model": local}, checkpoint_id=out / "dcp_local")
+    if job.name.startswith("base_3"):
+        legacy_full = FSDP.full_optim_state_dict(model, optimizer, rank0_only=False)
+        torch.save(legacy_full, out / f"legacy_full_rank{rank}.pt")
+        torch.save(FSDP.sharded_optim_state_dict(model, optimizer), out / f"legacy_sharded_rank{rank}.pt")
     if not job.name.startswith("channels_last"):
         with FSDP.state_dict_type(
             model, StateDictType.SHARDED_STATE_DICT, ShardedStateDictConfig(), ShardedOptimStateDictConfig()

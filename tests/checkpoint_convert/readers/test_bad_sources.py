@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import pickle
 import re
@@ -223,7 +224,7 @@ def test_plain_slices_are_not_guessed_at(tmp_path: Path) -> None:
 
 def test_flat_files_without_a_model_say_what_to_give(fsdp1_files: Path) -> None:
     folder = fsdp1_files / "base_3_flat"
-    error = fails(LayoutError, "flat parameters, which do not contain", [folder / "local_*.pt"])
+    error = fails(LayoutError, "flat parameters, which do not tell", [folder / "local_*.pt"])
     assert "--model" in error.hint and "--layout-from" in error.hint
     error = fails(LayoutError, "by parameter number", [folder / "optim_raw_*.pt"])
     assert "--model" in error.hint
@@ -332,6 +333,15 @@ def test_eight_bit_states_are_refused_by_name(tmp_path: Path) -> None:
     fails(UnsupportedError, r"w\.absmax1 is part", optimizer_file(path, absmax1=torch.zeros(1)))
     with open_source([path], ReadOptions(use_optimizer=False)) as contents:
         assert contents.optimizer is None and set(contents.model) == {"w"}
+
+
+_OptimStateKey = collections.namedtuple("_OptimStateKey", ["unflat_param_names", "is_fsdp_managed"])
+
+
+def test_state_flattened_for_one_job_is_refused(tmp_path: Path) -> None:
+    key = _OptimStateKey(("a", "b"), True)
+    torch.save({"state": {key: {"exp_avg": torch.zeros(4)}}, "param_groups": []}, tmp_path / "x.pt")
+    fails(UnsupportedError, "flattened for one job", [tmp_path / "x.pt"])
 
 
 def test_state_of_another_size(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 from comparing import assert_same_model, assert_same_state, bytes_of, load
 from fsdp1_jobs import Job, jobs
 
+from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.model import Contents, SourceFormat
 from checkpoint_convert.readers.open import ReadOptions, open_source
 
@@ -40,7 +41,7 @@ class Truth:
             set(group["params"]) for group in self.optim["param_groups"]
         ]
         for group, wanted in zip(found, self.optim["param_groups"], strict=True):
-            options = {key: value for key, value in wanted.items() if key not in ("params", "initial_lr")}
+            options = {key: value for key, value in wanted.items() if key not in ("params", "param_names")}
             assert dict(group.options) == options
 
 
@@ -107,6 +108,28 @@ def test_model_and_raw_optimizer_in_one_file_per_rank(fsdp1_files: Path, name: s
         assert [bytes_of(ranks[rank])[0] for rank in ranks] == list(
             range(len(list(folder.glob("both_*.pt"))))
         )
+
+
+@pytest.mark.parametrize("name", ["base_3_flat", "base_3_orig"])
+def test_local_state_through_dcp(fsdp1_files: Path, name: str) -> None:
+    """DCP keeps all of a flat parameter, but of the views beside it only one rank's."""
+    folder, truth = fsdp1_files / name, Truth(fsdp1_files / name)
+    with open_source([folder / "dcp_local"], ReadOptions(model="zoo:plain")) as contents:
+        truth.check(contents, optim=False)
+        assert not contents.loadable_as_is
+    with pytest.raises(LayoutError, match="flat parameters"), open_source([folder / "dcp_local"]):
+        pass
+
+
+@pytest.mark.parametrize("name", ["base_3_flat", "base_3_orig"])
+def test_legacy_optimizer_functions(fsdp1_files: Path, name: str) -> None:
+    folder, truth = fsdp1_files / name, Truth(fsdp1_files / name)
+    with open_source([folder / "truth.pt", folder / "legacy_sharded_rank*.pt"]) as contents:
+        truth.check(contents)
+    # FSDP1's default offloading aliases one state to another on CPU: names and sizes only.
+    with open_source([folder / "truth.pt", folder / "legacy_full_rank0.pt"]) as contents:
+        assert contents.optimizer is not None
+        assert set(contents.optimizer.state) == set(truth.optim["state"])
 
 
 @pytest.mark.parametrize("name", ["base_2_flat", "base_3_orig", "mesh_4_flat"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,18 @@ def test_bit_exact(
         if "optim" in patterns or (contents.optimizer is not None):
             assert_same_state(contents.optimizer, state)
         contents.finish()
+
+
+def test_a_verl_folder_needs_no_options(old_torch: Path, tmp_path: Path) -> None:
+    source = old_torch / "torch-2.4.1_world3_mesh_verl"
+    for file in source.glob("*_world_size_*.pt"):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "fsdp_config.json").write_text('{"FSDP_version": 1, "world_size": 3}')
+    (tmp_path / "huggingface").mkdir()
+    with open_source([tmp_path]) as contents:
+        assert_same_model(contents, load(source / "truth.pt"))
+        assert_same_state(contents.optimizer, load(source / "truth_optim.pt")["state"])
+        assert [notice.code for notice in contents.notices] == ["CK104"]
 
 
 def test_the_corpus_is_there(old_torch: Path) -> None:

@@ -362,6 +362,40 @@ def test_a_pickled_module_says_what_to_save_instead(tmp_path: Path) -> None:
     assert "state_dict" in caught.value.hint
 
 
+def test_handles_are_few_and_threads_may_share_them(tmp_path: Path) -> None:
+    """More files than may be open, read from several threads at a time."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    tensors = {f"t{number}": torch.randn(5000) for number in range(24)}
+    files = OpenFiles(limit=4)
+    sources = {}
+    for name, tensor in tensors.items():
+        torch.save(tensor, tmp_path / f"{name}.pt")
+        sources[name] = read_torch_file(files, tmp_path / f"{name}.pt").value
+    open_now = []
+
+    def check(name: str) -> bool:
+        same = bytes_of(sources[name]) == tensors[name].numpy().tobytes()
+        open_now.append(sum(str(tmp_path) in target for target in _targets()))
+        return same
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(check, [*tensors, *reversed(tensors)] * 3))
+    assert max(open_now) <= 8  # four kept, and one more a thread at worst
+    files.close()
+    assert not any(str(tmp_path) in target for target in _targets())
+
+
+def _targets() -> list[str]:
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        try:
+            found.append(str(descriptor.readlink()))
+        except OSError:  # closed meanwhile
+            continue
+    return found
+
+
 def test_memory_stays_small(tmp_path: Path) -> None:
     """Reading 64 MiB holds a few blocks at a time."""
     import tracemalloc
