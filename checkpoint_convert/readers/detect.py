@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from checkpoint_convert.file_bytes import OpenFiles
-from checkpoint_convert.model import Contents, SourceFormat
+from checkpoint_convert.model import Contents, Opaque, SourceFormat
 from checkpoint_convert.readers.assemble import assemble
 from checkpoint_convert.readers.dcp_part import dcp_part
 from checkpoint_convert.readers.find import Found, find
-from checkpoint_convert.readers.holdings import read_holding
+from checkpoint_convert.readers.holdings import Holding, read_holding
 from checkpoint_convert.readers.names import clean_names
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.parts import Part, part_of
@@ -38,7 +38,12 @@ def detect(
     for path in found.torch_files:
         file = read_torch_file(files, path)
         opened.append(file)
-        holdings.append(read_holding(file.value, path))
+        beside = len(found.torch_files) + len(found.dcp) + len(found.safetensors) > 1
+        if isinstance(file.value, Opaque) and beside:
+            # `training_args.bin` and the like stand beside checkpoints; they are noted and left behind.
+            holdings.append(Holding(path, None, None, {path.name: file.value}))
+        else:
+            holdings.append(read_holding(file.value, path))
     parts += [part_of(ranks) for ranks in group_ranks(holdings)]
     return assemble(parts, options)
 

@@ -124,7 +124,10 @@ def _models(value: object, at: Path_, taken: set[Path_]) -> Iterator[tuple[Path_
 
 
 def _looks_like_model(tensors: Mapping[str, object]) -> bool:
-    return any(getattr(item, "dtype", None) in _FLOATING for item in tensors.values())
+    # Losses and scales kept beside a model are floating too, but 0-dim.
+    return any(
+        getattr(item, "dtype", None) in _FLOATING and getattr(item, "shape", ()) for item in tensors.values()
+    )
 
 
 def _one_optimizer(found: list[Path_], path: Path) -> Path_ | None:

@@ -109,6 +109,8 @@ def _alone(holding: Holding) -> Part:
 def _complete(ranks: RankSet) -> tuple[Holding, ...]:
     """The holdings, if no rank is missing and none is from elsewhere."""
     numbers = ranks.ranks or ()
+    if ranks.first.model is None and ranks.first.optimizer is None:
+        return ranks.holdings  # random states and the like: whichever there are
     worlds = {world for holding in ranks.holdings for world in _worlds(holding)}
     if len(worlds) > 1:
         raise IncompleteError(

@@ -608,6 +608,30 @@ def test_containers_of_frameworks(tmp_path: Path) -> None:
         assert bytes_of(kept["w"]) == torch.zeros(4).numpy().tobytes()
 
 
+def test_a_trainers_folder(tmp_path: Path) -> None:
+    """The files that the Trainer leaves beside a checkpoint are no obstacle."""
+    import argparse
+
+    model = {"w": torch.arange(4.0)}
+    optimizer = {"state": {"w": {"exp_avg": torch.ones(4)}}, "param_groups": [{"params": ["w"], "lr": 0.1}]}
+    torch.save(model, tmp_path / "pytorch_model_fsdp.bin")
+    torch.save(optimizer, tmp_path / "optimizer.bin")
+    torch.save(argparse.Namespace(lr=1), tmp_path / "training_args.bin")
+    torch.save({"last_epoch": 2, "_last_lr": [0.1]}, tmp_path / "scheduler.pt")
+    torch.save({"ema_loss": torch.tensor(0.5)}, tmp_path / "stats_7.pt")
+    for rank in (0, 1):
+        torch.save({"cpu": torch.get_rng_state(), "rank": rank}, tmp_path / f"rng_state_{rank}.pth")
+    (tmp_path / "trainer_state.json").write_text("{}")
+    with open_source([tmp_path]) as contents:
+        assert_same_model(contents, model)
+        assert contents.optimizer is not None and set(contents.optimizer.state) == {"w"}
+        assert contents.extras["last_epoch"] == 2
+        assert contents.extras["rank"] == {0: 0, 1: 1}
+        assert any(
+            "training_args.bin is an object of class argparse.Namespace" in n.text for n in contents.notices
+        )
+
+
 def test_objects_of_unknown_classes_stay_behind_with_a_notice(tmp_path: Path) -> None:
     import argparse
 
