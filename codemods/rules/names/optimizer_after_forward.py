@@ -75,7 +75,7 @@ def _has_run(project: Project, module: Module, optimizer: ast.Call, owner: ast.e
 
 
 def _runs(project: Project, module: Module, call: ast.Call, text: str, depth: int) -> bool:
-    """Whether a call runs the model of that name: by itself or in a function of the project it is given to."""
+    """Whether a call runs the model of that name: by itself or in a function it is given to."""
     if ast.unparse(call.func) in (text, f"{text}.generate", f"{text}.forward"):
         return True
     position = next((i for i, a in enumerate(call.args) if ast.unparse(a) == text), None)
