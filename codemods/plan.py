@@ -27,6 +27,7 @@ from codemods.model import (
 from codemods.project import Project
 from codemods.suppressions import check_suppressions, ignored_by
 
+DROPPED_BRANCH = "FM120"
 WRAP_FORMS = {"FM101": "inline", "FM102": "helper", "FM107": "helper"}
 """Codes of translated wrap calls, and what the report calls them."""
 
@@ -83,7 +84,7 @@ def decide(
         if reason is not None:
             reported.append(Reported(finding, Outcome.IGNORED, reason))
             continue
-        if finding.fades and _is_gone(finding, edits):
+        if _is_gone(finding, edits, by_any=finding.fades):
             continue
         item = _outcome(project, finding, edits, only)
         reported.append(item)
@@ -122,8 +123,13 @@ def _outcome(
     return Reported(finding, Outcome.DONE)
 
 
-def _is_gone(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:
-    return any(replaces(edit, finding.place.span) for edit, _ in edits.get(finding.place.path, []))
+def _is_gone(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]], *, by_any: bool) -> bool:
+    """Whether the text of a finding goes: by any edit, or together with an FSDP1 branch that is dropped."""
+    return any(
+        replaces(edit, finding.place.span)
+        for edit, owner in edits.get(finding.place.path, [])
+        if by_any or owner.code == DROPPED_BRANCH
+    )
 
 
 def _clash(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]]) -> Finding | None:
