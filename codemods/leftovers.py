@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
+from codemods.analysis.scopes import BindingKind
 from codemods.editing.apply import replaces
 from codemods.editing.code import finding
 from codemods.model import Edit, Finding, Outcome, Reported
@@ -16,9 +17,9 @@ CODE = "FM516"
 _PREFIX = "torch.distributed.fsdp."
 _REMEDIES = {
     "FullyShardedDataParallel": "shard with `fully_shard` in place; a sharded module is an `FSDPModule`",
-    "StateDictType": "say at each state dict call what it gives (`StateDictOptions`), or keep a type of your own here",
+    "StateDictType": "say at each state dict call what it gives (`StateDictOptions`)",
     "FlatParameter": "there is no flat parameter: work on `model.parameters()`, which are DTensors",
-    "enable_wrap": "build the modules first, then shard each with `fully_shard`, and the model around them last",
+    "enable_wrap": "build the modules first, then shard each with `fully_shard`, the model around them last",
     "wrap": "shard the module with `fully_shard` once it is built",
     "CustomPolicy": "loop over `reversed(list(model.modules()))` and shard what the function wants",
     "OptimStateKeyType": "optimizer state stays keyed by parameter name",
@@ -35,7 +36,9 @@ def left_over(
             continue
         for use in project.uses(name):
             module, node = use.module, use.node
-            if _is_inner(project, module, node) or _is_gone(module, node, edits):
+            if _is_variable(module, node) or _is_inner(project, module, node):
+                continue
+            if _is_gone(module, node, edits):
                 continue
             if any((module.path, line) in spoken for line in _header(module, node)):
                 continue
@@ -50,11 +53,22 @@ def _finding(module: Module, node: ast.AST, name: str) -> Finding:
     short = ".".join(words)
     if any(word.startswith("_") for word in words):
         message = f"`{short}` is private to FSDP1 and has no counterpart"
-        remedy = "do without FSDP1's internals: `FSDPModule` has `unshard()` and `reshard()`, parameters are DTensors"
+        remedy = (
+            "do without FSDP1's internals: `FSDPModule` has `unshard()` and `reshard()`, "
+            "parameters are DTensors"
+        )
     else:
         message = f"`{short}` belongs to FSDP1 and is still used here"
         remedy = _REMEDIES.get(words[0], "rewrite this by hand for `fully_shard`")
     return finding(module, node, CODE, message, remedy=remedy)
+
+
+def _is_variable(module: Module, node: ast.expr) -> bool:
+    """Whether a chain starts at a variable that was assigned an FSDP1 name: the assignment is spoken of."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
+    return found is not None and all(b.kind is not BindingKind.IMPORT for b in found[1])
 
 
 def _is_inner(project: Project, module: Module, node: ast.expr) -> bool:

@@ -67,7 +67,7 @@ def find_all(project: Project) -> list[Finding]:
     for rule in all_rules():
         if rule.check is not None:
             found.extend(rule.check(project))
-    return found
+    return list(dict.fromkeys(found))
 
 
 def decide(
@@ -114,6 +114,9 @@ def _outcome(
         return Reported(finding, Outcome.TODO)
     if finding.safety is Safety.UNSAFE and not project.options.unsafe_fixes:
         return Reported(finding, Outcome.TODO, "a fix is offered by --unsafe-fixes")
+    if todo.stands(project, finding):
+        # What an earlier run left to a person is not done behind that person's back.
+        return Reported(finding, Outcome.TODO, "remove its TODO to have it translated")
     if (clash := _clash(finding, edits)) is not None:
         detail = f"its edit overlaps that of {clash.code} in line {clash.place.line}"
         return Reported(finding, Outcome.TODO, detail)

@@ -6,10 +6,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from codemods.analysis.evaluate import Evaluator
 from codemods.analysis.holding import Holding, Sharded, WrapCall
-from codemods.analysis.index import Index, Module, Symbol
+from codemods.analysis.index import Index, Symbol
 from codemods.analysis.link import Links
-from codemods.analysis.values import Evaluator, Value
+from codemods.analysis.module import Module
+from codemods.analysis.values import Value
 from codemods.model import Options
 
 

@@ -74,7 +74,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
-from codemods.analysis.index import Module, Symbol
+from codemods.analysis.index import Symbol
+from codemods.analysis.module import Module
 from codemods.analysis.state_dicts import (
     Kind,
     Setting,
@@ -117,6 +118,7 @@ from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dict_blocks import BlockPlan, plan_block
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
 from codemods.editing.statements import (
+    is_annotation,
     is_result_used,
     is_where_not_instance,
     is_where_other_branch_shards,
@@ -175,6 +177,7 @@ __all__ = [
     "insert_after",
     "insert_before",
     "insert_text",
+    "is_annotation",
     "is_fsdp1_import",
     "is_result_used",
     "is_under_rank0",

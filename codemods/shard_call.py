@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from codemods.analysis.holding import WrapCall
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.values import DictValue, Value, options
 from codemods.model import Code, Finding, Hole
 from codemods.project import Project

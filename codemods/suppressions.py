@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing import todo
 from codemods.model import Finding, Outcome, Place, Reported, Span
 from codemods.project import Project

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from codemods.analysis.flow import reaching
 from codemods.analysis.holding import DECLARED, OTHER, Held, HeldSet, Instance
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from codemods.analysis.index import Index, Module, Symbol
+from codemods.analysis.index import Index, Symbol
+from codemods.analysis.module import Module
 from codemods.torch_names import FSDP
 
 _STATIC = frozenset(

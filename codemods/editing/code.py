@@ -7,7 +7,7 @@ import re
 import string
 from collections.abc import Collection, Iterable
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.model import Code, Edit, Finding, Hole, Part, Ref, Safety, Span
 
 _ATOMS = (

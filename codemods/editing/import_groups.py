@@ -7,7 +7,7 @@ import ast
 import sys
 from collections.abc import Callable
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing.spelling import Needed
 
 

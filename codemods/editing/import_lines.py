@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing.import_groups import ImportGroups, import_line, import_order, plain_import
 from codemods.editing.spelling import Needed, qualified
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind, Scope
 from codemods.editing.import_lines import rewritten_imports
 from codemods.editing.shared_lines import apart, on_lines_of_their_own

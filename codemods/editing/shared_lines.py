@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 
 
 def on_lines_of_their_own(module: Module, statements: set[ast.AST]) -> str:

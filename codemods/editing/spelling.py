@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from codemods.analysis.index import Index, Module
+from codemods.analysis.index import Index
+from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind
 from codemods.torch_names import canonical, is_fsdp_namespace
 

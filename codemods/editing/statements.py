@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing.code import code, join
 from codemods.model import Code, Edit, Span
 
@@ -33,6 +33,25 @@ _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 def is_result_used(module: Module, call: ast.expr) -> bool:
     """Whether anything is done with an expression's value."""
     return not isinstance(module.parent(call), ast.Expr)
+
+
+def is_annotation(module: Module, node: ast.expr) -> bool:
+    """Whether an expression stands in a type annotation, or is the type given to `typing.cast`."""
+    child: ast.AST = node
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.arg | ast.AnnAssign):
+            return parent.annotation is child
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            return parent.returns is child
+        if isinstance(parent, ast.Call):
+            name = (
+                parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
+            )
+            return name == "cast" and bool(parent.args) and parent.args[0] is child
+        if not isinstance(parent, ast.expr):
+            return False
+        child = parent
+    return False
 
 
 def may_be_ddp(module: Module) -> bool:
@@ -74,7 +93,8 @@ def _item(module: Module, item: ast.withitem) -> Code:
 
 
 def is_where_not_instance(module: Module, node: ast.AST, text: str) -> bool:
-    """Whether a place is reached only when `isinstance(<text>, FSDP)` fails: an else branch, or after a jump."""
+    """Whether a place is reached only when `isinstance(<text>, FSDP)` fails: an else branch, or after a
+    jump."""
     child = node
     for parent in module.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp):
@@ -96,7 +116,8 @@ def is_where_not_instance(module: Module, node: ast.AST, text: str) -> bool:
 
 
 def is_where_other_branch_shards(module: Module, node: ast.AST, text: str) -> bool:
-    """Whether a place is in the else branch of an `if` whose other branch treats `<text>` as FSDP1's wrapper."""
+    """Whether a place is in the else branch of an `if` whose other branch treats `<text>` as FSDP1's
+    wrapper."""
     child = node
     for parent in module.ancestors(node):
         if isinstance(parent, ast.If) and any(child is part for part in parent.orelse):
@@ -131,7 +152,8 @@ def _after_leaving_branch(parent: ast.AST, child: ast.AST, text: str) -> bool:
         if not isinstance(block, list) or not any(child is statement for statement in block):
             continue
         for statement in block[: block.index(child)]:
-            if isinstance(statement, ast.If) and _is_instance_test(statement.test, text):
-                if isinstance(statement.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
-                    return True
+            if not isinstance(statement, ast.If) or not _is_instance_test(statement.test, text):
+                continue
+            if isinstance(statement.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
+                return True
     return False

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from small import rewrite_of
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing.apply import apply_edits, compatible, shifted
 from codemods.editing.code import code, delete_argument, replace, unwrap_block
 from codemods.editing.diff import unified
@@ -288,3 +288,27 @@ def test_files_that_cannot_be_read_stand_in_the_report(tmp_path: Path) -> None:
     }
     assert told == set(done.skipped)
     assert [change.path for change in done.changes] == ["fine.py"]
+
+
+def test_what_a_todo_leaves_to_a_person_is_not_done_by_a_later_run(tmp_path: Path) -> None:
+    todo = "# TODO(fsdp-migrate FM101): look at this first\n"
+    text = f"{_FSDP} as F\n\n{todo}m = F(m)\n"
+    done, texts = rewrite_of(tmp_path, {"main.py": text})
+    assert texts == {}
+    assert [(r.finding.code, r.outcome) for r in done.reported if not r.finding.is_note] == [
+        ("FM101", Outcome.TODO)
+    ]
+    done, texts = rewrite_of(tmp_path, {"main.py": text.replace(todo, "")})
+    assert texts["main.py"].endswith("fully_shard(m)\n")
+
+
+def test_an_old_todo_keeps_check_failing_until_it_is_gone_or_ignored(tmp_path: Path) -> None:
+    todo = "# TODO(fsdp-migrate FM401): save the whole\n#   state dict\nx = 1  # fsdp\n"
+    done, _ = rewrite_of(tmp_path, {"main.py": todo})
+    (item,) = done.reported
+    assert item.outcome is Outcome.TODO and item.finding.remedy == "save the whole state dict"
+    ignored = todo.replace("x = 1", "# fsdp-migrate: ignore[FM401] done elsewhere\nx = 1")
+    done, _ = rewrite_of(tmp_path, {"main.py": ignored})
+    assert [r.outcome for r in done.reported] == [Outcome.IGNORED] and done.reported[
+        0
+    ].detail == "done elsewhere"

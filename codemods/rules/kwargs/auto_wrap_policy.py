@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from codemods.analysis.index import Module
-from codemods.analysis.values import returns_of
+from codemods.analysis.arguments import returns_of
+from codemods.analysis.module import Module
 from codemods.rule import (
     CallValue,
     Code,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from codemods.rule import (
     Finding,
+    Maybe,
     Module,
     No,
     Project,
@@ -30,18 +31,18 @@ _FUNCTIONS = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad.clip_g
 def torch_clip(project: Project) -> Iterator[Finding]:
     """`torch.nn.utils.clip_grad_norm_(model.parameters(), c)` on a sharded model changes its meaning.
 
-    On FSDP1 parameters it clipped each rank by the norm of what that rank held, a number that differs per rank. On
-    FSDP2 parameters it clips by the norm of the whole gradient. The new behaviour is what was meant, but training
-    curves change, so a person should know. With `--unsafe-fixes` a used result gets `.full_tensor()`, because it is a
-    DTensor now; nothing else has to be done.
-    """
+    On FSDP1 parameters it clipped each rank by the norm of what that rank held, a number that differs per
+    rank. On FSDP2 parameters it clips by the norm of the whole gradient. The new behaviour is what was
+    meant, but training curves change, so a person should know. With `--unsafe-fixes` a used result gets
+    `.full_tensor()`, because it is a DTensor now; nothing else has to be done."""
     for module in list(project.modules.values()):
         for call in module.calls():
             symbol = project.resolve(module, call.func)
             if symbol is None or symbol.name not in _FUNCTIONS or not call.args:
                 continue
             model = _owner(call.args[0])
-            if model is None or isinstance(project.sharded(module, model), No):
+            holding = project.sharded(module, model) if model is not None else No()
+            if model is None or isinstance(holding, No):
                 continue
             text = ast.unparse(model)
             if is_where_not_instance(module, call, text) or _already_full(module, call):
@@ -55,11 +56,13 @@ def torch_clip(project: Project) -> Iterator[Finding]:
                 module,
                 call,
                 "FM302",
-                "FSDP1 clipped every rank by its own part of the gradient here; FSDP2 clips by the whole gradient's norm",
+                "FSDP1 clipped every rank by its own part of the gradient here; FSDP2 clips by the "
+                "whole gradient's norm",
                 remedy="expect other numbers than before (these are right)"
                 + (" and add `.full_tensor()` to the norm" if edits else ""),
                 safety=Safety.UNSAFE if edits else Safety.MANUAL,
                 edits=edits,
+                is_note=isinstance(holding, Maybe) and not edits,
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from codemods.rule import (
@@ -14,6 +15,7 @@ from codemods.rule import (
     delete,
     delete_alias,
     finding,
+    is_annotation,
     is_fsdp1_import,
     rule,
 )
@@ -23,9 +25,8 @@ from codemods.rule import (
 def unused_import(project: Project) -> Iterator[Finding]:
     """An import of an FSDP1 name that its file does not use, and no other file takes from it, is removed.
 
-    Imports that a rewrite leaves without a use go by themselves; this is about those that had none before. In an
-    `__init__.py` and where `__all__` names it, an import is for others and stays, with a finding.
-    """
+    Imports that a rewrite leaves without a use go by themselves; this is about those that had none before.
+    In an `__init__.py` and where `__all__` names it, an import is for others and stays, with a finding."""
     handed_on = _handed_on(project)
     for module in list(project.modules.values()):
         if module.path.endswith("__init__.py") or "__all__" in module.text:
@@ -61,10 +62,8 @@ def _words(module: Module) -> set[str]:
     """Names read anywhere in a file, string annotations included."""
     found = {n.id for n in module.nodes(ast.Name) if isinstance(n, ast.Name)}
     for node in module.nodes(ast.Constant):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
-            found.update(
-                node.value.replace(".", " ").replace("[", " ").replace("]", " ").replace(",", " ").split()
-            )
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_annotation(module, node):
+            found.update(re.findall(r"\w+", node.value))
     return found
 
 
