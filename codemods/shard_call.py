@@ -19,9 +19,11 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from codemods.analysis.flow import reaching
 from codemods.analysis.holding import WrapCall
 from codemods.analysis.module import Module
-from codemods.analysis.values import DictValue, Value, options
+from codemods.analysis.scopes import BindingKind
+from codemods.analysis.values import Choice, DictValue, Opaque, Origin, Value, options
 from codemods.model import Code, Finding, Hole
 from codemods.project import Project
 from codemods.rule import Rule, register
@@ -240,6 +242,10 @@ def arguments_of(project: Project, site: WrapCall) -> tuple[list[Argument], bool
 
     def add(name: str, module: Module, node: ast.expr, item: ast.AST, *, at_call: bool) -> None:
         value = project.evaluate(module, node)
+        if _is_chosen_outside(module, node):
+            # The parameter goes on deciding, whatever the callers of today give it.
+            decided = Opaque("decided by the caller", Origin(module, node))
+            value = Choice((value, decided), Origin(module, node))
         found.append(Argument(project, site, name, module, node, value, at_call, item))
 
     for position, given in enumerate(site.arguments[0 if site.kind == "partial" else 1 :], start=1):
@@ -269,6 +275,27 @@ def sibling(argument: Argument, name: str) -> ast.expr | None:
     position = SIGNATURE.index(name)
     arguments = argument.site.node.args
     return arguments[position] if position < len(arguments) else None
+
+
+def _is_chosen_outside(module: Module, node: ast.expr, depth: int = 8) -> bool:
+    """Whether which value an expression has is up to a parameter of the function it stands in."""
+    match node:
+        case ast.Name() if depth:
+            found = module.scope_of(node).lookup(node.id)
+            return found is not None and any(
+                binding.kind is BindingKind.PARAMETER
+                or (binding.value is not None and _is_chosen_outside(module, binding.value, depth - 1))
+                for binding in reaching(module, *found, node)
+            )
+        case ast.Attribute():
+            return _is_chosen_outside(module, node.value, depth)
+        case ast.Subscript():
+            return any(_is_chosen_outside(module, part, depth) for part in (node.value, node.slice))
+        case ast.IfExp():
+            return any(_is_chosen_outside(module, part, depth) for part in (node.body, node.orelse))
+        case ast.BoolOp():
+            return any(_is_chosen_outside(module, part, depth) for part in node.values)
+    return False
 
 
 def local_assignment(module: Module, node: ast.expr) -> ast.stmt | None:
