@@ -195,9 +195,17 @@ def _unread(path: str, why: str) -> Reported:
 def _wrap_reports(project: Project, reported: list[Reported]) -> tuple[WrapReport, ...]:
     found = []
     done = [r.finding for r in reported if r.outcome is Outcome.DONE and r.finding.code in WRAP_FORMS]
+    dropped = [
+        edit
+        for item in reported
+        if item.finding.code == DROPPED_BRANCH and item.outcome is Outcome.DONE
+        for edit in item.finding.edits
+    ]
     for site in project.wraps:
         place = site.module.place(site.node)
         name = site.module.span(site.function)
+        if any(edit.path == place.path and replaces(edit, place.span) for edit in dropped):
+            continue
         owner = next(
             (
                 f

@@ -1,4 +1,4 @@
-"""`--drop-fsdp1`: the FSDP1 branch goes where an FSDP2 branch stands beside it; nobody is let down in silence."""
+"""`--drop-fsdp1`: the FSDP1 branch goes where an FSDP2 branch stands beside it, never in silence."""
 
 from __future__ import annotations
 
@@ -213,6 +213,10 @@ def test_imports_that_only_it_used_go(tmp_path: Path) -> None:
     (change,) = rewrite(tmp_path, ONE_OF_THREE).changes
     assert b"ShardingStrategy" not in change.after
     assert b"fsdp2_sharding" not in change.after
+
+
+def test_dropped_wrap_is_no_wrap_left_over(tmp_path: Path) -> None:
+    assert rewrite(tmp_path, ONE_OF_THREE).wrap_sites == ()
 
 
 def test_other_branch_that_would_take_fsdp1_in_silence_is_left_to_a_person(tmp_path: Path) -> None:
