@@ -196,9 +196,11 @@ class Options:
         ignore: codes or prefixes to leave out of the run.
         target_torch: (major, minor) whose names the output may use.
         helper_module: name of the helper module, without `.py`.
+        drop_fsdp1: remove the FSDP1 branch where an FSDP2 branch stands beside it.
     """
 
     unsafe_fixes: bool = False
+    drop_fsdp1: bool = False
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()

@@ -27,6 +27,7 @@ from codemods.model import (
 from codemods.project import Project
 from codemods.suppressions import check_suppressions, ignored_by
 
+DROPPED_BRANCH = "FM120"
 WRAP_FORMS = {"FM101": "inline", "FM102": "helper", "FM107": "helper"}
 """Codes of translated wrap calls, and what the report calls them."""
 
@@ -83,7 +84,7 @@ def decide(
         if reason is not None:
             reported.append(Reported(finding, Outcome.IGNORED, reason))
             continue
-        if finding.fades and _is_gone(finding, edits):
+        if _is_gone(finding, edits, by_any=finding.fades):
             continue
         item = _outcome(project, finding, edits, only)
         reported.append(item)
@@ -125,8 +126,13 @@ def _outcome(
     return Reported(finding, Outcome.DONE)
 
 
-def _is_gone(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:
-    return any(replaces(edit, finding.place.span) for edit, _ in edits.get(finding.place.path, []))
+def _is_gone(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]], *, by_any: bool) -> bool:
+    """Whether the text of a finding goes: by any edit, or together with an FSDP1 branch that is dropped."""
+    return any(
+        replaces(edit, finding.place.span)
+        for edit, owner in edits.get(finding.place.path, [])
+        if by_any or owner.code == DROPPED_BRANCH
+    )
 
 
 def _clash(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]]) -> Finding | None:
@@ -189,9 +195,17 @@ def _unread(path: str, why: str) -> Reported:
 def _wrap_reports(project: Project, reported: list[Reported]) -> tuple[WrapReport, ...]:
     found = []
     done = [r.finding for r in reported if r.outcome is Outcome.DONE and r.finding.code in WRAP_FORMS]
+    dropped = [
+        edit
+        for item in reported
+        if item.finding.code == DROPPED_BRANCH and item.outcome is Outcome.DONE
+        for edit in item.finding.edits
+    ]
     for site in project.wraps:
         place = site.module.place(site.node)
         name = site.module.span(site.function)
+        if any(edit.path == place.path and replaces(edit, place.span) for edit in dropped):
+            continue
         owner = next(
             (
                 f

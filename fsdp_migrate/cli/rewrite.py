@@ -37,6 +37,14 @@ def rewrite(
             show_default="no",
         ),
     ] = None,
+    drop_fsdp1: Annotated[
+        bool | None,
+        typer.Option(
+            "--drop-fsdp1/--no-drop-fsdp1",
+            help="Remove the FSDP1 branch where an FSDP2 branch stands beside it.",
+            show_default="no",
+        ),
+    ] = None,
     allow_dirty: Annotated[
         bool, typer.Option("--allow-dirty", help="Rewrite although git has uncommitted changes.")
     ] = False,
@@ -79,7 +87,7 @@ def rewrite(
     if undo:
         return _undo(target)
     require_complete(target)
-    given = Given(select, ignore, exclude, unsafe_fixes, None, target_torch)
+    given = Given(select, ignore, exclude, unsafe_fixes, drop_fsdp1, target_torch)
     options = rewrite_options(given, rewrite_settings(target))
     files = find_files(target, [target], exclude=options.exclude)
     chosen = find_files(target, paths, exclude=options.exclude)

@@ -46,6 +46,7 @@ def rewrite_options(given: Given, settings: RewriteSettings) -> Options:
         ignore=_codes("--ignore", given.ignore)
         if given.ignore
         else _codes(f"{told}: ignore", settings.ignore),
+        drop_fsdp1=_first(given.drop_fsdp1, settings.drop_fsdp1) or False,
         exclude=(*settings.exclude, *(given.exclude or ())),
         target_torch=_torch_version(given.target_torch or settings.target_torch or OLDEST_TORCH),
     )

@@ -51,10 +51,13 @@ def rewrite_in_place(folder: Path, options: Sequence[str] = ()) -> Result:
 def _options(given: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser()
     parser.add_argument("--unsafe-fixes", action="store_true")
+    parser.add_argument("--drop-fsdp1", action="store_true")
     parser.add_argument("--target-torch", default="2.6")
     told = parser.parse_args(list(given))
     major, minor = told.target_torch.split(".")
-    return Options(unsafe_fixes=told.unsafe_fixes, target_torch=(int(major), int(minor)))
+    return Options(
+        unsafe_fixes=told.unsafe_fixes, drop_fsdp1=told.drop_fsdp1, target_torch=(int(major), int(minor))
+    )
 
 
 def _lines(reported: Reported) -> list[str]:
