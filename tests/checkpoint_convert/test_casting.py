@@ -11,9 +11,8 @@ from tests.checkpoint_convert.memory_source import bits
 
 SPECIAL = (0, -(2**31), 0x7F800000, -0x800000, 0x7F7FFFFF, 1, 0x7FFF, 0x8000, 0x8001, 0x18000, 0x7FC00000)
 NAN = (0x7F800001, 0x7FFFFFFF, -1)
-PAIRS = [
-    (one, other) for one in CASTABLE for other in CASTABLE if other is not DType.FLOAT64 and one != other
-]
+FLOATS = [dtype for dtype in DType if dtype in CASTABLE]  # in the same order in every process
+PAIRS = [(one, other) for one in FLOATS for other in FLOATS if other is not DType.FLOAT64 and one != other]
 
 
 def values(dtype: DType) -> torch.Tensor:
