@@ -113,7 +113,7 @@ from codemods.editing.code import (
     stands_alone,
     unwrap_block,
 )
-from codemods.editing.optim_state_dicts import is_under_rank0, optim_loaded, optim_saved
+from codemods.editing.optim_state_dicts import is_under_rank0, optim_loaded, optim_saved, uses_orig_params
 from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dict_blocks import BlockPlan, plan_block
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
@@ -201,6 +201,7 @@ __all__ = [
     "state_dict_block_around",
     "state_dict_blocks",
     "unwrap_block",
+    "uses_orig_params",
 ]
 
 
