@@ -193,7 +193,13 @@ def test_interrupted_while_reading_nothing_is_written(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_rewrite_imports_neither_torch_nor_libcst(repo: Path) -> None:
+@pytest.mark.parametrize(("content", "imported"), [("import torch\n", []), (None, ["libcst"])])
+def test_rewrite_never_imports_torch_and_libcst_only_where_files_change(
+    repo: Path, content: str | None, imported: list[str]
+) -> None:
+    if content is not None:
+        for path in repo.glob("*.py"):
+            path.write_text(content)
     program = (
         "import sys\nsys.argv = ['fsdp-migrate', 'rewrite', '--check', '.']\n"
         "from fsdp_migrate.cli.app import main\ntry:\n    main()\nexcept SystemExit:\n    pass\n"
@@ -203,7 +209,7 @@ def test_rewrite_imports_neither_torch_nor_libcst(repo: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=repo, env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip().splitlines()[-1] == "[]"
+    assert done.stdout.strip().splitlines()[-1] == str(imported)
 
 
 def test_explain_and_rules_print_the_manual() -> None:
