@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.flow import reaching
 from codemods.rule import Finding, Module, No, Project, Safety, code, finding, insert_before, rule
 
 _DEPTH = 2
@@ -69,9 +70,25 @@ def _has_run(project: Project, module: Module, optimizer: ast.Call, owner: ast.e
         given = [call.func, *call.args]
         parts = (n for part in given for n in ast.walk(part))
         models = [n for n in parts if isinstance(n, ast.Name | ast.Attribute)]
-        if any(ast.unparse(n) == text and not isinstance(project.sharded(module, n), No) for n in models):
+        if any(
+            ast.unparse(n) == text
+            and not isinstance(project.sharded(module, n), No)
+            and _is_same_object(module, n, owner)
+            for n in models
+        ):
             return True
     return False
+
+
+def _is_same_object(module: Module, one: ast.expr, other: ast.expr) -> bool:
+    """Whether a name can hold at one place what it holds at the other."""
+    if not isinstance(one, ast.Name) or not isinstance(other, ast.Name):
+        return True
+    found = module.scope_of(other).lookup(other.id)
+    if found is None:
+        return True
+    there = reaching(module, *found, other)
+    return any(binding in there for binding in reaching(module, *found, one))
 
 
 def _runs(project: Project, module: Module, call: ast.Call, text: str, depth: int) -> bool:
