@@ -183,7 +183,7 @@ class Evaluator:
         return self._field(module, node) or Opaque(f"attribute `{ast.unparse(node)}`", origin)
 
     def _field(self, module: Module, node: ast.Attribute) -> Value | None:
-        """A field of a class, or of an object of a class, of the project: its default and what a call gives it."""
+        """A field of a class of the project, or of an object of one: its default and what a call gives it."""
         found: list[Value] = []
         for option in options(self.evaluate(module, node.value)):
             holder = option.symbol if isinstance(option, Named) else None

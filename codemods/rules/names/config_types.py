@@ -10,8 +10,8 @@ import ast
 from collections.abc import Iterator
 
 from codemods.rule import Edit, Finding, NameUse, Project, Ref, Safety, delete_argument, finding, rule
-from codemods.shard_call import refusal
 from codemods.torch_names import MIXED_PRECISION_FIELDS
+from codemods.wrap_site import refusal
 
 _PREFIX = "torch.distributed.fsdp."
 TYPES = ("ShardingStrategy", "MixedPrecision", "CPUOffload", "BackwardPrefetch")
@@ -131,7 +131,7 @@ def _low_precision_gradients(use: NameUse) -> Iterator[Finding]:
                 use.module,
                 keyword,
                 "FM203",
-                "FSDP2 keeps gradients in the parameter's own dtype, `keep_low_precision_grads` in the compute dtype",
+                "`keep_low_precision_grads` kept gradients in the compute dtype; FSDP2 in the parameter's",
                 remedy="remove it: the optimizer gets more exact gradients, which take more memory",
                 safety=Safety.SAFE if is_off else Safety.UNSAFE,
                 edits=[delete_argument(use.module, call, keyword)],
