@@ -50,9 +50,14 @@ def test_import_behind_a_colon_stays_there(tmp_path: Path) -> None:
 
 
 def test_deletions_that_meet_are_done_once() -> None:
-    assert apart([(5, 9, ""), (0, 6, "")]) == [(0, 5, ""), (5, 9, "")]
-    assert apart([(0, 6, "x"), (5, 9, "")]) == [(0, 6, "x"), (6, 9, "")]
-    assert apart([(3, 4, "y"), (0, 2, "")]) == [(0, 2, ""), (3, 4, "y")]
+    assert apart("abcdefghi", [(5, 9, ""), (0, 6, "")]) == [(0, 5, ""), (5, 9, "")]
+    assert apart("abcdefghi", [(0, 6, "x"), (5, 9, "")]) == [(0, 6, "x"), (6, 9, "")]
+    assert apart("abcdefghi", [(0, 9, ""), (4, 4, "new")]) == [(0, 4, ""), (4, 4, "new"), (4, 9, "")]
+    assert apart("abcdefghi", [(3, 4, "y"), (0, 2, "")]) == [(0, 2, ""), (3, 4, "y")]
+
+
+def test_blank_line_stays_below_what_comes_in_its_place() -> None:
+    assert apart("ab\n\n", [(0, 4, ""), (3, 3, "\nnew\n")]) == [(0, 3, ""), (3, 3, "new\n")]
 
 
 def test_torch_means_torch_also_beside_a_copy_of_its_files(tmp_path: Path) -> None:
