@@ -8,9 +8,12 @@ import tokenize
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codemods.errors import CodemodError
+
+if TYPE_CHECKING:
+    import pathspec
 
 _SKIPPED_DIRECTORIES = frozenset(
     {
@@ -73,6 +76,17 @@ def names_fsdp(data: bytes) -> bool:
     return _NAMES_FSDP.search(data) is not None
 
 
+def any_names_fsdp(target: Path, files: Iterable[str]) -> bool:
+    """Whether there is anything to do: some file says FSDP, or cannot be read and has to be reported."""
+    for name in files:
+        try:
+            if names_fsdp((target / name).read_bytes()):
+                return True
+        except OSError:
+            return True
+    return False
+
+
 def find_files(target: Path, paths: Sequence[Path], *, exclude: Iterable[str] = ()) -> list[str]:
     """Python files under `paths`, relative to `target`, sorted; what git ignores is left out.
 
@@ -81,9 +95,6 @@ def find_files(target: Path, paths: Sequence[Path], *, exclude: Iterable[str] = 
     Raises:
         CodemodError: a path does not exist.
     """
-    import pathspec
-
-    spec = pathspec.PathSpec.from_lines("gitignore", list(exclude))
     found: set[str] = set()
     for path in paths:
         if path.is_file():
@@ -92,6 +103,12 @@ def find_files(target: Path, paths: Sequence[Path], *, exclude: Iterable[str] = 
             found.update(_files_under(target, path.resolve()))
         else:
             raise CodemodError(f"{path} does not exist", hint="Name Python files or directories.")
+    patterns = list(exclude)
+    if not patterns:
+        return sorted(found)
+    import pathspec
+
+    spec = pathspec.PathSpec.from_lines("gitignore", patterns)
     return sorted(name for name in found if not spec.match_file(name))
 
 
@@ -123,13 +140,13 @@ def _git_files(directory: Path) -> list[Path] | None:
 
 def _walk(directory: Path) -> list[Path]:
     """Every file, honouring `.gitignore` files outside git too."""
-    import pathspec
-
     found: list[Path] = []
 
     def visit(folder: Path, specs: list[tuple[Path, pathspec.PathSpec[Any]]]) -> None:
         ignore = folder / ".gitignore"
         if ignore.is_file():
+            import pathspec
+
             lines = ignore.read_text(errors="replace").splitlines()
             specs = [*specs, (folder, pathspec.PathSpec.from_lines("gitignore", lines))]
         for entry in sorted(folder.iterdir()):

@@ -43,9 +43,7 @@ def names_left_undefined(before: str, after: str) -> list[str]:
 def _undefined(module: libcst.Module) -> set[str]:
     from libcst.metadata import MetadataWrapper, ScopeProvider
 
-    scopes = {
-        scope for scope in MetadataWrapper(module, unsafe_skip_copy=True).resolve(ScopeProvider).values()
-    }
+    scopes = set(MetadataWrapper(module, unsafe_skip_copy=True).resolve(ScopeProvider).values())
     names: set[str] = set()
     for scope in scopes:
         if scope is None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from codemods.model import Outcome, Reported, Rewrite, Span
-from codemods.rule import all_rules
 from codemods.sources import decode
 from fsdp_migrate.reports.formats import ReportFormat
 
@@ -170,6 +169,8 @@ def count(number: int, noun: str) -> str:
 
 def meanings() -> dict[str, str]:
     """Code -> one line saying what the finding means."""
+    from codemods.rule import all_rules
+
     return {code: line for rule in all_rules() for code, line in rule.codes.items()}
 
 
