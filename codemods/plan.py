@@ -9,6 +9,8 @@ from pathlib import Path
 
 from codemods.analysis.collect import read_project
 from codemods.analysis.index import Module
+from codemods.analysis.library_calls import surroundings
+from codemods.configuration.plan import is_configuration, plan_configuration
 from codemods.editing import todo
 from codemods.editing.apply import apply_edits, compatible, replaces
 from codemods.editing.helper_assembly import Needs
@@ -37,9 +39,10 @@ def plan_rewrite(
 
     Args:
         target: the directory that paths are relative to.
-        files: Python files, relative to it, forward slashes.
+        files: Python files, notebooks and configuration files, relative to it, forward slashes.
         only: the files that may be changed; all if None. The others are read to understand these.
     """
+    files, configs = split(files)
     project, skipped = read_project(target, files, options)
     findings = find_all(project)
     ordered = [f for f in findings if options.wants(f.code)]
@@ -47,11 +50,28 @@ def plan_rewrite(
         ordered = [f for f in ordered if f.place.path in only]
     reported, accepted = decide(project, ordered, only)
     changes, broken = _changes(project, reported, accepted, target)
+    settings = plan_configuration(target, configs, options, surroundings(project), only=only)
+    changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
+    skipped.update(settings.skipped)
+    broken += settings.reported
     reported += [Reported(_unread(path, why), Outcome.TODO) for path, why in sorted(skipped.items())]
     reported += broken
     reported.sort(key=lambda r: (r.finding.place.path, r.finding.place.line, r.finding.code))
     sites = _wrap_reports(project, reported)
-    return Rewrite(tuple(changes), tuple(reported), sites, len(files), len(project.modules), skipped)
+    return Rewrite(
+        tuple(changes),
+        tuple(reported),
+        sites,
+        len(files),
+        len(project.modules),
+        skipped,
+        (settings.searched, settings.read),
+    )
+
+
+def split(files: list[str]) -> tuple[list[str], list[str]]:
+    """Files that hold Python, and configuration files."""
+    return [f for f in files if not is_configuration(f)], [f for f in files if is_configuration(f)]
 
 
 def find_all(project: Project) -> list[Finding]:

@@ -28,6 +28,9 @@ _SKIPPED_DIRECTORIES = frozenset(
         "site-packages",
     }
 )
+CONFIG_SUFFIXES = frozenset({".yaml", ".yml", ".json", ".sh", ".bash", ".slurm", ".sbatch"})
+"""Endings of configuration files and launch scripts."""
+_SUFFIXES = CONFIG_SUFFIXES | {".py", ".ipynb"}
 _NAMES_FSDP = re.compile(rb"fsdp|fullysharded|fully_shard", re.IGNORECASE)
 
 
@@ -74,9 +77,12 @@ def names_fsdp(data: bytes) -> bool:
 
 
 def find_files(target: Path, paths: Sequence[Path], *, exclude: Iterable[str] = ()) -> list[str]:
-    """Python files under `paths`, relative to `target`, sorted; what git ignores is left out.
+    """Python files, notebooks, configuration files and launch scripts under `paths`; what git ignores is left out.
 
     A file named itself is always taken.
+
+    Returns:
+        Paths relative to `target`, forward slashes, sorted.
 
     Raises:
         CodemodError: a path does not exist.
@@ -102,7 +108,11 @@ def _files_under(target: Path, directory: Path) -> list[str]:
     kept = []
     for path in names:
         relative = path.relative_to(target)
-        if path.suffix == ".py" and not _SKIPPED_DIRECTORIES.intersection(relative.parts) and path.is_file():
+        if (
+            path.suffix in _SUFFIXES
+            and not _SKIPPED_DIRECTORIES.intersection(relative.parts)
+            and path.is_file()
+        ):
             kept.append(relative.as_posix())
     return kept
 

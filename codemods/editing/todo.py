@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from codemods.analysis.index import Module
 
-_TODO = re.compile(r"#\s*TODO\(fsdp-migrate (FM\d{3})\):?\s*(.*)")
-_IGNORE = re.compile(r"#\s*fsdp-migrate:\s*ignore(?:\[([\w,\s]*)\])?\s*(.*)")
+TODO = re.compile(r"#\s*TODO\(fsdp-migrate (FM\d{3})\):?\s*(.*)")
+IGNORE = re.compile(r"#\s*fsdp-migrate:\s*ignore(?:\[([\w,\s]*)\])?\s*(.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ def todo_text(code: str, remedy: str) -> str:
 
 def todos(module: Module) -> list[Comment]:
     """TODO comments left by an earlier run."""
-    return [c for comment, c in _ours(module, _TODO) if comment]
+    return [c for comment, c in _ours(module, TODO) if comment]
 
 
 def ignores(module: Module) -> list[Comment]:
     """Suppression comments."""
-    return [c for comment, c in _ours(module, _IGNORE) if comment]
+    return [c for comment, c in _ours(module, IGNORE) if comment]
 
 
 def _ours(module: Module, pattern: re.Pattern[str]) -> Iterator[tuple[str, Comment]]:

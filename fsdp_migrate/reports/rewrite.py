@@ -25,6 +25,7 @@ def as_json(rewrite: Rewrite, *, written: bool) -> str:
         "version": 1,
         "searched": rewrite.searched,
         "read": rewrite.read,
+        "configurations": {"searched": rewrite.configs[0], "read": rewrite.configs[1]},
         "written": written,
         "changed": [{"path": c.path, "new": c.before is None} for c in rewrite.changes],
         "skipped": [{"path": p, "reason": why} for p, why in sorted(rewrite.skipped.items())],
@@ -50,6 +51,8 @@ def summary(rewrite: Rewrite, *, written: bool) -> str:
         f"Searched {_count(rewrite.searched, 'Python file')}, read {rewrite.read} of them "
         "(those that name FSDP, and what they import or are imported by)."
     )
+    if rewrite.configs[0]:
+        searched += f" Of {_count(rewrite.configs[0], 'configuration file')}, {rewrite.configs[1]} hold FSDP settings."
     if rewrite.skipped:
         searched += f" {_count(len(rewrite.skipped), 'file')} could not be read; see above."
     if not rewrite.wrap_sites and not rewrite.reported:
