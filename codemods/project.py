@@ -56,6 +56,7 @@ class Project:
     mentions: frozenset[str] = frozenset()
     imports: dict[str, set[str]] = field(default_factory=dict)
     line_length: int | None = None
+    _leaders: dict[str, str] = field(default_factory=dict)
     _uses: dict[str, list[NameUse]] = field(default_factory=dict)
     _methods: dict[str, list[MethodCall]] | None = None
 
@@ -75,11 +76,26 @@ class Project:
         """Whether an expression holds the optimizer of a sharded model."""
         return self.links.optimizer_of(module, node)
 
+    def group(self, path: str) -> str:
+        """A name for the files that belong together, because one imports the other or a third imports both."""
+        if not self._leaders:
+            self._leaders = {path: path for path in self.modules}
+            for importer in self.modules:
+                for other in self.imports.get(importer, ()):
+                    if other in self._leaders:
+                        self._leaders[self._leader(importer)] = self._leader(other)
+        return self._leader(path)
+
+    def _leader(self, path: str) -> str:
+        while self._leaders[path] != path:
+            path = self._leaders[path]
+        return path
+
     def method_calls(self, *names: str) -> Iterator[MethodCall]:
         """Every `x.<name>(...)`, whatever x is."""
         if self._methods is None:
             self._methods = {}
-            for module in self.modules.values():
+            for module in list(self.modules.values()):
                 for call in module.calls():
                     if isinstance(call.func, ast.Attribute):
                         found = MethodCall(module, call, call.func.value)
@@ -115,7 +131,7 @@ class Project:
         if not self._uses:
             from codemods.torch_names import is_fsdp_namespace
 
-            for module in self.modules.values():
+            for module in list(self.modules.values()):
                 for node in (*module.nodes(ast.Name), *module.nodes(ast.Attribute)):
                     assert isinstance(node, ast.Name | ast.Attribute)
                     symbol = self.resolve(module, node)

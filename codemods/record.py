@@ -244,7 +244,7 @@ def _replace(path: Path, data: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o644)
-        os.replace(temporary, path.resolve() if path.is_symlink() else path)
+        temporary.replace(path.resolve() if path.is_symlink() else path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

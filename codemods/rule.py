@@ -49,7 +49,7 @@ inserts text (a `str`) or other code (a tuple); `{torch.distributed.fsdp.fully_s
 file imports it, and imported where it is not (imports that become unused go by themselves); `{helper.shard_model}` names
 something of the helper module, which is written with exactly the parts used. Edits:
 `replace(module, node, code)`, `insert_before(module, statement, code)`, `insert_after(...)`, `delete(module, statement)`,
-`unwrap_block(module, with_statement, before=code)` (keeps the body, moved to the left), `delete_argument(module, call, node)`.
+`unwrap_block(module, with_statement, before=code)` (keeps the body, moved to the left), `delete_argument(module, call, node)`, `append_argument(module, call, text)`.
 Original text in no hole is gone, and edits of other rules that fall there are conflicts, which are reported. A finding with
 `fades=True` is about the text at its place and nothing more: it is dropped where that text is replaced by another rule.
 
@@ -57,7 +57,8 @@ The edits of one finding are applied together or not at all. `Safety.MANUAL` fin
 statement and carry no edits; `is_note=True` informs only.
 
 Codes: FM1xx the wrap call and its keywords, FM2xx configuration types and policies, FM3xx methods, FM4xx state dicts
-and checkpoints, FM5xx names and surroundings, FM9xx the files themselves.
+and checkpoints, FM5xx names and surroundings, FM9xx the files themselves; FM516 is every FSDP1 name no rule
+spoke of (`codemods.leftovers`).
 """
 
 from __future__ import annotations
@@ -85,8 +86,10 @@ from codemods.analysis.values import (
     options,
 )
 from codemods.editing.code import (
+    append_argument,
     code,
     delete,
+    delete_alias,
     delete_argument,
     finding,
     insert_after,
@@ -100,10 +103,16 @@ from codemods.editing.optim_state_dicts import is_under_rank0, optim_loaded, opt
 from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dict_blocks import BlockPlan, plan_block
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
-from codemods.editing.statements import is_result_used, is_where_not_instance, negated, remove_with_item
+from codemods.editing.statements import (
+    is_result_used,
+    is_where_method_is_not,
+    is_where_not_instance,
+    negated,
+    remove_with_item,
+)
 from codemods.model import Code, Edit, Finding, Hole, Options, Ref, Safety, Span
 from codemods.project import MethodCall, NameUse, Project
-from codemods.torch_names import FSDP
+from codemods.torch_names import FSDP, is_fsdp1_import
 
 __all__ = [
     "FSDP",
@@ -141,17 +150,21 @@ __all__ = [
     "Value",
     "WrapCall",
     "all_rules",
+    "append_argument",
     "argument",
     "code",
     "delete",
+    "delete_alias",
     "delete_argument",
     "finding",
     "in_force",
     "insert_after",
     "insert_before",
     "insert_text",
+    "is_fsdp1_import",
     "is_result_used",
     "is_under_rank0",
+    "is_where_method_is_not",
     "is_where_not_instance",
     "load_sharded_optimizer",
     "model_loaded",

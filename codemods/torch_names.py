@@ -7,6 +7,8 @@ one is `torch.distributed.fsdp.<name>`, or `torch.distributed.fsdp.wrap.<name>` 
 
 from __future__ import annotations
 
+import ast
+
 FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
 
 CONFIG_TYPES = frozenset({"ShardingStrategy", "MixedPrecision", "CPUOffload", "BackwardPrefetch"})
@@ -114,6 +116,14 @@ def is_fsdp1(name: str) -> bool:
     if head == "_fully_shard":
         return False
     return head not in FSDP2_NAMES
+
+
+def is_fsdp1_import(statement: ast.ImportFrom, alias: ast.alias) -> bool:
+    """Whether an import statement takes an FSDP1 name straight from torch."""
+    source = statement.module or ""
+    if statement.level or alias.name == "*" or not is_fsdp_namespace(source):
+        return False
+    return is_fsdp1(canonical(f"{source}.{alias.name}"))
 
 
 def public_names_of(module: str) -> frozenset[str]:

@@ -103,8 +103,12 @@ def _line_length(target: Path) -> int | None:
 
 def link(index: Index, modules: dict[str, Module], options: Options) -> Project:
     """The project of these modules."""
-    callers = _callers(index, modules)
-    wraps = _wrap_calls(index, modules)
+    known = -1
+    while known != len(modules):  # following a name can read a module that no pattern announced
+        known = len(modules)
+        callers = _callers(index, modules)
+        wraps = _wrap_calls(index, modules)
+    index.freeze(modules)
     links = Links(index, modules, callers, {w.node: w for w in wraps})
     return Project(options, modules, index, links, Evaluator(index, callers), wraps)
 
@@ -151,10 +155,23 @@ def _imports(data: bytes) -> list[str]:
     return names
 
 
+def _enabling(index: Index, module: Module, call: ast.Call) -> ast.With | None:
+    """The `with enable_wrap(...):` around a call, within its function."""
+    for parent in module.ancestors(call):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return None
+        if isinstance(parent, ast.With) and len(parent.items) == 1:
+            item = parent.items[0].context_expr
+            symbol = index.resolve(module, item.func) if isinstance(item, ast.Call) else None
+            if symbol is not None and symbol.name == "torch.distributed.fsdp.wrap.enable_wrap":
+                return parent
+    return None
+
+
 def _callers(index: Index, modules: dict[str, Module]) -> dict[ast.AST, list[tuple[Module, ast.Call]]]:
     """Definition -> calls of it, `functools.partial(f, ...)` and thread-like `target=f` left out."""
     found: dict[ast.AST, list[tuple[Module, ast.Call]]] = {}
-    for module in modules.values():
+    for module in list(modules.values()):
         for call in module.calls():
             symbol = index.resolve(module, call.func)
             if symbol is not None and symbol.module is not None and symbol.node is not None:
@@ -168,6 +185,13 @@ def _wrap_calls(index: Index, modules: dict[str, Module]) -> list[WrapCall]:
         module = modules[path]
         for call in module.calls():
             symbol = index.resolve(module, call.func)
-            if symbol is not None and symbol.name == FSDP:
+            name = symbol.name if symbol is not None else ""
+            if name == FSDP:
                 found.append(WrapCall(module, call))
+            elif name == "torch.distributed.fsdp.wrap.wrap":
+                found.append(WrapCall(module, call, "wrap", _enabling(index, module, call)))
+            elif name == "functools.partial" and call.args:
+                made = index.resolve(module, call.args[0])
+                if made is not None and made.name == FSDP:
+                    found.append(WrapCall(module, call, "partial"))
     return sorted(found, key=lambda w: (w.module.path, w.node.lineno, w.node.col_offset))

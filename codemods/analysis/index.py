@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import bisect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -182,15 +182,23 @@ class Index:
         self._load = load
         self._by_tail: dict[str, list[str]] = {}
         for path in paths:
-            parts = _module_parts(path)
+            parts = module_parts(path)
             if parts:
                 self._by_tail.setdefault(parts[-1], []).append(path)
-        self._resolving: set[tuple[str, str]] = set()
+        self._resolving: set[tuple[Scope, str]] = set()
+        self._known: dict[tuple[Scope, str], Symbol | None] = {}
+
+    def freeze(self, read: Iterable[str]) -> None:
+        """From now on only modules already read are found, so that every question has the same answer."""
+        self._paths &= set(read)
+        self._by_tail = {k: [p for p in v if p in self._paths] for k, v in self._by_tail.items()}
 
     def find(self, dotted: str, importer: str) -> Module | None:
         """The project's module of that name as seen from a file; leading dots are relative imports."""
         path = self.locate(dotted, importer)
-        return self._load(path) if path else None
+        if path is None:
+            return None
+        return self._load(path)
 
     def locate(self, dotted: str, importer: str) -> str | None:
         """The path of that module as seen from a file, without parsing it."""
@@ -211,7 +219,7 @@ class Index:
             if current == current.parent or str(current) == ".":
                 break
             current = current.parent
-        candidates = [p for p in self._by_tail.get(parts[-1], []) if _module_parts(p)[-len(parts) :] == parts]
+        candidates = [p for p in self._by_tail.get(parts[-1], []) if module_parts(p)[-len(parts) :] == parts]
         if len(parts) == 1:
             # A lone name may be any installed package: only a script's own folder or a source root counts.
             candidates = [p for p in candidates if p.endswith(f"/{parts[0]}/__init__.py")]
@@ -257,18 +265,24 @@ class Index:
 
     def lookup(self, module: Module, scope: Scope, name: str) -> Symbol | None:
         """What a name means in a scope."""
-        key = (module.path, name)
+        found = scope.lookup(name)
+        key = (found[0] if found else module.scope, name)
+        if key in self._known:
+            return self._known[key]
         if key in self._resolving:
             return None
         self._resolving.add(key)
         try:
-            found = scope.lookup(name)
             if found is not None:
                 symbols = [s for b in found[1] if (s := self._bound(module, found[0], b))]
-                return _preferred(symbols)
-            return self._starred(module, name)
+                symbol = _preferred(symbols)
+            else:
+                symbol = self._starred(module, name)
         finally:
             self._resolving.discard(key)
+        if not self._resolving:  # within a circle of imports the answer may be partial
+            self._known[key] = symbol
+        return symbol
 
     def _bound(self, module: Module, scope: Scope, binding: Binding) -> Symbol | None:
         match binding.kind:
@@ -326,7 +340,8 @@ def _preferred(symbols: list[Symbol]) -> Symbol | None:
     return symbols[-1] if symbols else None
 
 
-def _module_parts(path: str) -> list[str]:
+def module_parts(path: str) -> list[str]:
+    """The parts of the dotted name of a file, from the target down."""
     parts = list(PurePosixPath(path).with_suffix("").parts)
     return parts[:-1] if parts[-1] == "__init__" else parts
 

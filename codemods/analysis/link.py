@@ -41,14 +41,33 @@ _STATIC = frozenset(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WrapCall:
-    """A call of the FSDP1 constructor.
+    """A call that makes, or will make, an FSDP1 wrapper.
 
     Attributes:
-        function: the expression called.
+        kind: `call`: FSDP(m); `partial`: functools.partial(FSDP, ...); `wrap`: wrap(m) within enable_wrap.
+        block: the innermost `with enable_wrap(...)` around a wrap(m) in the same function.
     """
 
     module: Module
     node: ast.Call
+    kind: str = "call"
+    block: ast.With | None = None
+
+    @property
+    def settings(self) -> ast.Call:
+        """The call that holds the keywords: the constructor's, or that of `enable_wrap` around a `wrap`."""
+        item = self.block.items[0].context_expr if self.block is not None else None
+        return item if isinstance(item, ast.Call) else self.node
+
+    @property
+    def function(self) -> ast.expr:
+        """The expression that names the constructor."""
+        return self.node.args[0] if self.kind == "partial" else self.node.func
+
+    @property
+    def arguments(self) -> list[ast.expr]:
+        """Positional arguments of the constructor, the module first."""
+        return self.node.args[1:] if self.kind == "partial" else self.node.args
 
     @property
     def wrapped(self) -> ast.expr | None:
@@ -56,7 +75,7 @@ class WrapCall:
         for keyword in self.node.keywords:
             if keyword.arg == "module":
                 return keyword.value
-        return self.node.args[0] if self.node.args else None
+        return self.arguments[0] if self.arguments else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +153,7 @@ class Links:
     _memo: dict[ast.expr, _HeldSet] = field(default_factory=dict)
     _active: set[ast.AST] = field(default_factory=set)
     _attributes: dict[str, list[tuple[Module, ast.Attribute, ast.expr, tuple[int, ...]]]] | None = None
+    _methods: dict[str, list[tuple[Module, ast.Call, ast.Attribute]]] | None = None
     _evidence: dict[tuple[str, ast.AST, str], bool] | None = None
 
     def sharded(self, module: Module, node: ast.expr) -> Holding:
@@ -150,6 +170,10 @@ class Links:
     def optimizers(self, module: Module, node: ast.expr) -> list[tuple[Module, ast.Call]]:
         """The constructor calls of the optimizers an expression can hold."""
         return [(h.module, h.node) for h in self.held(module, node) if isinstance(h, _Optimizer)]
+
+    def builds_optimizer(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call constructs an optimizer."""
+        return _is_optimizer(self.index.resolve(module, call.func), call)
 
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds the optimizer of a sharded model."""
@@ -368,17 +392,18 @@ class Links:
         return calls
 
     def _method_calls(self, module: Module, owner: ast.ClassDef, name: str) -> list[tuple[Module, ast.Call]]:
+        if self._methods is None:
+            self._methods = {}
+            for other in self.modules.values():
+                for call in other.calls():
+                    if isinstance(call.func, ast.Attribute):
+                        self._methods.setdefault(call.func.attr, []).append((other, call, call.func))
         found = []
-        for other in self.modules.values():
-            for call in other.calls():
-                if (
-                    isinstance(call.func, ast.Attribute)
-                    and call.func.attr == name
-                    and call.func not in self._active
-                ):
-                    receivers = self.held(other, call.func.value)
-                    if any(isinstance(h, _Instance) and self._is_a(h, owner) for h in receivers):
-                        found.append((other, call))
+        for other, call, function in self._methods.get(name, []):
+            if function not in self._active:
+                receivers = self.held(other, function.value)
+                if any(isinstance(h, _Instance) and self._is_a(h, owner) for h in receivers):
+                    found.append((other, call))
         return found
 
     def _is_a(self, instance: _Instance, owner: ast.ClassDef) -> bool:
@@ -411,8 +436,11 @@ class Links:
         )
 
     def _call(self, module: Module, node: ast.Call) -> _HeldSet:
-        if node in self.wraps:
+        if node in self.wraps and self.wraps[node].kind != "partial":
             return frozenset({self.wraps[node]})
+        made_by = self._partial(module, node.func)
+        if made_by is not None:
+            return frozenset({made_by})
         if isinstance(node.func, ast.Attribute) and node.func.attr in PASS_THROUGH:
             return self.held(module, node.func.value)
         symbol = self.index.resolve(module, node.func)
@@ -430,6 +458,15 @@ class Links:
         declared = definition.returns is not None and self._annotated(home, definition.returns)
         held = frozenset().union(*returned)
         return held | {DECLARED} if declared else held
+
+    def _partial(self, module: Module, function: ast.expr) -> WrapCall | None:
+        """The `functools.partial(FSDP, ...)` that a called name holds."""
+        found = module.scope_of(function).lookup(function.id) if isinstance(function, ast.Name) else None
+        for binding in reaching(module, *found, function) if found else ():
+            site = self.wraps.get(binding.value) if isinstance(binding.value, ast.Call) else None
+            if site is not None and site.kind == "partial":
+                return site
+        return None
 
     def _function(
         self, module: Module, node: ast.expr
@@ -524,7 +561,7 @@ class Links:
         """Every assignment to an attribute, by the attribute's name."""
         if self._attributes is None:
             self._attributes = {}
-            for module in self.modules.values():
+            for module in list(self.modules.values()):
                 for kind in (ast.Assign, ast.AnnAssign):
                     for node in module.nodes(kind):
                         targets = node.targets if isinstance(node, ast.Assign) else [node.target]  # type: ignore[attr-defined]
@@ -557,7 +594,7 @@ class Links:
             return False
         if self._evidence is None:
             self._evidence = {}
-            for home in self.modules.values():
+            for home in list(self.modules.values()):
                 for call in home.calls():
                     subject = self._subject(home, call)
                     if subject is not None:

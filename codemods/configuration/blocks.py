@@ -8,7 +8,7 @@ from codemods.configuration.edits import add_entries, remove_entries, rename_key
 from codemods.configuration.rule import found_at
 from codemods.configuration.settings import Decisions, Remark
 from codemods.configuration.tree import ConfigFile, Entry, Mapping
-from codemods.model import Edit, Finding, Safety, Span
+from codemods.model import Edit, Finding, Safety
 
 
 def block_findings(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from json.decoder import scanstring
+from json.decoder import JSONDecoder
 
 from codemods.configuration.tree import Entry, Items, Mapping, Node, Scalar
 from codemods.model import Span
@@ -12,6 +12,7 @@ from codemods.model import Span
 _SPACE = re.compile(r"[ \t\r\n]*")
 _ATOM = re.compile(r"-?\d[\d.eE+-]*|true|false|null|-?Infinity|NaN")
 _DEEPEST = 200
+_DECODER = JSONDecoder()
 
 
 def read_json(text: str) -> Node:
@@ -38,7 +39,7 @@ def _value(text: str, start: int, depth: int) -> tuple[Node, int]:
         raise json.JSONDecodeError("nested too deep", text, start)
     match text[start : start + 1]:
         case '"':
-            value, end = scanstring(text, start + 1, True)
+            value, end = _DECODER.raw_decode(text, start)
             return Scalar(value, Span(start, end), '"'), end
         case "{":
             return _mapping(text, start, depth)
@@ -57,7 +58,7 @@ def _mapping(text: str, start: int, depth: int) -> tuple[Mapping, int]:
         if entries:
             position = _skip(text, _expect(text, position, ","))
         _expect(text, position, '"')
-        key, key_end = scanstring(text, position + 1, True)
+        key, key_end = _DECODER.raw_decode(text, position)
         colon = _expect(text, _skip(text, key_end), ":")
         node, end = _value(text, _skip(text, colon), depth + 1)
         entries.append(Entry(key, Span(position, key_end), node))

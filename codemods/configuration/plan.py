@@ -14,7 +14,7 @@ from codemods.configuration.shell import commands
 from codemods.configuration.tree import ConfigFile, Mapping, below
 from codemods.configuration.yaml_tree import YamlError, read_yaml
 from codemods.editing.apply import apply_edits, compatible
-from codemods.editing.todo import Comment, todo_text
+from codemods.editing.todo import Comment, todo_lines
 from codemods.model import (
     Edit,
     FileChange,
@@ -30,6 +30,7 @@ from codemods.sources import CONFIG_SUFFIXES, SourceFile, names_fsdp
 
 _LARGEST = 512 * 1024
 """A configuration is no larger than this; JSON files that are hold data."""
+_WIDTH = 100
 _SETTINGS = re.compile(rb"fsdp_config|fsdp_\w+\"?'?[ \t]*[:=]|--fsdp|\"?fsdp\"?[ \t]*:")
 
 
@@ -194,9 +195,9 @@ def _todo_edits(file: ConfigFile, reported: list[Reported]) -> list[Edit]:
             continue
         line = file.text[start : file.line_end(start)]
         indent = line[: len(line) - len(line.lstrip(" \t"))]
-        edits.append(
-            Edit(file.path, Span(start, start), (f"{indent}{todo_text(found.code, found.remedy)}\n",))
-        )
+        lines = todo_lines(found.code, found.remedy, _WIDTH - len(indent))
+        text = "".join(f"{indent}{line}\n" for line in lines)
+        edits.append(Edit(file.path, Span(start, start), (text,)))
     return edits
 
 

@@ -33,7 +33,7 @@ def read_yaml(text: str) -> tuple[Node, ...]:
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
         raise YamlError(" ".join(str(error).split())) from error
     finally:
-        loader.dispose()  # type: ignore[no-untyped-call]
+        loader.dispose()
     return tuple(documents)
 
 

@@ -37,7 +37,9 @@ def code(module: Module | None, template: str, **parts: ast.AST | str | Code) ->
     found: list[Part] = []
     pieces = list(string.Formatter().parse(template))
     for position, (literal, name, _, _) in enumerate(pieces):
-        if literal:
+        if literal and found and isinstance(found[-1], str):
+            found[-1] += literal  # the parser cuts text at `{{` and `}}`
+        elif literal:
             found.append(literal)
         if name is None:
             continue
@@ -197,6 +199,8 @@ def unwrap_block(module: Module, block: ast.With | ast.AsyncWith, *, before: Cod
         body_start = module.span(first).start
         body: Code = (indent, Hole(Span(body_start, module.span(block).end)))
     else:
+        while start < module.span(first).start and not module.text[start : module.line_end(start)].strip():
+            start = module.line_end(start)
         shift = len(indent) - len(indentation(module, first))
         body = (Hole(Span(start, module.span(block).end), indent=shift, first_line=True),)
     span = Span(module.line_start(module.span(block).start), module.span(block).end)
@@ -213,6 +217,29 @@ def delete_argument(module: Module, call: ast.Call, argument: ast.expr | ast.key
     arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     arguments.sort(key=lambda node: module.span(node).start)
     return _delete_item(module, arguments, argument, module.span(call).end - 1)
+
+
+def append_argument(module: Module, call: ast.Call, text: str) -> Edit:
+    """One more argument after the last, on a line of its own where that one has one."""
+    last = max((*call.args, *call.keywords), key=lambda node: module.span(node).end)
+    span = module.span(last)
+    end = span.end + _closing(module, call, last)
+    start = module.line_start(span.start)
+    indent = module.text[start : span.start]
+    lead = f",\n{indent}" if not indent.strip() and start > module.span(call).start else ", "
+    return Edit(module.path, Span(end, end), (f"{lead}{text}",))
+
+
+def _closing(module: Module, call: ast.Call, last: ast.AST) -> int:
+    """Length of closing parentheses around the last argument that are not the call's own."""
+    rest = module.text[module.span(last).end : module.span(call).end - 1]
+    return rest.rindex(")") + 1 if ")" in rest.split("#")[0] else 0
+
+
+def delete_alias(module: Module, statement: ast.ImportFrom, alias: ast.alias) -> Edit:
+    """Remove one name of a `from ... import` statement with its comma."""
+    spans = [module.span(a) for a in statement.names]
+    return _delete_span(module, spans, statement.names.index(alias), module.span(statement).end)
 
 
 def delete_dict_item(module: Module, display: ast.Dict, position: int) -> Edit:

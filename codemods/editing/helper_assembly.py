@@ -45,6 +45,12 @@ class Needs:
     keywords: frozenset[str] = frozenset()
     fields: frozenset[str] = frozenset()
 
+    @staticmethod
+    def of(marks: frozenset[str]) -> Needs:
+        """From a finding's `needs`: keywords by name, fields as `field:<name>`."""
+        fields = frozenset(m.removeprefix("field:") for m in marks if m.startswith("field:"))
+        return Needs(frozenset(m for m in marks if not m.startswith("field:")), fields)
+
     def joined(self, other: Needs) -> Needs:
         """What either needs."""
         return Needs(self.keywords | other.keywords, self.fields | other.fields)

@@ -184,7 +184,17 @@ def load_full_optimizer(
     set_optimizer_state_dict(model, optimizer, state or {}, options=options)
 '''
 
+STATE_DICT_TYPE = '''\
+class StateDictType(enum.Enum):
+    """What FSDP1 called the kinds of state dicts; the names configuration files use."""
+
+    FULL_STATE_DICT = enum.auto()
+    LOCAL_STATE_DICT = enum.auto()
+    SHARDED_STATE_DICT = enum.auto()
+'''
+
 TRAINING_PARTS = {
+    "StateDictType": STATE_DICT_TYPE,
     "no_sync": NO_SYNC,
     "clip_grad_norm_": CLIP_GRAD_NORM,
     "summon_full_params": SUMMON_FULL_PARAMS,

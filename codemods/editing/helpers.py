@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from codemods.analysis.index import module_parts
 from codemods.editing.helper_assembly import Needs, assemble
 from codemods.model import Edit, Ref
 from codemods.project import Project
+
+MARK = "Written by fsdp-migrate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +22,17 @@ class HelperHome:
 
     Attributes:
         path: the file, relative to the target.
-        members: the files that use it.
         package: dotted name of the package it lies in; empty at a source root.
+        relative: files that import it relatively.
+        names: its functions and types that the repository's files name.
+        needs: keywords and fields in use.
     """
 
     path: str
-    members: frozenset[str]
     package: str
     relative: frozenset[str]
+    names: frozenset[str]
+    needs: Needs
 
     def import_name(self, path: str) -> str:
         """What a file imports it as."""
@@ -36,46 +43,65 @@ class HelperHome:
         return f"{self.package}.{stem}" if self.package else stem
 
 
-def helper_homes(project: Project, edits: dict[str, list[Edit]], target: Path) -> dict[str, HelperHome]:
+def helper_homes(
+    project: Project, edits: dict[str, list[Edit]], needs: dict[str, Needs], target: Path
+) -> dict[str, HelperHome]:
     """File -> its helper module, for the files whose edits use one."""
-    users = [path for path, found in edits.items() if any(_uses_helper(edit) for edit in found)]
+    names = {path: _names_of(found) for path, found in edits.items()}
     homes: dict[str, HelperHome] = {}
-    for group in _groups(project, users):
-        home = _home(project, group, target)
+    groups: dict[str, list[str]] = {}
+    for path in sorted(path for path in edits if names[path]):
+        groups.setdefault(project.group(path), []).append(path)
+    for group in groups.values():
+        wanted = frozenset().union(*(names[path] for path in group))
+        joined = Needs()
+        for path in group:
+            joined = joined.joined(needs.get(path, Needs()))
+        if "batch_norm" in project.mentions:
+            joined = joined.joined(Needs(fields=frozenset({"batch_norm"})))
+        home = _home(project, group, wanted, joined, target)
         homes.update(dict.fromkeys(group, home))
     return homes
 
 
-def _uses_helper(edit: Edit) -> bool:
-    return any(isinstance(part, Ref) and part.name.startswith("helper.") for part in edit.code)
+def _names_of(edits: Iterable[Edit]) -> set[str]:
+    parts = [part for edit in edits for part in edit.code]
+    return {
+        p.name.removeprefix("helper.") for p in parts if isinstance(p, Ref) and p.name.startswith("helper.")
+    }
 
 
-def _groups(project: Project, users: list[str]) -> list[list[str]]:
-    """Files that belong together because one imports the other, or a third imports both."""
-    leader = {path: path for path in project.modules}
-
-    def find(path: str) -> str:
-        while leader[path] != path:
-            path = leader[path]
-        return path
-
-    for path in project.modules:
-        for other in project.imports.get(path, ()):
-            if other in leader:
-                leader[find(path)] = find(other)
-    groups: dict[str, list[str]] = {}
-    for path in sorted(users):
-        groups.setdefault(find(path), []).append(path)
-    return list(groups.values())
-
-
-def _home(project: Project, group: list[str], target: Path) -> HelperHome:
+def _home(
+    project: Project, group: list[str], names: frozenset[str], needs: Needs, target: Path
+) -> HelperHome:
     folder = _common_folder([PurePosixPath(path).parent for path in group])
-    name = project.options.helper_module
-    path = (folder / f"{name}.py").as_posix()
     package = _package_of(project, folder, target)
     relative = frozenset(p for p in group if package and _imports_relatively(project, p))
-    return HelperHome(path, frozenset(group), package, relative)
+    number, stem = 1, project.options.helper_module
+    while True:
+        path = (folder / f"{stem}.py").as_posix()
+        home = HelperHome(path, package, relative, names, needs)
+        if not (target / path).exists() or _can_serve(home, (target / path).read_bytes()):
+            return home
+        number += 1
+        stem = f"{project.options.helper_module}_{number}"
+
+
+def _can_serve(home: HelperHome, data: bytes) -> bool:
+    """Whether a file that stands there is ours, and untouched or complete enough."""
+    try:
+        text = data.decode()
+        names, needs = _already_there(text)
+    except (UnicodeDecodeError, SyntaxError):
+        return False
+    if MARK not in (ast.get_docstring(ast.parse(text)) or ""):
+        return False
+    return _is_enough(home, names, needs) or assemble(frozenset(names), needs) == text
+
+
+def _is_enough(home: HelperHome, names: set[str], needs: Needs) -> bool:
+    there = frozenset(names)
+    return assemble(home.names | there, home.needs.joined(needs)) == assemble(there, needs)
 
 
 def _common_folder(folders: list[PurePosixPath]) -> PurePosixPath:
@@ -89,27 +115,25 @@ def _common_folder(folders: list[PurePosixPath]) -> PurePosixPath:
 
 
 def _package_of(project: Project, folder: PurePosixPath, target: Path) -> str:
-    """The dotted name other files import that folder's modules under."""
+    """The dotted name other files import that folder's modules under; packages by their `__init__.py` otherwise."""
+    seen: Counter[str] = Counter()
+    for path, module in project.modules.items():
+        for node in module.nodes(ast.ImportFrom):
+            assert isinstance(node, ast.ImportFrom)
+            found = project.index.locate(node.module, path) if node.module and not node.level else None
+            if found is not None and node.module is not None:
+                parts = module_parts(found)
+                if tuple(parts[: len(folder.parts)]) == folder.parts and len(parts) > len(folder.parts):
+                    above = node.module.split(".")[: len(folder.parts) - len(parts)]
+                    seen[".".join(above)] += 1
+    if seen:
+        return seen.most_common(1)[0][0]
     names: list[str] = []
     current = folder
     while current.parts and (target / current / "__init__.py").exists():
         names.insert(0, current.name)
         current = current.parent
-    if names:
-        return ".".join(names)
-    # No `__init__.py`: a namespace package, if someone imports modules of this folder by a dotted name.
-    for path, module in project.modules.items():
-        for node in module.nodes(ast.ImportFrom):
-            assert isinstance(node, ast.ImportFrom)
-            found = project.index.locate(node.module, path) if node.module and not node.level else None
-            if (
-                found is not None
-                and PurePosixPath(found).parent == folder
-                and node.module
-                and "." in node.module
-            ):
-                return node.module.rpartition(".")[0]
-    return ""
+    return ".".join(names)
 
 
 def _imports_relatively(project: Project, path: str) -> bool:
@@ -125,20 +149,14 @@ def _imports_relatively(project: Project, path: str) -> bool:
     return any(levels) and not own
 
 
-def helper_source(names: Iterable[str], needs: Needs, before: bytes | None) -> str:
-    """The text of a helper module.
-
-    Args:
-        names: its functions and types that the repository's files name.
-        needs: keywords and fields in use.
-        before: what the file holds now; what an earlier run wrote there stays.
-    """
-    wanted = set(names)
-    if before is not None:
-        earlier, earlier_needs = _already_there(before.decode())
-        wanted |= earlier
-        needs = needs.joined(earlier_needs)
-    return assemble(frozenset(wanted), needs)
+def helper_source(home: HelperHome, before: bytes | None) -> bytes:
+    """The contents of a helper module; what an earlier run wrote there, and what a person changed, stays."""
+    if before is None:
+        return assemble(home.names, home.needs).encode()
+    names, needs = _already_there(before.decode())
+    if _is_enough(home, names, needs):
+        return before
+    return assemble(home.names | names, home.needs.joined(needs)).encode()
 
 
 def _already_there(text: str) -> tuple[set[str], Needs]:

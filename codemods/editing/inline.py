@@ -12,7 +12,7 @@ from codemods.analysis.index import Module
 from codemods.analysis.link import WrapCall
 from codemods.editing.code import code, delete, indentation, join, stands_alone
 from codemods.editing.layout import DEFAULT
-from codemods.model import Code, Edit, Hole, Ref, Span
+from codemods.model import Code, Edit, Hole, Ref
 from codemods.project import Project
 from codemods.shard_call import Inline, Precision, UnitTest
 
@@ -68,7 +68,7 @@ def inline_edits(project: Project, site: WrapCall, parts: Sequence[Inline]) -> W
         return Refused("two keywords decide one thing")
     unit = units[0] if units else None
     precision = precisions[0] if precisions else None
-    nested = _is_nested(project, site)
+    nested = is_nested(project, site)
     width = (project.line_length or DEFAULT) - len(indentation(module, statement))
     writer = _Writer(module, statement, target, every, width)
     lines: list[Code] = [(comment,) for comment in _comments(module, statement)]
@@ -127,17 +127,27 @@ def _is_short(node: ast.expr) -> bool:
     return isinstance(node, ast.Name)
 
 
-def _is_nested(project: Project, site: WrapCall) -> bool:
-    """Whether the wrapped module is a part of a model that is itself wrapped: `m.layers[i] = FSDP(m.layers[i])`."""
-    node: ast.expr | None = site.wrapped
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
-        text = ast.unparse(node)
-        for other in project.wraps:
-            if other is not site and other.module is site.module and other.wrapped is not None:
-                same_scope = site.module.scope_of(other.node) is site.module.scope_of(site.node)
-                if same_scope and ast.unparse(other.wrapped) == text:
-                    return True
+def is_nested(project: Project, site: WrapCall) -> bool:
+    """Whether the wrapped module is a part of a model that is itself wrapped in the same function.
+
+    `m.layers[i] = FSDP(m.layers[i])`, or `m.layers[i] = FSDP(layer)`, beside `m = FSDP(m)`.
+    """
+    module = site.module
+    statement = module.statement(site.node)
+    names = [site.wrapped, *(statement.targets if isinstance(statement, ast.Assign) else [])]
+    around = {
+        ast.unparse(other.wrapped)
+        for other in project.wraps
+        if other is not site
+        and other.module is module
+        and other.wrapped is not None
+        and module.scope_of(other.node) is module.scope_of(site.node)
+    }
+    for node in names:
+        while isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+            if ast.unparse(node) in around:
+                return True
     return False
 
 
@@ -280,6 +290,3 @@ def _has_or(module: Module, test: Code) -> bool:
     return isinstance(tree.body, ast.IfExp | ast.Lambda) or (
         isinstance(tree.body, ast.BoolOp) and isinstance(tree.body.op, ast.Or)
     )
-
-
-__all__ = ["Refused", "Span", "Written", "inline_edits"]

@@ -174,9 +174,13 @@ def _load_subjects(
     if model is None:
         found = [a for a in rest[:2] if isinstance(project.sharded(module, a), Sharded | Maybe)]
         new_order = call.func.attr == "optim_state_dict_to_load" and len(rest) == 3
-        if len(found) != 1 and not new_order:
+        is_legacy = call.func.attr != "optim_state_dict_to_load" and len(rest) > 1
+        if is_legacy:
+            model = rest[1]
+        elif len(found) == 1 or new_order:
+            model = found[0] if len(found) == 1 else rest[0]
+        else:
             return None
-        model = found[0] if len(found) == 1 else rest[0]
         rest.remove(model)
     is_first = call.func.attr != "optim_state_dict_to_load" or (call.args and model is not call.args[0])
     if state is None and rest and is_first:

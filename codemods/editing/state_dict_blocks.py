@@ -200,7 +200,7 @@ def _used_for_blocks_only(project: Project, definition: tuple[Module, ast.Assign
     target = assignment.targets[0]
     assert isinstance(target, ast.Name)
     arguments = {a: b for b in blocks(project) for a in (*b.call.args, *(k.value for k in b.call.keywords))}
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for node in module.nodes(ast.Name):
             assert isinstance(node, ast.Name)
             if node.id != target.id or not isinstance(node.ctx, ast.Load):

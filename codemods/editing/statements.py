@@ -83,6 +83,20 @@ def is_where_not_instance(module: Module, node: ast.AST, text: str) -> bool:
     return False
 
 
+def is_where_method_is_not(module: Module, node: ast.AST, text: str, method: str) -> bool:
+    """Whether a place is in the else branch of an `if` whose other branch calls `<text>.<method>(...)`."""
+    child = node
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.If) and any(child is part for part in parent.orelse):
+            calls = (n for s in parent.body for n in ast.walk(s) if isinstance(n, ast.Call))
+            if any(ast.unparse(call.func) == f"{text}.{method}" for call in calls):
+                return True
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return False
+        child = parent
+    return False
+
+
 def _is_instance_test(test: ast.expr, text: str) -> bool:
     words = ast.unparse(test)
     return words.startswith(f"isinstance({text},") and ("FSDP" in words or "FullySharded" in words)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from codemods.analysis.index import Module
+from codemods.editing.layout import DEFAULT
+from codemods.model import Edit, Finding, Outcome, Reported, Span
+from codemods.project import Project
 
 TODO = re.compile(r"#\s*TODO\(fsdp-migrate (FM\d{3})\):?\s*(.*)")
 IGNORE = re.compile(r"#\s*fsdp-migrate:\s*ignore(?:\[([\w,\s]*)\])?\s*(.*)")
@@ -32,9 +36,11 @@ class Comment:
     column: int = 1
 
 
-def todo_text(code: str, remedy: str) -> str:
-    """The comment written where a person is needed."""
-    return f"# TODO(fsdp-migrate {code}): {' '.join(remedy.split())}"
+def todo_lines(code: str, remedy: str, width: int) -> list[str]:
+    """The comment written where a person is needed, in lines of at most `width` columns."""
+    text = f"# TODO(fsdp-migrate {code}): {' '.join(remedy.split())}"
+    options = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.wrap(text, max(width, 40), subsequent_indent="#   ", **options)  # type: ignore[arg-type]
 
 
 def todos(module: Module) -> list[Comment]:
@@ -59,3 +65,55 @@ def _ours(module: Module, pattern: re.Pattern[str]) -> Iterator[tuple[str, Comme
                 token.string,
                 Comment(token.start[0], codes, found.group(2).strip(), own_line, token.start[1] + 1),
             )
+
+
+def comments_for(project: Project, reported: Iterable[Reported]) -> Iterator[Edit]:
+    """Comment lines before the statements of findings that need a person, where they do not stand yet."""
+    seen: set[tuple[str, int, str]] = set()
+    for item in reported:
+        finding = item.finding
+        module = project.modules.get(finding.place.path)
+        if item.outcome is not Outcome.TODO or not finding.remedy or module is None:
+            continue
+        position = _position(project, finding)
+        key = (finding.place.path, position, finding.code)
+        if key in seen or _stands(module, position, finding):
+            continue
+        seen.add(key)
+        line = module.text[position : module.line_end(position)]
+        indent = line[: len(line) - len(line.lstrip(" \t"))]
+        width = (project.line_length or DEFAULT) - len(indent)
+        lines = todo_lines(finding.code, finding.remedy, width)
+        text = "".join(f"{indent}{line}\n" for line in lines)
+        yield Edit(module.path, Span(position, position), (text,))
+
+
+def statement_line(project: Project, finding: Finding) -> int:
+    """The line before which the TODO of a finding belongs."""
+    return project.modules[finding.place.path].line_of(_position(project, finding))
+
+
+def code_line_below(module: Module, line: int) -> int:
+    """The first line of code after a comment line; other comments between do not count."""
+    lines = module.text.splitlines()
+    number = line
+    while number < len(lines) and (not lines[number].strip() or lines[number].lstrip().startswith("#")):
+        number += 1
+    return number + 1
+
+
+def _position(project: Project, finding: Finding) -> int:
+    module = project.modules[finding.place.path]
+    statement = module.statement_at(finding.place.span)
+    start = module.span(statement).start if statement is not None else finding.place.span.start
+    return module.line_start(start)
+
+
+def _stands(module: Module, position: int, finding: Finding) -> bool:
+    """Whether a TODO of that code stands above the statement already, or is the finding's own place."""
+    line = module.line_of(position)
+    return any(
+        finding.code in comment.codes
+        and (comment.line == finding.place.line or code_line_below(module, comment.line) == line)
+        for comment in todos(module)
+    )

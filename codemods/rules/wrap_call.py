@@ -5,26 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.analysis.values import DictValue, Origin, options
-from codemods.editing.code import delete_argument, delete_dict_item
-from codemods.editing.inline import Refused, inline_edits
+from codemods.editing.helper_call import helper_call_edits
+from codemods.editing.inline import Refused, inline_edits, is_nested
 from codemods.rule import (
-    Code,
-    Edit,
     Finding,
-    Module,
     Project,
     Safety,
-    Span,
     WrapCall,
-    code,
-    delete,
     finding,
     rule,
 )
-from codemods.shard_call import SIGNATURE, Argument, Inline, Translation, keyword_rules
-
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+from codemods.shard_call import Argument, Inline, Translation, arguments_of, keyword_rules, refusal
 
 
 @rule(
@@ -49,15 +40,16 @@ def wrap_call(project: Project) -> Iterator[Finding]:
     FSDP1 does not have.
     """
     for site in project.wraps:
-        yield from _translate(project, site)
+        if site.kind != "wrap":
+            yield from _translate(project, site)
 
 
 def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
-    refusal = _refusal(site)
-    if refusal is not None:
-        yield finding(site.module, site.node, "FM103", refusal[0], remedy=refusal[1])
+    refused_form = refusal(project, site)
+    if refused_form is not None:
+        yield finding(site.module, site.node, "FM103", refused_form[0], remedy=refused_form[1])
         return
-    arguments, unknown = _arguments(project, site)
+    arguments, unknown = arguments_of(project, site)
     rules = keyword_rules()
     stray = [a for a in arguments if a.name not in rules]
     if stray:
@@ -78,57 +70,8 @@ def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
         _, result = refused[0]
         yield finding(site.module, site.node, "FM103", result.refused, remedy=result.remedy)
         return
-    inline = _as_inline(project, site, results) if not unknown else None
-    yield inline or _as_helper_call(site, results, unknown)
-
-
-def _refusal(site: WrapCall) -> tuple[str, str] | None:
-    for parent in site.module.ancestors(site.node):
-        if isinstance(parent, _COMPREHENSIONS):
-            return (
-                "a wrap inside a comprehension says neither which model the parts belong to nor when it is whole",
-                "build the modules first, then shard each and the model around them with fully_shard",
-            )
-        if isinstance(parent, ast.stmt):
-            break
-    if site.wrapped is None or any(isinstance(a, ast.Starred) for a in site.node.args):
-        return (
-            "the arguments of this wrap call are unpacked from a sequence",
-            "name the module and the keywords at the call, then rewrite again",
-        )
-    return None
-
-
-def _arguments(project: Project, site: WrapCall) -> tuple[list[Argument], bool]:
-    """Every keyword of a call, `**` dicts opened; and whether some of them are not known."""
-    found: list[Argument] = []
-    unknown = False
-
-    def add(name: str, module: Module, node: ast.expr, item: ast.AST, *, at_call: bool) -> None:
-        value = project.evaluate(module, node)
-        found.append(Argument(project, site, name, module, node, value, at_call, item))
-
-    for position, given in enumerate(site.node.args[1:], start=1 if _has_positional_module(site) else 0):
-        name = SIGNATURE[position] if position < len(SIGNATURE) else f"argument {position}"
-        add(name, site.module, given, given, at_call=True)
-    for keyword in site.node.keywords:
-        if keyword.arg is not None:
-            if keyword.arg != "module":
-                add(keyword.arg, site.module, keyword.value, keyword, at_call=True)
-            continue
-        for value in options(project.evaluate(site.module, keyword.value)):
-            if not isinstance(value, DictValue):
-                unknown = True
-                continue
-            unknown = unknown or not value.complete
-            for name, origins in value.items.items():
-                for origin, (_, item) in zip(origins, value.places[name], strict=True):
-                    add(name, origin.module, origin.node, item, at_call=False)
-    return found, unknown
-
-
-def _has_positional_module(site: WrapCall) -> bool:
-    return bool(site.node.args)
+    inline = _as_inline(project, site, results) if not unknown and site.kind == "call" else None
+    yield inline or _as_helper_call(project, site, results, unknown)
 
 
 def _as_inline(
@@ -161,59 +104,19 @@ def _as_inline(
     )
 
 
-def _as_helper_call(site: WrapCall, results: list[tuple[Argument, Translation]], unknown: bool) -> Finding:
-    module, call = site.module, site.node
-    edits: list[Edit] = [Edit(module.path, module.span(call.func), code(None, "{helper.shard_model}"))]
-    edits += _named_module(site)
-    needs = {"**"} if unknown else set()
-    words = "decided at run time"
-    for argument, result in results:
-        if not result.keep:
-            edits += _dropped(argument)
-            continue
-        needs.add(argument.name)
-        if isinstance(argument.item, ast.expr) and argument.at_call:
-            start = module.span(argument.item).start
-            edits.append(Edit(module.path, Span(start, start), (f"{argument.name}=",)))
-        if argument.name == "auto_wrap_policy":
-            words = f"by the policy `{ast.unparse(argument.node)}`"
+def _as_helper_call(
+    project: Project, site: WrapCall, results: list[tuple[Argument, Translation]], unknown: bool
+) -> Finding:
+    needs = {argument.name for argument, result in results if result.keep} | ({"**"} if unknown else set())
+    nested = is_nested(project, site) and ("mixed_precision" in needs or unknown)
+    policies = [ast.unparse(a.node) for a, r in results if a.name == "auto_wrap_policy" and r.keep]
     return finding(
-        module,
-        call,
+        site.module,
+        site.node,
         "FM102",
         "the FSDP1 wrap becomes a call of the helper module, because its values are decided at run time",
         safety=Safety.SAFE,
-        edits=list(dict.fromkeys(edits)),
-        needs=needs,
-        detail=words if "auto_wrap_policy" in needs else "the whole model is one unit",
+        edits=helper_call_edits(site, results, is_nested=nested),
+        needs=needs | ({"is_root"} if nested else set()),
+        detail=f"by the policy `{policies[0]}`" if policies else "the whole model is one unit",
     )
-
-
-def _named_module(site: WrapCall) -> list[Edit]:
-    for keyword in site.node.keywords:
-        if keyword.arg == "module":
-            start = site.module.span(keyword).start
-            return [Edit(site.module.path, Span(start, start + len("module")), ("model",))]
-    return []
-
-
-def _dropped(argument: Argument) -> list[Edit]:
-    """Remove a keyword where it is written: at the call, in a dict, or as an assignment to its key."""
-    site, item, module = argument.site, argument.item, argument.module
-    if argument.at_call:
-        assert isinstance(item, ast.keyword | ast.expr)
-        return [delete_argument(site.module, site.node, item)]
-    if isinstance(item, ast.keyword):
-        holder = module.parent(item)
-        return [delete_argument(module, holder, item)] if isinstance(holder, ast.Call) else []
-    if isinstance(item, ast.Constant):
-        display = module.parent(item)
-        if isinstance(display, ast.Dict):
-            position = next(i for i, key in enumerate(display.keys) if key is item)
-            return [delete_dict_item(module, display, position)]
-    if isinstance(item, ast.Subscript):
-        return [delete(module, module.statement(item))]
-    return []
-
-
-__all__ = ["Code", "Origin", "wrap_call"]

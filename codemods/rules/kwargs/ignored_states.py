@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from codemods.rule import Literal, Sequenced
+from codemods.rule import Literal, Sequenced, finding
 from codemods.shard_call import Argument, Inline, Translation, keyword
 
 
@@ -23,10 +23,14 @@ def ignored_states(argument: Argument) -> Translation:
         and isinstance(argument.node, ast.List | ast.Tuple)
     ):
         return Translation(inline=Inline(), keep=False)
-    if argument.project.options.target_torch < (2, 7):
-        return Translation(
-            inline=None,
-            refused=f"`{argument.name}` needs `fully_shard(ignored_params=)`, which torch has from 2.7 on",
-            remedy="rewrite with --target-torch 2.7 or later",
-        )
-    return Translation(inline=None)
+    if argument.project.options.target_torch >= (2, 7):
+        return Translation(inline=None)
+    note = finding(
+        argument.module,
+        argument.node,
+        "FM118",
+        "ignored parameters need `fully_shard(ignored_params=)`, which torch has from 2.7 on",
+        remedy="train with torch 2.7 or later, and rewrite with --target-torch 2.7",
+        is_note=True,
+    )
+    return Translation(inline=None, findings=(note,))

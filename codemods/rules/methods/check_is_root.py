@@ -36,7 +36,7 @@ def check_is_root(project: Project) -> Iterator[Finding]:
     `world_size` and a few private ones do not exist on an FSDP2 model. `apply(fn)` exists and sees DTensors where FSDP1
     gave full parameters. Each is left to a person with what to use instead.
     """
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for node in module.nodes(ast.Attribute):
             assert isinstance(node, ast.Attribute)
             remedy = _ATTRIBUTES.get(node.attr) or _METHODS.get(node.attr)

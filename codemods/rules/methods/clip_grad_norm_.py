@@ -44,7 +44,9 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
             arguments = (*arguments, *code(call.module, ", norm_type={p}", p=norm_type))
         if needs_helper(project, call.module.path):
             new = code(call.module, "{helper.clip_grad_norm_}({arguments})", arguments=arguments)
+            message = "gradients are clipped with FSDP1's arithmetic: they can be of low precision or partly unsharded"
         else:
+            message = "gradients are clipped by PyTorch's own function on the sharded parameters"
             new = code(call.module, "{torch.nn.utils.clip_grad_norm_}({arguments})", arguments=arguments)
             if is_result_used(call.module, call.node):
                 new = (*new, ".full_tensor()")
@@ -52,7 +54,7 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
             call.module,
             call.node,
             "FM301",
-            "gradients are clipped by PyTorch's own function on the sharded parameters",
+            message,
             safety=Safety.SAFE,
             edits=[replace(call.module, call.node, new)],
         )

@@ -47,7 +47,7 @@ def no_sync(project: Project) -> Iterator[Finding]:
     With bfloat16 compute and float32 reduction FSDP1 accumulated in bfloat16 between synchronisations and FSDP2
     accumulates in float32: the second is more accurate, and the results then differ.
     """
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for node in module.nodes(ast.Attribute):
             assert isinstance(node, ast.Attribute)
             if node.attr != "no_sync" or isinstance(project.sharded(module, node.value), No):

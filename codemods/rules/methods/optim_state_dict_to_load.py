@@ -100,6 +100,9 @@ def _model(project: Project, use: MethodCall) -> ast.expr | None:
     for keyword in use.node.keywords:
         if keyword.arg == "model":
             return keyword.value
+    assert isinstance(use.node.func, ast.Attribute)
+    if use.node.func.attr != "optim_state_dict_to_load" and len(use.node.args) > 1:
+        return use.node.args[1]  # the state dict comes first
     for candidate in use.node.args[:2]:
         if isinstance(project.sharded(use.module, candidate), Sharded | Maybe):
             return candidate

@@ -24,7 +24,7 @@ def annotation(project: Project) -> Iterator[Finding]:
     for use in project.uses(FSDP):
         if _is_annotation(use.module, use.node):
             yield _finding(use.module, use.node, replace(use.module, use.node, code(None, _FSDP_MODULE)))
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for node in module.nodes(ast.Constant):
             assert isinstance(node, ast.Constant)
             if isinstance(node.value, str) and _is_annotation(module, node):

@@ -31,7 +31,7 @@ def autocast(project: Project) -> Iterator[Finding]:
                 ...
                 optimizer.step()
     """
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for block in module.nodes(ast.With):
             assert isinstance(block, ast.With)
             for item in block.items:

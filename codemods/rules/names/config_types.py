@@ -8,11 +8,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.library_calls import held_by_libraries
 from codemods.rule import Edit, Finding, NameUse, Project, Ref, Safety, finding, rule
+from codemods.shard_call import refusal
 from codemods.torch_names import MIXED_PRECISION_FIELDS
 
 _PREFIX = "torch.distributed.fsdp."
 TYPES = ("ShardingStrategy", "MixedPrecision", "CPUOffload", "BackwardPrefetch")
+_LIBRARIES = frozenset(
+    {"accelerate", "transformers", "trl", "lightning", "pytorch_lightning", "composer", "axolotl"}
+)
 POLICIES = {
     "transformer_auto_wrap_policy": "transformer_auto_wrap_policy",
     "size_based_auto_wrap_policy": "size_based_auto_wrap_policy",
@@ -25,7 +30,10 @@ POLICIES = {
 
 @rule(
     "configuration types and policies",
-    {"FM201": "a configuration type or policy moves to the helper module"},
+    {
+        "FM201": "a configuration type or policy moves to the helper module",
+        "FM202": "a configuration type or policy is handed to a training library",
+    },
     order=80,
 )
 def config_types(project: Project) -> Iterator[Finding]:
@@ -35,14 +43,41 @@ def config_types(project: Project) -> Iterator[Finding]:
     nothing changes but the import: the helper module has small types and functions of the same names, so that
     `cfg.sharding_strategy = "HYBRID_SHARD"` and `ShardingStrategy[name]` stay as they are.
     """
+    moving = {project.group(s.module.path) for s in project.wraps if refusal(project, s) is None}
     names = {f"{_PREFIX}{name}": name for name in TYPES}
     names |= {f"{_PREFIX}wrap.{name}": new for name, new in POLICIES.items()}
+    held = held_by_libraries(project)
     for canonical, new in names.items():
         for use in project.uses(canonical):
-            yield _moved(project, use, new)
+            span = use.module.span(use.node)
+            if any(piece.holds(span) for piece in held.get(use.module.path, ())):
+                continue  # the rules of `ecosystem` translate or report that call
+            taker = _taker(project, use)
+            if taker:
+                yield finding(
+                    use.module,
+                    use.node,
+                    "FM202",
+                    f"`{taker}` is given one of FSDP1's types",
+                    remedy=f"give {taker} its FSDP2 settings",
+                )
+            elif project.group(use.module.path) in moving:
+                yield _moved(use, new)
 
 
-def _moved(project: Project, use: NameUse, new: str) -> Finding:
+def _taker(project: Project, use: NameUse) -> str:
+    """The class or function of a training library that a value is handed to directly, which wants torch's own type."""
+    for parent in use.module.ancestors(use.node):
+        if isinstance(parent, ast.stmt):
+            return ""
+        if isinstance(parent, ast.Call):
+            symbol = project.resolve(use.module, parent.func)
+            if symbol is not None and symbol.name.split(".")[0] in _LIBRARIES:
+                return symbol.name
+    return ""
+
+
+def _moved(use: NameUse, new: str) -> Finding:
     module, node = use.module, use.node
     needs: set[str] = set()
     parent = module.parent(node)

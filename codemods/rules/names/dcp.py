@@ -23,6 +23,7 @@ from codemods.rule import (
 )
 
 _HOME = "torch.distributed.checkpoint"
+_OLD_HOME = "torch.distributed._shard.checkpoint"
 _NEW = {"save_state_dict": "save", "load_state_dict": "load"}
 # After the state dict, in the old functions' order; all of them are keyword-only in the new ones.
 _OLD_ORDER = {
@@ -57,17 +58,20 @@ def dist_cp(project: Project) -> Iterator[Finding]:
                 "FM410",
                 f"`{old}` of torch.distributed.checkpoint is now `{new}`",
                 safety=Safety.SAFE,
-                edits=_edits(module, call, positions, new),
+                edits=_edits(project, module, call, positions, new),
             )
 
 
 def _calls(project: Project, old: str) -> Iterator[tuple[Module, ast.Call]]:
-    for home in (_HOME, f"{_HOME}.state_dict_saver", f"{_HOME}.state_dict_loader"):
+    for home in (_HOME, f"{_HOME}.state_dict_saver", f"{_HOME}.state_dict_loader", _OLD_HOME):
         yield from project.calls_of(f"{home}.{old}")
 
 
-def _edits(module: Module, call: ast.Call, positions: tuple[str, ...], new: str) -> list[Edit]:
-    if isinstance(call.func, ast.Attribute):
+def _edits(
+    project: Project, module: Module, call: ast.Call, positions: tuple[str, ...], new: str
+) -> list[Edit]:
+    is_old_home = _OLD_HOME in (symbol.name if (symbol := project.resolve(module, call.func)) else "")
+    if isinstance(call.func, ast.Attribute) and not is_old_home:
         renamed = replace(module, call.func, code(module, f"{{home}}.{new}", home=call.func.value))
     else:
         renamed = replace(module, call.func, code(None, f"{{{_HOME}.{new}}}"))

@@ -19,7 +19,7 @@ def deepcopy(project: Project) -> Iterator[Finding]:
     Copy the model before it is sharded and shard the copy too; an average of weights is then
     `torch._foreach_lerp_` over the two models' parameters.
     """
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for call in module.calls():
             symbol = project.resolve(module, call.func)
             if symbol is None or symbol.name not in _COPIES or not call.args:

@@ -22,7 +22,7 @@ def exact_class(project: Project) -> Iterator[Finding]:
     offered with `--unsafe-fixes`. Comparisons of class names (`type(m).__name__ == "Block"`) are left to a person. Only
     loop variables over `modules()`, `named_modules()`, `children()` of a sharded model are looked at.
     """
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for node in module.nodes(ast.Compare):
             assert isinstance(node, ast.Compare)
             subject, by_name = _subject(node)

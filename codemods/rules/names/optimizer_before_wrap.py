@@ -60,9 +60,9 @@ def optimizer(project: Project) -> Iterator[Finding]:
 
 def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
     """Every call that builds an optimizer."""
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for call in module.calls():
-            if any(built is call for _, built in project.links.optimizers(module, call)):
+            if project.links.builds_optimizer(module, call):
                 yield module, call
 
 

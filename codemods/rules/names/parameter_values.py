@@ -48,7 +48,7 @@ def parameter_values(project: Project) -> Iterator[Finding]:
     - FM515: `sum(p.numel() for p in model.parameters())` was this rank's share and is the whole model's number; a factor of
       the world size after it counts twice. A plain count is a note, a count that is multiplied needs a person.
     """
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for loop in _loops(module):
             model = _owner(loop.iter)
             if model is None or isinstance(project.sharded(module, model), No):

@@ -30,7 +30,7 @@ def private(project: Project) -> Iterator[Finding]:
     model names carry no `_fsdp_wrapped_module.` prefix: `name.replace("_fsdp_wrapped_module.", "")` is harmless and kept, a
     test or split on the prefix is reported.
     """
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for node in module.nodes(ast.Attribute):
             assert isinstance(node, ast.Attribute)
             remedy = _REMEDIES.get(node.attr)

@@ -24,7 +24,7 @@ def tied_weights(project: Project) -> Iterator[Finding]:
     if not project.wraps:
         return
     classes = _unit_classes(project)
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for node in module.nodes(ast.Assign):
             assert isinstance(node, ast.Assign)
             ends = _ends(node)

@@ -17,6 +17,7 @@ from codemods.rule import (
     code,
     finding,
     is_result_used,
+    is_where_method_is_not,
     is_where_not_instance,
     replace,
     rule,
@@ -34,7 +35,7 @@ def torch_clip(project: Project) -> Iterator[Finding]:
     curves change, so a person should know. With `--unsafe-fixes` a used result gets `.full_tensor()`, because it is a
     DTensor now; nothing else has to be done.
     """
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for call in module.calls():
             symbol = project.resolve(module, call.func)
             if symbol is None or symbol.name not in _FUNCTIONS or not call.args:
@@ -42,7 +43,10 @@ def torch_clip(project: Project) -> Iterator[Finding]:
             model = _owner(call.args[0])
             if model is None or isinstance(project.sharded(module, model), No):
                 continue
-            if is_where_not_instance(module, call, ast.unparse(model)) or _already_full(module, call):
+            text = ast.unparse(model)
+            if is_where_not_instance(module, call, text) or _already_full(module, call):
+                continue
+            if is_where_method_is_not(module, call, text, "clip_grad_norm_"):
                 continue
             edits = []
             if is_result_used(module, call):

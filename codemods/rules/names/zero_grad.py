@@ -23,7 +23,7 @@ def zero_grad(project: Project) -> Iterator[Finding]:
     NaN comes back. Found: `zero_grad()` inside a `no_sync` block, and `zero_grad()` under a test for NaN or infinity
     in a loop that also uses `no_sync`.
     """
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         loops = _accumulating_blocks(project, module)
         for call in module.calls():
             if not (isinstance(call.func, ast.Attribute) and call.func.attr == "zero_grad"):

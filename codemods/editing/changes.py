@@ -1,0 +1,113 @@
+"""From accepted findings to new file contents, helper modules included."""
+
+from __future__ import annotations
+
+import ast
+from functools import partial
+from pathlib import Path
+
+from codemods.editing import todo
+from codemods.editing.apply import apply_edits
+from codemods.editing.dead_names import without_dead_names
+from codemods.editing.helper_assembly import Needs
+from codemods.editing.helpers import HelperHome, helper_homes, helper_source
+from codemods.editing.imports import settle_imports
+from codemods.editing.layout import DEFAULT
+from codemods.editing.line_wrap import wrap_long_lines
+from codemods.editing.spelling import Spelling
+from codemods.model import Edit, FileChange, Finding, Reported
+from codemods.project import Project
+
+
+def file_changes(
+    project: Project, reported: list[Reported], accepted: list[Finding], target: Path
+) -> tuple[list[FileChange], dict[str, str]]:
+    """The new contents of every changed file.
+
+    Returns:
+        The changes, and file -> why it has to be left alone.
+    """
+    edits: dict[str, list[Edit]] = {}
+    needs: dict[str, Needs] = {}
+    for finding in accepted:
+        for edit in finding.edits:
+            edits.setdefault(edit.path, []).append(edit)
+            needs[edit.path] = needs.get(edit.path, Needs()).joined(Needs.of(finding.needs))
+    for edit in todo.comments_for(project, reported):
+        edits.setdefault(edit.path, []).append(edit)
+    homes = helper_homes(project, edits, needs, target)
+    texts: dict[str, tuple[str, Spelling]] = {}
+    for path, wanted in edits.items():
+        module = project.modules[path]
+        helper = homes[path].import_name(path) if path in homes else ""
+        spelling = Spelling(module, project.index, helper, project.line_length or DEFAULT)
+        texts[path] = (apply_edits(module.text, wanted, spelling.spell, module.source.newline), spelling)
+    changes, broken = _settled(project, texts)
+    kept = [c for c in changes if c.path in homes]
+    changes += _helper_changes([homes[c.path] for c in kept], target)
+    return changes, broken
+
+
+def _settled(
+    project: Project, texts: dict[str, tuple[str, Spelling]]
+) -> tuple[list[FileChange], dict[str, str]]:
+    changes: list[FileChange] = []
+    broken: dict[str, str] = {}
+    exported = _exports(project, {path: text for path, (text, _) in texts.items()})
+    for path, (text, spelling) in sorted(texts.items()):
+        module = project.modules[path]
+        try:
+            lean = without_dead_names(module, text)
+            new = settle_imports(module, lean, spelling, partial(_is_exported, exported, path))
+            width = project.line_length or DEFAULT
+            new = wrap_long_lines(module.text, new, width, module.source.newline)
+            compile(new, path, "exec", dont_inherit=True, flags=ast.PyCF_ONLY_AST)
+            encoded = module.source.encoded(new)
+        except (SyntaxError, UnicodeEncodeError) as error:
+            broken[path] = str(error)
+            continue
+        if encoded != module.source.data:
+            changes.append(FileChange(path, module.source.data, encoded))
+    return changes, broken
+
+
+def _is_exported(exported: set[tuple[str, str]], path: str, name: str) -> bool:
+    return (path, name) in exported
+
+
+def _helper_changes(homes: list[HelperHome], target: Path) -> list[FileChange]:
+    changes = []
+    for home in sorted(set(homes), key=lambda h: h.path):
+        path = target / home.path
+        before = path.read_bytes() if path.exists() else None
+        after = helper_source(home, before)
+        if after != before:
+            changes.append(FileChange(home.path, before, after))
+    return changes
+
+
+def _exports(project: Project, texts: dict[str, str]) -> set[tuple[str, str]]:
+    """(file, name) of names that some file, as it will be, imports from another file of the project."""
+    named = {path: _names_in(text) for path, text in texts.items()}
+    found: set[tuple[str, str]] = set()
+    for path, module in project.modules.items():
+        for node in module.nodes(ast.ImportFrom):
+            assert isinstance(node, ast.ImportFrom)
+            holder = project.index.find("." * node.level + (node.module or ""), path)
+            if holder is None or holder is module:
+                continue
+            for alias in node.names:
+                used = named.get(path)
+                if alias.name == "*":
+                    found |= {(holder.path, name) for name in used or _names_in(module.text) or ()}
+                elif used is None or (alias.asname or alias.name) in used:
+                    found.add((holder.path, alias.name))
+    return found
+
+
+def _names_in(text: str) -> set[str] | None:
+    """Every name a text uses; None where it does not parse."""
+    try:
+        return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    except SyntaxError:
+        return None

@@ -1,0 +1,80 @@
+"""Local variables whose last use went with a rewrite: their assignments go too."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.analysis.index import Module
+from codemods.editing.code import stands_alone
+from codemods.sources import SourceFile
+
+_PURE = (
+    ast.Name,
+    ast.Attribute,
+    ast.Constant,
+    ast.BoolOp,
+    ast.UnaryOp,
+    ast.Compare,
+    ast.IfExp,
+    ast.boolop,
+    ast.unaryop,
+    ast.cmpop,
+    ast.expr_context,
+)
+
+
+def without_dead_names(before: Module, text: str) -> str:
+    """Remove assignments in functions that nothing reads any more, where evaluating them does nothing else.
+
+    Raises:
+        SyntaxError: the text is no valid Python.
+    """
+    source = before.source
+    after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
+    read_before = _reads(before)
+    spans = []
+    for name, assignment in _assignments(after):
+        function = after.function(assignment)
+        if function is None or name not in read_before or _is_read(function, name):
+            continue
+        if stands_alone(after, assignment) and _has_neighbours(after, assignment):
+            span = after.span(assignment)
+            end = after.line_end(span.end)
+            if not text[span.end : end].strip():
+                spans.append((after.line_start(span.start), end))
+    for start, end in sorted(spans, reverse=True):
+        text = text[:start] + text[end:]
+    return text
+
+
+def _assignments(module: Module) -> Iterator[tuple[str, ast.Assign]]:
+    for node in module.nodes(ast.Assign):
+        assert isinstance(node, ast.Assign)
+        target = node.targets[0]
+        if len(node.targets) == 1 and isinstance(target, ast.Name):
+            if all(isinstance(part, _PURE) for part in ast.walk(node.value)):
+                yield target.id, node
+
+
+def _reads(module: Module) -> set[str]:
+    names = module.nodes(ast.Name)
+    return {n.id for n in names if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _is_read(function: ast.AST, name: str) -> bool:
+    """Whether a function reads a name, or may do so by other means."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Store):
+            return True
+        if isinstance(node, ast.Name) and node.id in ("locals", "eval", "exec", "vars"):
+            return True
+        if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
+            return True
+    return False
+
+
+def _has_neighbours(module: Module, statement: ast.stmt) -> bool:
+    parent = module.parent(statement)
+    blocks = [getattr(parent, name, None) for name in ("body", "orelse", "finalbody")]
+    return any(isinstance(block, list) and statement in block and len(block) > 1 for block in blocks)

@@ -1,0 +1,85 @@
+"""The wrap call as a call of the helper module: same keywords, those without effect left out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from codemods.analysis.link import WrapCall
+from codemods.editing.code import append_argument, code, delete, delete_argument, delete_dict_item
+from codemods.model import Edit, Span
+from codemods.shard_call import Argument, Translation
+
+_NAME = "shard_model"
+
+
+def helper_call_edits(
+    site: WrapCall, results: Sequence[tuple[Argument, Translation]], *, is_nested: bool
+) -> list[Edit]:
+    """Edits that turn `FSDP(m, ...)` into `shard_model(m, ...)`.
+
+    Args:
+        is_nested: the module is part of a model that is sharded around it.
+    """
+    module, call = site.module, site.node
+    edits = [Edit(module.path, module.span(site.function), code(None, f"{{helper.{_NAME}}}"))]
+    edits += _named_module(site)
+    for argument, result in results:
+        if not result.keep:
+            edits += dropped_edits(argument)
+        elif argument.at_call and isinstance(argument.item, ast.expr):
+            start = module.span(argument.item).start
+            edits.append(Edit(module.path, Span(start, start), (f"{argument.name}=",)))
+    if is_nested:
+        edits.append(append_argument(module, call, "is_root=False"))
+    edits = list(dict.fromkeys(edits))
+    return edits + _realigned(site, edits)
+
+
+def _named_module(site: WrapCall) -> list[Edit]:
+    for keyword in site.node.keywords:
+        if keyword.arg == "module":
+            start = site.module.span(keyword).start
+            return [Edit(site.module.path, Span(start, start + len("module")), ("model",))]
+    return []
+
+
+def dropped_edits(argument: Argument) -> list[Edit]:
+    """Remove a keyword where it is written: at the call, in a dict, or as an assignment to its key."""
+    site, item, module = argument.site, argument.item, argument.module
+    if argument.at_call:
+        assert isinstance(item, ast.keyword | ast.expr)
+        return [delete_argument(site.module, site.node, item)]
+    if isinstance(item, ast.keyword):
+        holder = module.parent(item)
+        return [delete_argument(module, holder, item)] if isinstance(holder, ast.Call) else []
+    if isinstance(item, ast.Constant):
+        display = module.parent(item)
+        if isinstance(display, ast.Dict):
+            position = next(i for i, key in enumerate(display.keys) if key is item)
+            return [delete_dict_item(module, display, position)]
+    if isinstance(item, ast.Subscript):
+        return [delete(module, module.statement(item))]
+    return []
+
+
+def _realigned(site: WrapCall, edits: Sequence[Edit]) -> list[Edit]:
+    """Where arguments are aligned under the first one, they move with it."""
+    module, call = site.module, site.node
+    first = min((*call.args, *call.keywords), key=lambda node: module.span(node).start)
+    head = module.span(site.function)
+    start = module.span(first).start
+    column = start - module.line_start(start)
+    shift = len(_NAME) - (head.end - head.start)
+    if module.line_of(start) != module.line_of(head.end) or shift <= 0:
+        return []
+    moved: list[Edit] = []
+    for line in range(module.line_of(start) + 1, module.line_of(module.span(call).end) + 1):
+        position = module.offset(line, 0)
+        text = module.text[position : module.line_end(position)]
+        indent = len(text) - len(text.lstrip(" "))
+        if indent < column or not text.strip():
+            return [] if indent < column and text.strip() else moved
+        if not any(e.span.start <= position < e.span.end for e in edits):
+            moved.append(Edit(module.path, Span(position, position), (" " * shift,)))
+    return moved

@@ -1,0 +1,171 @@
+"""Where a new top-level import goes: in its group, in order; in place of one that goes, where a file has no groups."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+
+from codemods.analysis.index import Module
+from codemods.editing.spelling import Needed
+
+
+class ImportGroups:
+    """The leading imports of a file, by group: future, standard library, third party, the project's, relative."""
+
+    def __init__(self, module: Module, is_ours: Callable[[str], bool], width: int) -> None:
+        self._module = module
+        self._is_ours = is_ours
+        self._width = width
+        self._top: list[ast.Import | ast.ImportFrom] = []
+        for statement in module.tree.body:
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                self._top.append(statement)
+            elif isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+                break
+
+    def placed(
+        self, needed: list[Needed], freed: list[ast.stmt]
+    ) -> tuple[list[tuple[int, int, str]], list[ast.stmt]]:
+        """Text changes that add imports, and the statements among `freed` (which go) whose place they took."""
+        by_source: dict[tuple[str, bool], list[Needed]] = {}
+        for wanted in needed:
+            by_source.setdefault((wanted.module, bool(wanted.name)), []).append(wanted)
+        order = sorted(by_source.items(), key=lambda item: (self._group(item[0][0]), item[0]))
+        changes: list[tuple[int, int, str]] = []
+        taken: list[ast.stmt] = []
+        vacant = [s for s in freed if s in self._top]
+        for (source, is_from), names in order:
+            line = import_line(source, names, self._width) if is_from else plain_import(names[0])
+            if vacant and self._fits(vacant[0], source):
+                place = vacant.pop(0)
+                taken.append(place)
+                span = self._module.span(place)
+                changes.append((span.start, span.end, line))
+            else:
+                changes.append(self._inserted(source, line, is_from=is_from, going=freed))
+        return _merged(changes), taken
+
+    def _fits(self, place: ast.stmt, source: str) -> bool:
+        """Whether an import may stand where another one goes: in its own group, or in a file without groups."""
+        assert isinstance(place, ast.Import | ast.ImportFrom)
+        if not self._is_grouped(self._group(source)):
+            return True
+        return self._group_of(place) == self._group(source) and len(self._in_group(source)) <= 1
+
+    def _in_group(self, source: str) -> list[ast.Import | ast.ImportFrom]:
+        return [s for s in self._top if self._group_of(s) == self._group(source)]
+
+    def _is_grouped(self, own: int) -> bool:
+        """Whether blank lines part a group from the others; from all groups, if the file has none of that group."""
+        pairs = list(zip(self._top, self._top[1:], strict=False))
+        borders = [(a, b) for a, b in pairs if (self._group_of(a) == own) != (self._group_of(b) == own)]
+        for earlier, later in borders or pairs:
+            end, start = self._module.span(earlier).end, self._module.span(later).start
+            parted = "\n" in self._module.text[self._module.line_end(end) : start]
+            if self._group_of(earlier) != self._group_of(later) and not parted:
+                return False
+            if self._group_of(earlier) > self._group_of(later):
+                return False
+        return True
+
+    def _inserted(
+        self, source: str, line: str, *, is_from: bool, going: list[ast.stmt]
+    ) -> tuple[int, int, str]:
+        module, own = self._module, self._group(source)
+        usual = [s for s in self._top if self._group_of(s) > 0]
+        staying = [s for s in usual if s not in going] or usual
+        same = [s for s in staying if self._group_of(s) == own]
+        if not self._is_grouped(own) and staying:
+            after = [s for s in staying if self._group_of(s) <= own] or staying[:1]
+            end = module.line_end(module.span(after[-1]).end)
+            return end, end, f"{line}\n"
+        if same:
+            before = [s for s in same if self._order(s) <= (is_from, source.lower())]
+            if before:
+                end = module.line_end(module.span(before[-1]).end)
+                lead = "" if module.text[:end].endswith(("\n", "\r")) else "\n"
+                return end, end, f"{lead}{line}\n"
+            start = module.line_start(module.span(same[0]).start)
+            return start, start, f"{line}\n"
+        earlier = [s for s in usual if self._group_of(s) < own]
+        if earlier:
+            end = module.line_end(module.span(earlier[-1]).end)
+            rest = module.text[end:].lstrip(" \t")
+            return end, end, f"\n{line}\n" if not rest or rest.startswith(("\n", "\r")) else f"\n{line}\n\n"
+        if usual:
+            start = module.line_start(module.span(usual[0]).start)
+            return start, start, f"{line}\n\n"
+        return self._first(line)
+
+    def _first(self, line: str) -> tuple[int, int, str]:
+        """After the docstring and `__future__` imports of a file that has no other import."""
+        end = 0
+        for statement in self._module.tree.body:
+            is_doc = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+            if is_doc or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
+                end = self._module.line_end(self._module.span(statement).end)
+            else:
+                break
+        return end, end, f"\n{line}\n" if end else f"{line}\n\n"
+
+    def _group(self, source: str) -> int:
+        if source.startswith("."):
+            return 4
+        head = source.split(".")[0]
+        if head == "__future__":
+            return 0
+        if head in sys.stdlib_module_names:
+            return 1
+        return 3 if self._is_ours(source) or self._is_ours(head) else 2
+
+    def _group_of(self, statement: ast.Import | ast.ImportFrom) -> int:
+        return self._group(_source(statement))
+
+    def _order(self, statement: ast.Import | ast.ImportFrom) -> tuple[bool, str]:
+        return isinstance(statement, ast.ImportFrom), _source(statement).lower()
+
+
+def _source(statement: ast.Import | ast.ImportFrom) -> str:
+    if isinstance(statement, ast.Import):
+        return statement.names[0].name
+    return "." * statement.level + (statement.module or "")
+
+
+def _merged(changes: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Insertions at one position become one, in order, with the blank lines around them once."""
+    merged: dict[tuple[int, int], str] = {}
+    for start, end, text in changes:
+        if (start, end) in merged:
+            earlier = merged[start, end]
+            if earlier.startswith("\n") and text.startswith("\n"):
+                merged[start, end] = earlier.rstrip("\n") + "\n" + text.lstrip("\n")
+            elif earlier.endswith("\n\n") and not text.startswith("\n"):
+                merged[start, end] = earlier[:-1] + text
+            else:
+                merged[start, end] = earlier + text
+        else:
+            merged[start, end] = text
+    return [(start, end, text) for (start, end), text in merged.items()]
+
+
+def import_order(name: str) -> tuple[int, str]:
+    """isort's and ruff's default order within a statement: CONSTANTS, Classes, the rest."""
+    if name.isupper() and len(name) > 1:
+        return 0, name
+    return (1 if name[:1].isupper() else 2), name
+
+
+def import_line(source: str, needed: list[Needed], width: int, indent: str = "") -> str:
+    """`from source import a, b`, over several lines where it is long."""
+    names = sorted(needed, key=lambda n: import_order(n.name))
+    shown = [f"{n.name} as {n.alias}" if n.alias else n.name for n in names]
+    line = f"from {source} import {', '.join(shown)}"
+    if len(indent) + len(line) <= width:
+        return line
+    return f"from {source} import (\n" + "".join(f"{indent}    {name},\n" for name in shown) + f"{indent})"
+
+
+def plain_import(wanted: Needed) -> str:
+    """`import module as alias`."""
+    return f"import {wanted.module} as {wanted.alias}" if wanted.alias else f"import {wanted.module}"

@@ -1,0 +1,149 @@
+"""Import statements as text: names dropped and joined, new lines put where the file would have them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+
+from codemods.analysis.index import Module
+from codemods.editing.import_groups import ImportGroups, import_line, import_order, plain_import
+from codemods.editing.spelling import Needed, qualified
+
+
+def rewritten_imports(
+    module: Module,
+    gone: set[tuple[ast.AST, str]],
+    needed: list[Needed],
+    is_ours: Callable[[str], bool],
+    width: int,
+) -> list[tuple[int, int, str]]:
+    """Text changes for import statements: names dropped, names joined to a statement of the same module, new lines.
+
+    Args:
+        gone: import statement and local name of what is dropped.
+        needed: what is added.
+        is_ours: whether a dotted name is a module of the project.
+        width: columns a line may have.
+    """
+    changes: list[tuple[int, int, str]] = []
+    waiting = list(needed)
+    dropped_of: dict[ast.AST, set[str]] = {}
+    for node, name in gone:
+        dropped_of.setdefault(node, set()).add(name)
+    freed: list[ast.stmt] = []
+    for statement in (*module.nodes(ast.ImportFrom), *module.nodes(ast.Import)):
+        assert isinstance(statement, ast.ImportFrom | ast.Import)
+        dropped = dropped_of.get(statement, set())
+        joined = _joinable(module, statement, waiting)
+        waiting = [n for n in waiting if n not in joined]
+        if not dropped and not joined:
+            continue
+        kept = [a for a in statement.names if _local(a, statement) not in dropped]
+        if not kept and not joined:
+            freed.append(statement)
+        elif isinstance(statement, ast.ImportFrom):
+            changes.append(_with_names(module, statement, kept, joined))
+        else:
+            span = module.span(statement)
+            names = ", ".join(f"{a.name} as {a.asname}" if a.asname else a.name for a in kept)
+            changes.append((span.start, span.end, f"import {names}"))
+    groups = ImportGroups(module, is_ours, width)
+    in_functions, replaced = _in_functions(module, [n for n in waiting if n.function], freed, width)
+    at_top, replaced_at_top = groups.placed([n for n in waiting if not n.function], freed)
+    changes += [*in_functions, *at_top]
+    changes += [_without(module, s) for s in freed if s not in {*replaced, *replaced_at_top}]
+    return changes
+
+
+def _local(alias: ast.alias, statement: ast.stmt) -> str:
+    return alias.asname or (alias.name.split(".")[0] if isinstance(statement, ast.Import) else alias.name)
+
+
+def _joinable(module: Module, statement: ast.ImportFrom | ast.Import, waiting: list[Needed]) -> list[Needed]:
+    if not isinstance(statement, ast.ImportFrom) or any(a.name == "*" for a in statement.names):
+        return []
+    source = "." * statement.level + (statement.module or "")
+    function = module.function(statement)
+    if function is None and not isinstance(module.parent(statement), ast.Module):
+        return []
+    where = qualified(module, function) if function is not None else ""
+    return [n for n in waiting if n.name and n.module == source and n.function == where]
+
+
+def _without(module: Module, statement: ast.stmt) -> tuple[int, int, str]:
+    span = module.span(statement)
+    parent = module.parent(statement)
+    siblings: list[ast.stmt] = next(
+        (
+            b
+            for b in (getattr(parent, n, None) for n in ("body", "orelse", "finalbody"))
+            if b and statement in b
+        ),
+        [],
+    )
+    if len(siblings) == 1 and not isinstance(parent, ast.Module):
+        return span.start, span.end, "pass"
+    start, end = module.line_start(span.start), module.line_end(span.end)
+    if module.text[start : span.start].strip() or module.text[span.end : end].strip():
+        return span.start, span.end, "pass" if module.text[start : span.start].strip() else ""
+    following = module.line_end(end) if end < len(module.text) else end
+    blank_above = not module.text[module.line_start(start - 1) : start].strip() if start else True
+    if blank_above and following > end and not module.text[end:following].strip():
+        end = following  # one blank line is enough where it stood between two
+    return start, end, ""
+
+
+def _with_names(
+    module: Module, statement: ast.ImportFrom, kept: list[ast.alias], joined: list[Needed]
+) -> tuple[int, int, str]:
+    span = module.span(statement)
+    old = [import_order(a.name) for a in statement.names]
+    names = [(a.name, a.asname or "") for a in kept] + [(n.name, n.alias) for n in joined]
+    if old == sorted(old) or not kept:
+        names.sort(key=lambda pair: import_order(pair[0]))
+    shown = [f"{name} as {alias}" if alias else name for name, alias in dict.fromkeys(names)]
+    text = module.text[span.start : span.end]
+    head = text[: re.match(r"from\s+[.\w\s]+?\s+import\s*", text).end()].rstrip()  # type: ignore[union-attr]
+    indent = " " * (span.start - module.line_start(span.start))
+    multi_line = "\n" in text
+    one_line = f"{head} {', '.join(shown)}"
+    if not multi_line and len(indent) + len(one_line) <= 110 and "(" not in text:
+        return span.start, span.end, one_line
+    if multi_line and len(indent) + len(one_line) <= 79 and not kept:
+        return span.start, span.end, one_line
+    lines = "".join(f"{indent}    {name},\n" for name in shown)
+    return span.start, span.end, f"{head} (\n{lines}{indent})"
+
+
+def _in_functions(
+    module: Module, needed: list[Needed], freed: list[ast.stmt], width: int
+) -> tuple[list[tuple[int, int, str]], list[ast.stmt]]:
+    """Imports for functions that import FSDP themselves: in place of one that goes, or before the first."""
+    changes: list[tuple[int, int, str]] = []
+    taken: list[ast.stmt] = []
+    wanted: dict[tuple[str, str], list[Needed]] = {}
+    for item in needed:
+        wanted.setdefault((item.function, item.module), []).append(item)
+    for (function, source), items in wanted.items():
+        own = [s for s in freed if s not in taken and _function_name(module, s) == function]
+        statements = own or [
+            s
+            for s in module.statements()
+            if isinstance(s, ast.ImportFrom) and _function_name(module, s) == function
+        ]
+        place = min(statements, key=lambda s: module.span(s).start)
+        span = module.span(place)
+        indent = " " * (span.start - module.line_start(span.start))
+        line = import_line(source, items, width, indent) if items[0].name else plain_import(items[0])
+        if own:
+            taken.append(place)
+            changes.append((span.start, span.end, line))
+        else:
+            changes.append((span.start, span.start, f"{line}\n{indent}"))
+    return changes, taken
+
+
+def _function_name(module: Module, node: ast.AST) -> str:
+    function = module.function(node)
+    return qualified(module, function) if function is not None else ""

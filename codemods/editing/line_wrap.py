@@ -1,0 +1,163 @@
+"""Breaks lines that a rewrite made longer than the repository's line length, the way its formatter would.
+
+Only lines that were not in the file before are touched. The style is that of black and ruff: the last bracket opens,
+its contents on one line if they fit, else one item a line with a trailing comma; conditional expressions and boolean
+operators in parentheses, one operand a line.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from dataclasses import dataclass
+
+_STEP = 4
+
+
+def wrap_long_lines(before: str, after: str, width: int, newline: str) -> str:
+    """The text with its new long lines broken; lines that cannot be broken stay.
+
+    Args:
+        before: the text before the rewrite.
+        after: valid Python.
+    """
+    old = {line.strip() for line in before.splitlines()}
+    lines = after.splitlines()
+    long = [n for n, line in enumerate(lines, 1) if len(line) > width and line.strip() not in old]
+    if not long:
+        return after
+    text = "\n".join(lines) + "\n"
+    commented = _comment_lines(text)
+    nodes = _nodes_by_line(ast.parse(text))
+    for number in long:
+        if number in commented:
+            continue
+        line = lines[number - 1]
+        for node in nodes.get(number, []):
+            broken = _Breaker(line, width).broken(node)
+            if broken is not None:
+                lines[number - 1] = broken
+                break
+    return newline.join("\n".join(lines).split("\n")) + (newline if after.endswith(("\n", "\r")) else "")
+
+
+def _comment_lines(text: str) -> set[int]:
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
+
+
+def _nodes_by_line(tree: ast.Module) -> dict[int, list[ast.AST]]:
+    """Line -> the expressions and keywords that lie on it and nowhere else, outermost first."""
+    found: dict[int, list[ast.AST]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr | ast.keyword) and node.lineno == node.end_lineno:
+            found.setdefault(node.lineno, []).append(node)
+    for nodes in found.values():
+        nodes.sort(key=lambda n: (n.col_offset, -(n.end_col_offset or 0), isinstance(n, ast.expr)))  # type: ignore[attr-defined]
+    return found
+
+
+@dataclass(slots=True)
+class _Breaker:
+    """Breaks one line at one of its expressions."""
+
+    line: str
+    width: int
+
+    def broken(self, node: ast.AST) -> str | None:
+        """The line broken within `node`, which must reach the line's end but for `:`, `,` or closing text."""
+        start, end = self._columns(node)
+        head, tail = self.line[:start], self.line[end:]
+        if tail.strip() not in ("", ":", ",") or not self.line.isascii():
+            return None
+        indent = len(self.line) - len(self.line.lstrip())
+        is_statement = bool(head.strip())
+        new = self._render(node, start, indent, tail, parenthesize=is_statement)
+        result = head + new + tail
+        return result if new != self._text(node) and self._fits(result) else None
+
+    def _fits(self, text: str) -> bool:
+        return all(len(line) <= self.width for line in text.split("\n"))
+
+    def _columns(self, node: ast.AST) -> tuple[int, int]:
+        return node.col_offset, node.end_col_offset  # type: ignore[attr-defined]
+
+    def _text(self, node: ast.AST) -> str:
+        start, end = self._columns(node)
+        return self.line[start:end]
+
+    def _render(
+        self, node: ast.AST, column: int, indent: int, tail: str, *, parenthesize: bool = False
+    ) -> str:
+        flat = self._text(node)
+        if column + len(flat) + len(tail) <= self.width:
+            return flat
+        match node:
+            case ast.keyword():
+                name = f"{node.arg}=" if node.arg else "**"
+                return name + self._render(node.value, column + len(name), indent, tail)
+            case ast.Call() if not node.args and not node.keywords and isinstance(node.func, ast.Attribute):
+                trailer = f".{node.func.attr}()"
+                return self._render(node.func.value, column, indent, trailer + tail) + trailer
+            case ast.Call():
+                return self._brackets(self._text(node.func) + "(", self._arguments(node), ")", indent)
+            case ast.Attribute():
+                trailer = f".{node.attr}"
+                return self._render(node.value, column, indent, trailer + tail) + trailer
+            case ast.List() | ast.Set():
+                return self._brackets(flat[0], list(node.elts), flat[-1], indent)
+            case ast.Dict():
+                return flat
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() if flat[0] in "[{(":
+                return self._comprehension(node, flat, indent)
+            case ast.IfExp() | ast.BoolOp() | ast.BinOp() | ast.Compare() if parenthesize:
+                inner = self._operands(node, indent + _STEP)
+                return f"(\n{' ' * (indent + _STEP)}{inner}\n{' ' * indent})"
+        return flat
+
+    def _arguments(self, node: ast.Call) -> list[ast.AST]:
+        given: list[ast.AST] = [*node.args, *node.keywords]
+        return sorted(given, key=lambda n: n.col_offset)  # type: ignore[attr-defined]
+
+    def _brackets(self, opening: str, items: list[ast.AST], closing: str, indent: int) -> str:
+        inner = indent + _STEP
+        pad = " " * inner
+        flat = ", ".join(self._text(item) for item in items)
+        if inner + len(flat) <= self.width:
+            return f"{opening}\n{pad}{flat}\n{' ' * indent}{closing}"
+        comma = "" if len(items) == 1 and isinstance(items[0], ast.GeneratorExp) else ","
+        rows = [pad + self._render(item, inner, inner, ",") + comma for item in items]
+        return "\n".join([opening, *rows, " " * indent + closing])
+
+    def _comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, flat: str, indent: int
+    ) -> str:
+        pad = " " * (indent + _STEP)
+        inside = flat[1:-1].strip()
+        if len(pad) + len(inside) <= self.width:
+            return f"{flat[0]}\n{pad}{inside}\n{' ' * indent}{flat[-1]}"
+        rows = [self._text(node.elt)]
+        for part in node.generators:
+            rows.append(f"for {self._text(part.target)} in {self._text(part.iter)}")
+            rows += [f"if {self._text(test)}" for test in part.ifs]
+        return "\n".join([flat[0], *(pad + row for row in rows), " " * indent + flat[-1]])
+
+    def _operands(self, node: ast.expr, indent: int) -> str:
+        flat = self._text(node)
+        if indent + len(flat) <= self.width:
+            return flat
+        pad = "\n" + " " * indent
+        match node:
+            case ast.IfExp():
+                parts = [
+                    self._text(node.body),
+                    f"if {self._text(node.test)}",
+                    f"else {self._text(node.orelse)}",
+                ]
+                return pad.join(parts)
+            case ast.BoolOp():
+                word = "and" if isinstance(node.op, ast.And) else "or"
+                first, *rest = [self._text(value) for value in node.values]
+                return pad.join([first, *(f"{word} {part}" for part in rest)])
+        return flat

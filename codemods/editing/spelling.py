@@ -1,0 +1,182 @@
+"""How a name from elsewhere is spelled in a file, and which imports that needs."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from codemods.analysis.index import Index, Module
+from codemods.analysis.scopes import Binding, BindingKind
+from codemods.torch_names import canonical, is_fsdp_namespace
+
+_MODULES = frozenset(
+    {
+        "torch",
+        "torch.distributed",
+        "torch.nn",
+        "torch.distributed.checkpoint",
+        "copy",
+        "contextlib",
+        "functools",
+        "itertools",
+        "dataclasses",
+    }
+)
+_USUAL = {
+    "torch.distributed": "dist",
+    "torch.nn": "nn",
+    "torch.distributed.checkpoint": "dcp",
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Needed:
+    """An import to add: `from module import name as alias`, or `import module as alias` where name is empty.
+
+    Attributes:
+        function: qualified name of the function whose own FSDP import it joins; empty: at the top.
+    """
+
+    module: str
+    name: str
+    alias: str = ""
+    function: str = ""
+
+
+@dataclass(slots=True)
+class Spelling:
+    """Decides how names are spelled in one file, and remembers which imports that needs.
+
+    Attributes:
+        width: columns a line may have.
+        helper: what to import the helper module's names from, such as `.fsdp2_sharding`.
+    """
+
+    module: Module
+    index: Index
+    helper: str
+    width: int
+    needed: set[Needed] = field(default_factory=set)
+    _taken: set[str] | None = None
+
+    def spell(self, name: str, position: int) -> str:
+        """The spelling of a dotted name at a text position."""
+        if name.startswith("helper."):
+            return self._helper(name.removeprefix("helper."), position)
+        bound = self._bound_as(name)
+        if bound is not None:
+            return bound
+        if name in _MODULES:
+            return self._import_module(name)
+        head, _, last = name.rpartition(".")
+        if not is_fsdp_namespace(name) and (through := self._through_parent(name)) is not None:
+            return through
+        return self._import_from(head, last, position)
+
+    def is_ours(self, module: str) -> bool:
+        """Whether a dotted name is a module of the project, or the helper module."""
+        return module == self.helper or self.index.locate(module, self.module.path) is not None
+
+    def _helper(self, name: str, position: int) -> str:
+        if name in self._names() and not self._goes_away(name) and not self._is_import_of(self.helper, name):
+            # The file has a name of its own like that: go through the module.
+            head, _, stem = self.helper.rpartition(".")
+            if not head and not self.helper.startswith("."):
+                self.needed.add(Needed(stem, ""))
+            else:
+                self.needed.add(Needed(head or ".", stem))
+            return f"{stem}.{name}"
+        return self._import_from(self.helper, name, position)
+
+    def _bound_as(self, name: str) -> str | None:
+        """A top-level binding that means exactly that name."""
+        for local, bindings in self.module.scope.bindings.items():
+            for binding in bindings:
+                if binding.kind is BindingKind.IMPORT and canonical(binding.target) == name:
+                    if len({b.kind for b in bindings}) == 1 and not _is_guarded(self.module, binding):
+                        return local
+        return None
+
+    def _through_parent(self, name: str) -> str | None:
+        """`torch.nn.utils.x` through an import of `torch` or `torch.nn`; `dist.x`; `functools.x`."""
+        head, _, last = name.rpartition(".")
+        parent = head
+        rest = [last]
+        while head:
+            bound = self._bound_as(head)
+            # A module inside torch.distributed need not be loaded because its parent is.
+            is_loaded = head == parent or not head.startswith("torch.distributed")
+            if bound is not None and is_loaded and (head == "torch" or head in _MODULES):
+                if head == "torch" and name.startswith("torch.distributed."):
+                    return None
+                return ".".join([bound, *rest])
+            head, _, last = head.rpartition(".")
+            rest.insert(0, last)
+        if name.startswith("torch.nn."):
+            return self._import_module("torch.nn") + name.removeprefix("torch.nn")
+        return None
+
+    def _import_module(self, name: str) -> str:
+        alias = _USUAL.get(name, "")
+        if name == "torch.nn":
+            torch = self._bound_as("torch")
+            if torch:
+                return f"{torch}.nn"
+            self.needed.add(Needed("torch", "nn"))
+            return "nn"
+        if alias and alias in self._names():
+            alias = alias if self._bound_as(name) else f"torch_{alias}"
+        self.needed.add(Needed(name, "", alias))
+        return alias or name
+
+    def _import_from(self, module: str, name: str, position: int) -> str:
+        ours = is_fsdp_namespace(module) or module == self.helper
+        function = self._function_with_import(position) if ours else ""
+        local = name
+        if name in self._names() and not self._is_import_of(module, name):
+            local = name if self._goes_away(name) else f"{name}_"
+        self.needed.add(Needed(module, name, "" if local == name else local, function))
+        return local
+
+    def _names(self) -> set[str]:
+        if self._taken is None:
+            self._taken = {n for scope in self.module.table.scopes.values() for n in scope.bindings}
+        return self._taken
+
+    def _is_import_of(self, module: str, name: str) -> bool:
+        return any(n.module == module and n.name == name for n in self.needed)
+
+    def _goes_away(self, name: str) -> bool:
+        """Whether every binding of a name is an import from torch's FSDP, so that a new import replaces it."""
+        bindings = [b for s in self.module.table.scopes.values() for b in s.bindings.get(name, [])]
+        return all(b.kind is BindingKind.IMPORT and is_fsdp_namespace(canonical(b.target)) for b in bindings)
+
+    def _function_with_import(self, position: int) -> str:
+        """The function around a position whose body imports from torch's FSDP, by qualified name."""
+        for scope in self.module.table.scopes.values():
+            if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            span = self.module.span(scope.node)
+            if not span.start <= position < span.end:
+                continue
+            if any(
+                b.kind is BindingKind.IMPORT and is_fsdp_namespace(canonical(b.target))
+                for bound in scope.bindings.values()
+                for b in bound
+            ):
+                return qualified(self.module, scope.node)
+        return ""
+
+
+def qualified(module: Module, node: ast.AST) -> str:
+    """The dotted name of a function within its module."""
+    names = [getattr(n, "name", "") for n in (node, *module.ancestors(node))]
+    return ".".join(reversed([n for n in names if n]))
+
+
+def _is_guarded(module: Module, binding: Binding) -> bool:
+    """An import under TYPE_CHECKING is no import at run time."""
+    return any(
+        isinstance(parent, ast.If) and "TYPE_CHECKING" in ast.dump(parent.test)
+        for parent in module.ancestors(binding.node)
+    )

@@ -1,0 +1,108 @@
+"""FSDP1 names that no rule spoke of: each still gets a finding, so that nothing is left over in silence."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from codemods.analysis.index import Module
+from codemods.editing.apply import replaces
+from codemods.editing.code import finding
+from codemods.model import Edit, Finding, Outcome, Reported
+from codemods.project import Project
+from codemods.torch_names import canonical, is_fsdp1, is_fsdp_namespace
+
+CODE = "FM516"
+_PREFIX = "torch.distributed.fsdp."
+_REMEDIES = {
+    "FullyShardedDataParallel": "shard with `fully_shard` in place; a sharded module is an `FSDPModule`",
+    "StateDictType": "say at each state dict call what it gives (`StateDictOptions`), or keep a type of your own here",
+    "FlatParameter": "there is no flat parameter: work on `model.parameters()`, which are DTensors",
+    "enable_wrap": "build the modules first, then shard each with `fully_shard`, and the model around them last",
+    "wrap": "shard the module with `fully_shard` once it is built",
+    "CustomPolicy": "loop over `reversed(list(model.modules()))` and shard what the function wants",
+    "OptimStateKeyType": "optimizer state stays keyed by parameter name",
+}
+
+
+def left_over(
+    project: Project, reported: Iterable[Reported], edits: dict[str, list[tuple[Edit, Finding]]]
+) -> Iterator[Finding]:
+    """A finding for every use of an FSDP1 name that stays and at whose statement nothing else is said."""
+    spoken = {(r.finding.place.path, r.finding.place.line) for r in reported if r.outcome is not Outcome.DONE}
+    for name in project.used_names():
+        if not is_fsdp1(name):
+            continue
+        for use in project.uses(name):
+            module, node = use.module, use.node
+            if _is_inner(project, module, node) or _is_gone(module, node, edits):
+                continue
+            if any((module.path, line) in spoken for line in _header(module, node)):
+                continue
+            spoken.add((module.path, module.place(module.statement(node)).line))
+            yield _finding(module, node, name)
+    for module in list(project.modules.values()):
+        yield from _unread_imports(project, module, edits, spoken)
+
+
+def _finding(module: Module, node: ast.AST, name: str) -> Finding:
+    words = name.removeprefix(_PREFIX).removeprefix("wrap.").split(".")
+    short = ".".join(words)
+    if any(word.startswith("_") for word in words):
+        message = f"`{short}` is private to FSDP1 and has no counterpart"
+        remedy = "do without FSDP1's internals: `FSDPModule` has `unshard()` and `reshard()`, parameters are DTensors"
+    else:
+        message = f"`{short}` belongs to FSDP1 and is still used here"
+        remedy = _REMEDIES.get(words[0], "rewrite this by hand for `fully_shard`")
+    return finding(module, node, CODE, message, remedy=remedy)
+
+
+def _is_inner(project: Project, module: Module, node: ast.expr) -> bool:
+    """Whether a name is part of a longer chain that is an FSDP1 name itself."""
+    parent = module.parent(node)
+    if not isinstance(parent, ast.Attribute):
+        return False
+    symbol = project.resolve(module, parent)
+    return symbol is not None and is_fsdp_namespace(symbol.name)
+
+
+def _is_gone(module: Module, node: ast.AST, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:
+    spans = [module.span(node)]
+    while isinstance(node, ast.Attribute):
+        node = node.value
+        spans.append(module.span(node))
+    return any(replaces(edit, span) for edit, _ in edits.get(module.path, []) for span in spans)
+
+
+def _header(module: Module, node: ast.AST) -> range:
+    """The lines of the innermost statement around a node; of a compound statement those before its body."""
+    statement = module.statement(node)
+    first = module.line_of(module.span(statement).start)
+    body = getattr(statement, "body", None)
+    if isinstance(body, list) and body:
+        return range(first, max(first, module.line_of(module.span(body[0]).start) - 1) + 1)
+    return range(first, module.line_of(module.span(statement).end) + 1)
+
+
+def _unread_imports(
+    project: Project,
+    module: Module,
+    edits: dict[str, list[tuple[Edit, Finding]]],
+    spoken: set[tuple[str, int]],
+) -> Iterator[Finding]:
+    """Imports of FSDP1 names that the file itself does not use: handed on to other files, or forgotten."""
+    names = {n.id for n in module.nodes(ast.Name) if isinstance(n, ast.Name)}
+    for node in module.nodes(ast.ImportFrom):
+        assert isinstance(node, ast.ImportFrom)
+        source = node.module or ""
+        if node.level or not is_fsdp_namespace(source) or _is_gone(module, node, edits):
+            continue
+        for alias in node.names:
+            name = canonical(f"{source}.{alias.name}")
+            if alias.name == "*" or not is_fsdp1(name) or (alias.asname or alias.name) in names:
+                continue
+            if any(replaces(edit, module.span(alias)) for edit, _ in edits.get(module.path, [])):
+                continue
+            if not any((module.path, line) in spoken for line in _header(module, node)):
+                spoken.add((module.path, module.place(node).line))
+                yield _finding(module, node, name)

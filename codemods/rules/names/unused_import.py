@@ -1,0 +1,82 @@
+"""Imports of FSDP1 names that nothing uses."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import (
+    Edit,
+    Finding,
+    Module,
+    Project,
+    Safety,
+    delete,
+    delete_alias,
+    finding,
+    is_fsdp1_import,
+    rule,
+)
+
+
+@rule("unused import", {"FM518": "an import of an FSDP1 name that nothing uses"}, order=90)
+def unused_import(project: Project) -> Iterator[Finding]:
+    """An import of an FSDP1 name that its file does not use, and no other file takes from it, is removed.
+
+    Imports that a rewrite leaves without a use go by themselves; this is about those that had none before. In an
+    `__init__.py` and where `__all__` names it, an import is for others and stays, with a finding.
+    """
+    handed_on = _handed_on(project)
+    for module in list(project.modules.values()):
+        if module.path.endswith("__init__.py") or "__all__" in module.text:
+            continue
+        words = _words(module)
+        for node in module.nodes(ast.ImportFrom):
+            assert isinstance(node, ast.ImportFrom)
+            unused = [
+                a
+                for a in node.names
+                if is_fsdp1_import(node, a)
+                and (a.asname or a.name) not in words
+                and (module.path, a.asname or a.name) not in handed_on
+            ]
+            if not unused:
+                continue
+            edits: list[Edit] = []
+            if len(unused) == len(node.names):
+                edits = [delete(module, node)]
+            else:
+                edits = [delete_alias(module, node, alias) for alias in unused]
+            yield finding(
+                module,
+                node,
+                "FM518",
+                f"nothing uses {', '.join(f'`{a.name}`' for a in unused)}",
+                safety=Safety.SAFE,
+                edits=edits,
+            )
+
+
+def _words(module: Module) -> set[str]:
+    """Names read anywhere in a file, string annotations included."""
+    found = {n.id for n in module.nodes(ast.Name) if isinstance(n, ast.Name)}
+    for node in module.nodes(ast.Constant):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
+            found.update(
+                node.value.replace(".", " ").replace("[", " ").replace("]", " ").replace(",", " ").split()
+            )
+    return found
+
+
+def _handed_on(project: Project) -> set[tuple[str, str]]:
+    """(file, name) of everything that one file of the project imports from another."""
+    found: set[tuple[str, str]] = set()
+    for module in list(project.modules.values()):
+        for node in module.nodes(ast.ImportFrom):
+            assert isinstance(node, ast.ImportFrom)
+            holder = project.index.find("." * node.level + (node.module or ""), module.path)
+            if holder is not None:
+                if any(a.name == "*" for a in node.names):
+                    found |= {(holder.path, name) for name in holder.scope.bindings}
+                found |= {(holder.path, a.name) for a in node.names}
+    return found

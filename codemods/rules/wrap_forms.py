@@ -1,0 +1,128 @@
+"""Other ways to wrap: `enable_wrap` and `wrap`, subclasses. Source: `torch.distributed.fsdp.wrap`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.editing.helper_call import dropped_edits
+from codemods.editing.inline import is_nested
+from codemods.rule import (
+    Edit,
+    Finding,
+    Module,
+    Project,
+    Safety,
+    Span,
+    WrapCall,
+    code,
+    finding,
+    rule,
+    unwrap_block,
+)
+from codemods.shard_call import arguments_of, keyword_rules, refusal
+from codemods.torch_names import FSDP
+
+_ENABLE = "torch.distributed.fsdp.wrap.enable_wrap"
+
+
+@rule(
+    "enable_wrap",
+    {
+        "FM105": "`enable_wrap` or `wrap` is left to a person",
+        "FM107": "the `wrap` calls of an `enable_wrap` block become calls of the helper module",
+    },
+    order=20,
+)
+def enable_wrap(project: Project) -> Iterator[Finding]:
+    """`wrap(m)` within `with enable_wrap(wrapper_cls=FSDP, **settings)` becomes `shard_model(m, **settings)`.
+
+    The block goes, the order of the calls stays, and parts of the model that is wrapped last are sharded as parts of it.
+
+    Left to a person: blocks of another wrapper class, `wrap` calls in functions that the block only calls, double wraps,
+    and wraps within comprehensions. Shard what was wrapped with fully_shard once it is built, then the model around it.
+    """
+    blocks: dict[ast.With, list[WrapCall]] = {}
+    for site in project.wraps:
+        if site.block is not None:
+            blocks.setdefault(site.block, []).append(site)
+    for module, call in project.calls_of(_ENABLE):
+        block = next((b for b in blocks if b.items[0].context_expr is call), None)
+        if block is not None and all(refusal(project, site) is None for site in blocks[block]):
+            yield _translated(project, module, block, blocks[block])
+        else:
+            yield finding(
+                module,
+                call,
+                "FM105",
+                "FSDP2 has no `enable_wrap`: modules are sharded after they are built",
+                remedy="remove the block and shard what is wrapped in it with fully_shard and these settings",
+            )
+            for site in blocks.get(block, []) if block is not None else []:
+                yield _left(site)
+    for site in project.wraps:
+        if site.kind == "wrap" and site.block is None:
+            yield _left(site)
+
+
+def _left(site: WrapCall) -> Finding:
+    return finding(
+        site.module,
+        site.node,
+        "FM105",
+        "FSDP2 has no `wrap`: modules are sharded after they are built",
+        remedy="call fully_shard on this module once it is built, before the model around it",
+    )
+
+
+def _translated(project: Project, module: Module, block: ast.With, sites: list[WrapCall]) -> Finding:
+    arguments, unknown = arguments_of(project, sites[0])
+    rules = keyword_rules()
+    results = [(a, rules[a.name](a)) for a in arguments]
+    needs = {a.name for a, r in results if r.keep} | ({"**"} if unknown else set())
+    edits: list[Edit] = [unwrap_block(module, block)]
+    for argument, result in results:
+        if not result.keep and not argument.at_call:
+            edits += dropped_edits(argument)
+    shared = [f"{a.name}={module.code(a.node)}" for a, r in results if a.at_call and r.keep]
+    shared += [f"**{module.code(k.value)}" for k in sites[0].settings.keywords if k.arg is None]
+    for site in sites:
+        nested = is_nested(project, site) and ("mixed_precision" in needs or unknown)
+        needs |= {"is_root"} if nested else set()
+        text = ", ".join([*shared, *(["is_root=False"] if nested else [])])
+        end = module.span(site.node.args[0]).end
+        edits.append(Edit(module.path, module.span(site.node.func), code(None, "{helper.shard_model}")))
+        edits.append(Edit(module.path, Span(end, end), (f", {text}" if text else "",)))
+    return finding(
+        module,
+        block.items[0].context_expr,
+        "FM107",
+        "the wraps of an `enable_wrap` block become calls of the helper module",
+        safety=Safety.SAFE,
+        edits=list(dict.fromkeys(edits)),
+        needs=needs,
+        detail="what is wrapped by hand",
+    )
+
+
+@rule(
+    "subclass of FullyShardedDataParallel",
+    {"FM106": "a subclass of FSDP1's wrapper"},
+    order=20,
+)
+def subclass(project: Project) -> Iterator[Finding]:
+    """A subclass of `FullyShardedDataParallel` is left to a person: FSDP2 has no wrapper to derive from.
+
+    `fully_shard` changes the model's own class to one that is also an `FSDPModule`. What the subclass added becomes a
+    function that shards the model, or methods of the model itself.
+    """
+    for use in project.uses(FSDP):
+        parent = use.module.parent(use.node)
+        if isinstance(parent, ast.ClassDef) and any(base is use.node for base in parent.bases):
+            yield finding(
+                use.module,
+                use.node,
+                "FM106",
+                f"`{parent.name}` derives from FSDP1's wrapper; FSDP2 has none",
+                remedy="make it a function that calls fully_shard, and methods of the model for what it added",
+            )
