@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from codemods.analysis.index import Module, Symbol
@@ -22,6 +23,7 @@ from codemods.project import Project
 PLUGIN = "FullyShardedDataParallelPlugin"
 LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")
 _DEEPEST = 8
+_MOST = 100
 
 
 def plugin_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
@@ -77,23 +79,45 @@ def surroundings(project: Project) -> Surroundings:
     return Surroundings(frozenset(named))
 
 
-def held_by_libraries(project: Project) -> dict[str, list[Span]]:
-    """Pieces of code whose value goes to one of these libraries: FSDP1's types there are what the library wants."""
-    found: dict[str, list[Span]] = {}
-    calls = [*plugin_calls(project), *((m, c) for m, c, _ in lightning_calls(project))]
-    for module, call in calls:
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A piece of code whose value goes to a library: FSDP1's types there are what the library wants.
+
+    Attributes:
+        inside: written in the call itself.
+    """
+
+    span: Span
+    library: str
+    inside: bool
+
+
+def held_by_libraries(project: Project) -> dict[str, list[Held]]:
+    """What is handed to Accelerate's plugin and Lightning's strategy, by file."""
+    found: dict[str, list[Held]] = {}
+    calls = [(m, c, PLUGIN) for m, c in plugin_calls(project)]
+    calls += [(m, c, "FSDPStrategy") for m, c, _ in lightning_calls(project)]
+    for module, call, library in calls:
         for node in (*call.args, *(k.value for k in call.keywords)):
-            _hold(project, module, node, found, 0)
+            found.setdefault(module.path, []).append(Held(module.span(node), library, inside=True))
+            for origin in _followed(project, module, node):
+                held = Held(origin[0].span(origin[1]), library, inside=False)
+                if not any(h.span.holds(held.span) for h in found.get(origin[0].path, ())):
+                    found.setdefault(origin[0].path, []).append(held)
     return found
 
 
-def _hold(project: Project, module: Module, node: ast.expr, found: dict[str, list[Span]], depth: int) -> None:
-    found.setdefault(module.path, []).append(module.span(node))
-    if depth < _DEEPEST:
-        for origin in _origins(project.evaluate(module, node)):
-            span = origin[0].span(origin[1])
-            if span not in found.get(origin[0].path, []):
-                _hold(project, origin[0], origin[1], found, depth + 1)
+def _followed(project: Project, module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr]]:
+    """Everywhere that an argument's value, or a part of it, is written."""
+    waiting = [(module, node)]
+    seen: set[ast.expr] = set()
+    while waiting:
+        at, current = waiting.pop()
+        if current in seen or len(seen) > _MOST:
+            continue
+        seen.add(current)
+        yield at, current
+        waiting += list(_origins(project.evaluate(at, current)))
 
 
 def _origins(value: Value) -> Iterator[tuple[Module, ast.expr]]:

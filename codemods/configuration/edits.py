@@ -8,13 +8,14 @@ import re
 from codemods.configuration.tree import ConfigFile, Entry, Mapping
 from codemods.model import Edit, Span
 
+_PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
+_NO_STRINGS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+
 
 def written(file: ConfigFile, value: object) -> str:
     """A value in one line, as the file's language writes it; valid YAML and valid JSON where both allow it."""
-    if file.kind != "json" and isinstance(value, str) and re.fullmatch(r"[A-Za-z_][\w./-]*", value):
-        if value.lower() not in ("true", "false", "yes", "no", "on", "off", "null", "y", "n"):
-            return value
-    return json.dumps(value)
+    plain = file.kind != "json" and isinstance(value, str) and _PLAIN.fullmatch(value)
+    return str(value) if plain and str(value).lower() not in _NO_STRINGS else json.dumps(value)
 
 
 def set_value(file: ConfigFile, entry: Entry, value: object) -> Edit:

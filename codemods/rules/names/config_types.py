@@ -50,19 +50,27 @@ def config_types(project: Project) -> Iterator[Finding]:
     for canonical, new in names.items():
         for use in project.uses(canonical):
             span = use.module.span(use.node)
-            if any(piece.holds(span) for piece in held.get(use.module.path, ())):
-                continue  # the rules of `ecosystem` translate or report that call
+            place = next((h for h in held.get(use.module.path, ()) if h.span.holds(span)), None)
+            if place is not None:
+                if not place.inside:  # what stands in the call, the rules of `ecosystem` translate or report
+                    yield _given(use, place.library)
+                continue
             taker = _taker(project, use)
             if taker:
-                yield finding(
-                    use.module,
-                    use.node,
-                    "FM202",
-                    f"`{taker}` is given one of FSDP1's types",
-                    remedy=f"give {taker} its FSDP2 settings",
-                )
+                yield _given(use, taker)
             elif project.group(use.module.path) in moving:
                 yield _moved(use, new)
+
+
+def _given(use: NameUse, taker: str) -> Finding:
+    return finding(
+        use.module,
+        use.node,
+        "FM202",
+        f"`{taker}` is given one of FSDP1's types",
+        remedy=f"give {taker} its FSDP2 settings",
+        fades=True,
+    )
 
 
 def _taker(project: Project, use: NameUse) -> str:
