@@ -13,6 +13,7 @@ from codemods.configuration.plan import is_configuration, plan_configuration
 from codemods.editing import todo
 from codemods.editing.apply import compatible, replaces
 from codemods.editing.changes import file_changes
+from codemods.editing.notebooks import Notebook
 from codemods.leftovers import left_over
 from codemods.model import (
     Edit,
@@ -61,13 +62,31 @@ def plan_rewrite(
     sites = _wrap_reports(project, reported)
     return Rewrite(
         tuple(changes),
-        tuple(reported),
-        sites,
+        tuple(_in_cell(project, item) for item in reported),
+        tuple(replace(s, line=_cell(project, s.path, s.line)[0]) for s in sites),
         len(files),
         len(project.modules),
         skipped,
         (settings.searched, settings.read),
     )
+
+
+def _cell(project: Project, path: str, line: int) -> tuple[int, str]:
+    """The line that a person sees, and where that is in a notebook."""
+    source = project.modules[path].source if path in project.modules else None
+    if not isinstance(source, Notebook):
+        return line, ""
+    line, cell, inside = source.locate(line)
+    return line, f"cell {cell}, line {inside}"
+
+
+def _in_cell(project: Project, item: Reported) -> Reported:
+    place = item.finding.place
+    line, where = _cell(project, place.path, place.line)
+    if not where:
+        return item
+    detail = f"{where}; {item.detail}" if item.detail else where
+    return replace(item, finding=replace(item.finding, place=replace(place, line=line)), detail=detail)
 
 
 def split(files: list[str]) -> tuple[list[str], list[str]]:

@@ -42,6 +42,10 @@ KNOWN = KEPT | ONLY_FSDP1 | {"version", "reshard_after_forward", "state_dict_typ
 
 RAM = "cpu_ram_efficient_loading"
 
+_MARKS = frozenset(
+    {"compute_environment", "distributed_type", "num_processes", "num_machines", "machine_rank"}
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
@@ -66,6 +70,11 @@ class Launch:
 def bare(key: str) -> str:
     """A setting's name without `fsdp_`; Accelerate accepts both spellings in its files."""
     return key.removeprefix("fsdp_")
+
+
+def is_accelerate(top: Mapping[str, object]) -> bool:
+    """Whether a file is Accelerate's, by what it says besides the FSDP settings."""
+    return bool(_MARKS & set(top))
 
 
 def is_fsdp2(settings: Mapping[str, object]) -> bool:

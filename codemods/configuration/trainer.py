@@ -6,6 +6,7 @@ the same function in transformers 4.30 to 4.57.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -236,3 +237,10 @@ def _dropped(settings: Mapping[str, object], spelled: Mapping[str, str], done: D
             "Accelerate's FSDP2 recomputes activations without restoring the random state, FSDP1 restored it: with dropout in "
             "the checkpointed layers the gradients differ",
         )
+
+
+def beyond_defaults(done: Decisions) -> str:
+    """Settings that have to be written because FSDP2's defaults differ, as JSON text; empty if there are none."""
+    defaults = {"version": 2, "reshard_after_forward": True}
+    needed = {k: v for k, v in done.added if bare(k) not in defaults or defaults[bare(k)] != v}
+    return ", ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in needed.items())

@@ -8,6 +8,7 @@ from codemods.configuration.accelerate import (
     ONLY_FSDP1,
     Launch,
     bare,
+    is_accelerate,
     is_fsdp2,
     to_fsdp2,
 )
@@ -16,10 +17,6 @@ from codemods.configuration.rule import Surroundings, config_rule, found_at
 from codemods.configuration.settings import number
 from codemods.configuration.tree import ConfigFile, Entry, Mapping
 from codemods.model import Edit, Finding, Span
-
-_MARKS = frozenset(
-    {"compute_environment", "distributed_type", "num_processes", "num_machines", "machine_rank"}
-)
 
 CODES = {
     "FM601": "a block of Accelerate settings becomes FSDP2's",
@@ -55,7 +52,7 @@ def accelerate_config(file: ConfigFile, around: Surroundings) -> Iterator[Findin
     The file is then for accelerate 1.6 or later (`parallelism_config`: 1.10 or later).
     """
     for root in file.roots:
-        if isinstance(root, Mapping) and _MARKS & set(root.value):
+        if isinstance(root, Mapping) and is_accelerate(root.value):
             entry = root.get("fsdp_config")
             if entry is not None and isinstance(entry.node, Mapping) and entry.node.entries:
                 yield from _block(file, root, entry, entry.node)

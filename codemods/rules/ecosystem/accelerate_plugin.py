@@ -40,8 +40,8 @@ _GONE = (
     "use_orig_params",
     "sync_module_states",
     "forward_prefetch",
+    "optim_state_dict_config",
 )
-_POLICY_NAMES = ("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP")
 _TRANSFORMER = "torch.distributed.fsdp.wrap.transformer_auto_wrap_policy"
 _NO_FIELD = (
     "buffer_dtype",

@@ -11,7 +11,6 @@ from codemods.configuration.settings import Decisions, number
 from codemods.configuration.shell import Command, Option, Word, commands
 from codemods.configuration.tree import ConfigFile
 from codemods.model import Edit, Finding, Safety, Span
-from codemods.rules.ecosystem.trainer_config import beyond_defaults
 
 _FORMER = ("fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params")
 
@@ -106,7 +105,7 @@ def _trainer(file: ConfigFile, command: Command, options: list[Option]) -> Itera
     if done.blocked:
         return
     if config is not None and told is None:
-        needed = beyond_defaults(done)
+        needed = trainer.beyond_defaults(done)
         if needed:
             yield found_at(
                 file,

@@ -70,7 +70,7 @@ def _by_name(project: Project, module: Module, call: ast.Call) -> Iterator[Findi
                 module,
                 keyword,
                 "FM631",
-                f'`strategy="{keyword.value.value}"` wraps the module with FSDP1',
+                f"`strategy={module.code(keyword.value)}` wraps the module with FSDP1",
                 remedy=_text({"cpu_offload": "True"} if offload else {}, {}, fabric=fabric),
             )
 

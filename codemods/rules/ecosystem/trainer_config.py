@@ -11,6 +11,7 @@ from codemods.configuration.settings import Decisions
 from codemods.configuration.trainer import (
     Asked,
     bare,
+    beyond_defaults,
     is_fsdp1,
     is_trainer_config,
     to_fsdp2,
@@ -195,15 +196,6 @@ def _elsewhere(
         safety=Safety.SAFE,
         edits=[set_value(file, fsdp, True), *remove_entries(file, mapping, former)],
     )
-
-
-def beyond_defaults(done: Decisions) -> str:
-    """Settings that have to be written because FSDP2's defaults differ, as JSON text; empty if there are none."""
-    import json
-
-    defaults = {"version": 2, "reshard_after_forward": True}
-    needed = {k: v for k, v in done.added if bare(k) not in defaults or defaults[bare(k)] != v}
-    return ", ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in needed.items())
 
 
 def _former(mapping: Mapping, key: str) -> str | None:

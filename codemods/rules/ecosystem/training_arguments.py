@@ -23,7 +23,6 @@ from codemods.rule import (
     replace,
     rule,
 )
-from codemods.rules.ecosystem.trainer_config import beyond_defaults
 
 _FORMER = ("fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params")
 
@@ -133,7 +132,7 @@ def _with_config(
     edits = [replace(module, node, ("True",)) for node in strings]
     edits += [delete_argument(module, call, keyword) for keyword in former]
     if config is not None and display is None and _is_path(config.value):
-        needed = beyond_defaults(done)
+        needed = trainer.beyond_defaults(done)
         if needed:
             path = module.code(config.value)
             yield _left(
