@@ -26,12 +26,15 @@ from codemods.model import (
     Safety,
     Span,
 )
-from codemods.sources import CONFIG_SUFFIXES, SourceFile, names_fsdp
+from codemods.sources import CONFIG_SUFFIXES, SourceFile
 
 _LARGEST = 512 * 1024
 """A configuration is no larger than this; JSON files that are hold data."""
 _WIDTH = 100
-_SETTINGS = re.compile(rb"fsdp_config|fsdp_\w+\"?'?[ \t]*[:=]|--fsdp|\"?fsdp\"?[ \t]*:")
+_SETTINGS = re.compile(
+    rb"fsdp_config|fsdp_\w+[\"']?[ \t]*[:=]|--fsdp|[\"']?\bfsdp[\"']?[ \t]*:|\bFSDP_[A-Z_]+=|sharding_strategy|"
+    rb"transformer_layer_cls_to_wrap|use_orig_params|sync_module_states|backward_prefetch|min_num_params"
+)
 
 
 @dataclass(slots=True)
@@ -73,7 +76,7 @@ def plan_configuration(
         done.searched += 1
         if only is not None and path not in only:
             continue
-        file = _read(target, path, done)
+        file = _read(target, path, around, done)
         if file is None:
             continue
         done.read += 1
@@ -81,7 +84,7 @@ def plan_configuration(
     return done
 
 
-def _read(target: Path, path: str, done: ConfigRewrite) -> ConfigFile | None:
+def _read(target: Path, path: str, around: Surroundings, done: ConfigRewrite) -> ConfigFile | None:
     try:
         if (target / path).stat().st_size > _LARGEST:
             return None
@@ -89,7 +92,7 @@ def _read(target: Path, path: str, done: ConfigRewrite) -> ConfigFile | None:
     except OSError as error:
         done.skipped[path] = f"cannot be read: {error.strerror or error}"
         return None
-    if not names_fsdp(data) or not _SETTINGS.search(data):
+    if not _SETTINGS.search(data) and path not in around.named_as_trainer:
         return None
     try:
         return parse(path, data)

@@ -80,7 +80,7 @@ def bare(key: str) -> str:
 def is_trainer_config(keys: Mapping[str, object]) -> bool:
     """Whether a mapping is a trainer's `fsdp_config` for PyTorch (not XLA), and not FSDP2's yet."""
     settings = {bare(key): value for key, value in keys.items()}
-    telling = (ONLY_FSDP1 | {"transformer_layer_cls_to_wrap", "min_num_params"}) & set(settings)
+    telling = (ONLY_FSDP1 | {"transformer_layer_cls_to_wrap"}) & set(settings) or "fsdp_min_num_params" in keys
     return bool(telling) and set(settings) <= KNOWN and is_fsdp1(settings)
 
 

@@ -12,6 +12,12 @@ from codemods.configuration.shell import Command, Option, Word, commands
 from codemods.configuration.tree import ConfigFile
 from codemods.model import Edit, Finding, Safety, Span
 
+_VARIABLES = {
+    "FSDP_SHARDING_STRATEGY": "FSDP_VERSION=2 FSDP_RESHARD_AFTER_FORWARD=true",
+    "FSDP_USE_ORIG_PARAMS": "FSDP_VERSION=2",
+    "FSDP_BACKWARD_PREFETCH": "FSDP_VERSION=2",
+    "FSDP_SYNC_MODULE_STATES": "FSDP_VERSION=2 FSDP_CPU_RAM_EFFICIENT_LOADING=true",
+}
 _FORMER = ("fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params")
 
 
@@ -38,6 +44,11 @@ def launch_flags(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
         if any(name == "fsdp" for name in names):
             yield from _trainer(file, command, options)
         yield from _accelerate(file, _of_accelerate(command, options))
+        for word in command.words:
+            name, is_set, _ = word.raw.partition("=")
+            if is_set and name in _VARIABLES:
+                message = f"`{name}` sets Accelerate's FSDP1 by environment, and stays: `{_VARIABLES[name]}` is FSDP2's"
+                yield found_at(file, word.span, "FM615", message, is_note=True)
 
 
 def _of_accelerate(command: Command, options: list[Option]) -> list[Option]:

@@ -6,7 +6,7 @@ import ast
 import json
 from collections.abc import Iterator
 
-from codemods.analysis.library_calls import trainer_calls
+from codemods.analysis.library_calls import is_training_arguments, trainer_calls
 from codemods.configuration import trainer
 from codemods.configuration.settings import Decisions, number
 from codemods.editing.code import delete_dict_item
@@ -46,9 +46,48 @@ def training_arguments(project: Project) -> Iterator[Finding]:
     for module, call in trainer_calls(project):
         yield from _call(project, module, call)
     for module in project.modules.values():
-        for node in module.nodes(ast.Dict):
-            assert isinstance(node, ast.Dict)
-            yield from _elsewhere(module, node)
+        for value in _settings_elsewhere(project, module):
+            strings = _strings(value)
+            if strings and all(_is_fsdp1(s) for s in strings):
+                yield finding(
+                    module,
+                    value,
+                    "FM617",
+                    "a trainer's FSDP setting away from the trainer's call",
+                    remedy='make `fsdp` True here, and let `fsdp_config` say `"version": 2` and what the words said (`explain fsdp`)',
+                )
+
+
+def _is_fsdp1(node: ast.expr) -> bool:
+    """Whether a value says a sharding strategy in the trainer's words."""
+    words = trainer.words_of(_value(node))
+    return words is not None and bool(words - {"offload", "auto_wrap"})
+
+
+def _settings_elsewhere(project: Project, module: Module) -> Iterator[ast.expr]:
+    """Values given to something called `fsdp`: a dictionary's key, an attribute, a field, another call's argument."""
+    for node in module.nodes(ast.Dict):
+        assert isinstance(node, ast.Dict)
+        pairs = zip(node.keys, node.values, strict=True)
+        yield from (value for key, value in pairs if isinstance(key, ast.Constant) and key.value == "fsdp")
+    for kind in (ast.Assign, ast.AnnAssign):
+        for statement in module.nodes(kind):
+            assert isinstance(statement, ast.Assign | ast.AnnAssign)
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            names = [t.attr if isinstance(t, ast.Attribute) else getattr(t, "id", "") for t in targets]
+            if "fsdp" in names and statement.value is not None:
+                yield _default(statement.value)
+    for call in module.calls():
+        symbol = project.resolve(module, call.func)
+        if symbol is None or not is_training_arguments(project, symbol):
+            yield from (k.value for k in call.keywords if k.arg == "fsdp")
+
+
+def _default(value: ast.expr) -> ast.expr:
+    """What `field(default=...)` says; other values as they are."""
+    if isinstance(value, ast.Call):
+        return next((k.value for k in value.keywords if k.arg == "default"), value)
+    return value
 
 
 def _keyword(call: ast.Call, name: str) -> ast.keyword | None:
@@ -261,19 +300,3 @@ def _after(module: Module, keyword: ast.keyword, argument: str) -> Edit:
 def _python(value: object) -> str:
     text = json.dumps(value)
     return {"true": "True", "false": "False", "null": "None"}.get(text, text)
-
-
-def _elsewhere(module: Module, node: ast.Dict) -> Iterator[Finding]:
-    """`{"fsdp": "full_shard auto_wrap", ...}` that is handed on to a trainer in ways that are not followed."""
-    for key, value in zip(node.keys, node.values, strict=True):
-        if not isinstance(key, ast.Constant) or key.value != "fsdp":
-            continue
-        strings = _strings(value)
-        if strings and all(trainer.words_of(_value(s)) is not None for s in strings):
-            yield finding(
-                module,
-                value,
-                "FM617",
-                "a trainer's FSDP setting in a dictionary",
-                remedy='set `"fsdp": True`, and `"version": 2` and what the words say in `"fsdp_config"` (`explain fsdp`)',
-            )
