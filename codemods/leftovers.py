@@ -99,7 +99,12 @@ def _unread_imports(
             continue
         for alias in node.names:
             name = canonical(f"{source}.{alias.name}")
-            if alias.name == "*" or not is_fsdp1(name) or (alias.asname or alias.name) in names:
+            if (
+                alias.name == "*"
+                or not is_fsdp1(name)
+                or (alias.asname or alias.name) in names
+                or _is_gone(module, alias, edits)
+            ):
                 continue
             if any(replaces(edit, module.span(alias)) for edit, _ in edits.get(module.path, [])):
                 continue

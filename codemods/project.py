@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from codemods.analysis.holding import Holding, WrapCall
 from codemods.analysis.index import Index, Module, Symbol
-from codemods.analysis.link import Holding, Links, WrapCall
+from codemods.analysis.link import Links
 from codemods.analysis.values import Evaluator, Value
 from codemods.model import Options
 

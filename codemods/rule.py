@@ -68,9 +68,17 @@ import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.index import Module, Symbol
-from codemods.analysis.link import Holding, Maybe, No, Sharded, WrapCall
-from codemods.analysis.state_dicts import Kind, Setting, Unknown, argument, in_force, setting_of
+from codemods.analysis.state_dicts import (
+    Kind,
+    Setting,
+    Unknown,
+    argument,
+    in_force,
+    same_model,
+    setting_of,
+)
 from codemods.analysis.state_dicts import blocks as state_dict_blocks
 from codemods.analysis.state_dicts import enclosing as state_dict_block_around
 from codemods.analysis.values import (
@@ -90,6 +98,7 @@ from codemods.editing.code import (
     code,
     delete,
     delete_alias,
+    delete_aliases,
     delete_argument,
     finding,
     insert_after,
@@ -105,8 +114,9 @@ from codemods.editing.state_dict_blocks import BlockPlan, plan_block
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
 from codemods.editing.statements import (
     is_result_used,
-    is_where_method_is_not,
     is_where_not_instance,
+    is_where_other_branch_shards,
+    may_be_ddp,
     negated,
     remove_with_item,
 )
@@ -155,6 +165,7 @@ __all__ = [
     "code",
     "delete",
     "delete_alias",
+    "delete_aliases",
     "delete_argument",
     "finding",
     "in_force",
@@ -164,9 +175,10 @@ __all__ = [
     "is_fsdp1_import",
     "is_result_used",
     "is_under_rank0",
-    "is_where_method_is_not",
     "is_where_not_instance",
+    "is_where_other_branch_shards",
     "load_sharded_optimizer",
+    "may_be_ddp",
     "model_loaded",
     "model_saved",
     "negated",
@@ -177,6 +189,7 @@ __all__ = [
     "remove_with_item",
     "replace",
     "rule",
+    "same_model",
     "setting_of",
     "stands_alone",
     "state_dict_block_around",

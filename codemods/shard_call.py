@@ -18,8 +18,8 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from codemods.analysis.holding import WrapCall
 from codemods.analysis.index import Module
-from codemods.analysis.link import WrapCall
 from codemods.analysis.values import DictValue, Value, options
 from codemods.model import Code, Finding, Hole
 from codemods.project import Project
@@ -118,12 +118,14 @@ class UnitTest:
         words: the same for the report.
         may_match_root: the condition can hold for the root too, which must then be left out.
         variable: the loop variable that the condition already uses, if it does.
+        consumed: local assignments that only served the condition.
     """
 
     test: Callable[[str], Code]
     words: str
     may_match_root: bool = False
     variable: str = ""
+    consumed: tuple[ast.stmt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +134,13 @@ class Inline:
 
     Attributes:
         every: keyword arguments of every `fully_shard` call.
+        shared: the same for values that are made once, before the first call, under the keyword's name.
         before, after: statements around the sharding; `{model}` in text stands for the model.
         consumed: local assignments that only served the wrap call.
     """
 
     every: Mapping[str, Code] = field(default_factory=dict)
+    shared: Mapping[str, Code] = field(default_factory=dict)
     units: UnitTest | None = None
     precision: Precision | None = None
     before: tuple[Code, ...] = ()
@@ -265,9 +269,8 @@ def sibling(argument: Argument, name: str) -> ast.expr | None:
     return arguments[position] if position < len(arguments) else None
 
 
-def local_assignment(argument: Argument) -> ast.stmt | None:
-    """The assignment `x = <value>` whose only use is this argument; None where x serves anything else."""
-    module, node = argument.module, argument.node
+def local_assignment(module: Module, node: ast.expr) -> ast.stmt | None:
+    """The assignment `x = <value>` whose only use is this `x`; None where x serves anything else."""
     if not isinstance(node, ast.Name):
         return None
     found = module.scope_of(node).lookup(node.id)

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from codemods.analysis.holding import WrapCall
 from codemods.analysis.index import Index, Module
-from codemods.analysis.link import Links, WrapCall
+from codemods.analysis.link import Links
 from codemods.analysis.values import Evaluator
 from codemods.editing.layout import configured_line_length
 from codemods.editing.notebooks import code_bytes, read_notebook

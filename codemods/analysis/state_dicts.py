@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from codemods.analysis.holding import Maybe, Sharded
 from codemods.analysis.index import Module
-from codemods.analysis.link import Maybe, Sharded
 from codemods.analysis.values import CallValue, Literal, Named, options
 
 if TYPE_CHECKING:
@@ -203,12 +203,41 @@ def in_force(project: Project, module: Module, node: ast.AST, model: ast.expr) -
     if block is not None:
         setting = setting_of(project, module, block.call)
         return setting if isinstance(setting, Unknown) else InForce(setting, block)
+    if _has_kept_context(project, module, node):
+        return Unknown(
+            "a `state_dict_type` context that is kept in a variable or entered elsewhere is in force here"
+        )
     chosen = _set_earlier(project, module, node, model) or _from_callers(
         project, module, node, _CALLERS_DEPTH
     )
     if isinstance(chosen, Unknown):
         return chosen
     return InForce(chosen or Setting())
+
+
+def _has_kept_context(project: Project, module: Module, node: ast.AST) -> bool:
+    """Whether a context that is not written in a `with` itself can be in force at a place."""
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            break
+        if isinstance(parent, ast.With):
+            for item in parent.items:
+                for value in options(project.evaluate(module, item.context_expr)):
+                    if (
+                        isinstance(value, CallValue)
+                        and value.function.name == f"{FSDP_CLASS}.state_dict_type"
+                    ):
+                        if value.origin.node is not item.context_expr:
+                            return True
+    entered = (use for use in project.static_calls("state_dict_type") if use.module is module)
+    return any(
+        isinstance(call := module.parent(use.node), ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "enter_context"
+        and module.function(call) is module.function(node)
+        and call.lineno <= getattr(node, "lineno", 0)
+        for use in entered
+    )
 
 
 def _set_earlier(

@@ -53,8 +53,17 @@ def _assignments(module: Module) -> Iterator[tuple[str, ast.Assign]]:
         assert isinstance(node, ast.Assign)
         target = node.targets[0]
         if len(node.targets) == 1 and isinstance(target, ast.Name):
-            if all(isinstance(part, _PURE) for part in ast.walk(node.value)):
+            if _is_pure(node.value):
                 yield target.id, node
+
+
+def _is_pure(value: ast.expr) -> bool:
+    """Whether evaluating an expression does nothing else; `StateDictOptions(full_state_dict=True)` counts."""
+    if isinstance(value, ast.Call):
+        given = [*value.args, *(k.value for k in value.keywords)]
+        is_options = ast.unparse(value.func).rpartition(".")[2] == "StateDictOptions"
+        return is_options and all(isinstance(argument, ast.Constant) for argument in given)
+    return all(isinstance(part, _PURE) for part in ast.walk(value))
 
 
 def _reads(module: Module) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from codemods.analysis.link import WrapCall
+from codemods.analysis.holding import WrapCall
 from codemods.editing.code import append_argument, code, delete, delete_argument, delete_dict_item
 from codemods.model import Edit, Span
 from codemods.shard_call import Argument, Translation

@@ -1,16 +1,22 @@
-"""The text of the helper module's parts; `codemods.editing.helpers` chooses and joins them.
+"""The text of the helper module's parts for sharding; `codemods.editing.helper_assembly` chooses and joins them.
 
-What the functions do is what FSDP1 did (torch 2.6 to 2.13: `torch.distributed.fsdp._init_utils`, `._wrap_utils`,
-`.wrap`), written anew on `fully_shard`. `{name}` marks are filled in by `codemods.editing.helpers`.
+What the functions do is what FSDP1 did (torch 2.6 to 2.13: `torch.distributed.fsdp._init_utils`,
+`._wrap_utils`, `.wrap`), written anew on `fully_shard`. `{name}` marks are filled in by
+`codemods.editing.helper_sharding`. Lines have at most 88 columns, as formatters leave them.
 """
 
 from __future__ import annotations
 
 HEADER = '''\
-"""Shard a model with FSDP2 (`fully_shard`) where strategy, units and precision are chosen at run time.
+"""Shard a model with FSDP2 where strategy, units and precision are chosen at run time.
 
 Written by fsdp-migrate from this repository's FSDP1 code; plain PyTorch, yours to edit.
 """
+'''
+
+WRAP_POLICY = '''\
+WrapPolicy = Callable[..., bool]
+"""Called with `module`, `recurse` and `nonwrapped_numel`; see `find_units`."""
 '''
 
 SHARDING_STRATEGY = '''\
@@ -27,14 +33,14 @@ class ShardingStrategy(enum.Enum):
 CPU_OFFLOAD = '''\
 @dataclass(frozen=True)
 class CPUOffload:
-    """Whether parameters, gradients and optimizer state live on the CPU between uses."""
+    """Whether parameters, gradients and optimizer state live on the CPU."""
 
     offload_params: bool = False
 '''
 
 BACKWARD_PREFETCH = '''\
 class BackwardPrefetch(enum.Enum):
-    """A choice FSDP1 offered. FSDP2 always gathers the next unit's parameters before the gradients are computed."""
+    """When FSDP1 gathered the next parameters; FSDP2 does as BACKWARD_PRE did."""
 
     BACKWARD_PRE = enum.auto()
     BACKWARD_POST = enum.auto()
@@ -63,10 +69,9 @@ def lambda_auto_wrap_policy(
 '''
 
 ALWAYS_POLICY = '''\
-def always_wrap_policy(*args: object, **kwargs: object) -> bool:
-    """Every module is a unit, save the containers, which have no `forward` to shard around."""
-    module = kwargs.get("module", args[0] if args else None)
-    return bool(kwargs.get("recurse")) or not isinstance(module, (nn.ModuleList, nn.ModuleDict))
+def always_wrap_policy(module: nn.Module, recurse: bool, nonwrapped_numel: int) -> bool:
+    """Every module is a unit, save containers, which have no `forward`."""
+    return recurse or not isinstance(module, (nn.ModuleList, nn.ModuleDict))
 '''
 
 SIZE_POLICY = '''\
@@ -78,16 +83,28 @@ def size_based_auto_wrap_policy(
     force_leaf_modules: set[type[nn.Module]] | None = None,
     exclude_wrap_modules: set[type[nn.Module]] | None = None,
 ) -> bool:
-    """Modules with at least `min_num_params` parameters that are in no unit yet are units."""
-    leaves = force_leaf_modules if force_leaf_modules is not None else {nn.MultiheadAttention}
-    excluded = exclude_wrap_modules if exclude_wrap_modules is not None else {nn.ModuleList, nn.ModuleDict}
-    return nonwrapped_numel >= min_num_params and not isinstance(module, tuple(leaves if recurse else excluded))
+    """Modules with at least `min_num_params` parameters in no unit yet are units."""
+    if recurse:
+        passed_over = force_leaf_modules or {nn.MultiheadAttention}
+    else:
+        passed_over = exclude_wrap_modules or {nn.ModuleList, nn.ModuleDict}
+    return nonwrapped_numel >= min_num_params and not isinstance(
+        module, tuple(passed_over)
+    )
 '''
 
 OR_POLICY = '''\
-def or_policy(module: nn.Module, recurse: bool, nonwrapped_numel: int, policies: Iterable[WrapPolicy]) -> bool:
+def or_policy(
+    module: nn.Module,
+    recurse: bool,
+    nonwrapped_numel: int,
+    policies: Iterable[WrapPolicy],
+) -> bool:
     """Modules that are units by any of the policies."""
-    return any(policy(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel) for policy in policies)
+    return any(
+        policy(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel)
+        for policy in policies
+    )
 '''
 
 MODULE_POLICY = '''\
@@ -97,16 +114,18 @@ class ModuleWrapPolicy:
     def __init__(self, module_classes: Iterable[type[nn.Module]]) -> None:
         self.module_classes = tuple(module_classes)
 
-    def __call__(self, module: nn.Module, recurse: bool, nonwrapped_numel: int = -1) -> bool:
+    def __call__(
+        self, module: nn.Module, recurse: bool, nonwrapped_numel: int = -1
+    ) -> bool:
         return recurse or isinstance(module, self.module_classes)
 '''
 
 FIND_UNITS = '''\
-def find_units(model: nn.Module, policy: WrapPolicy{ignored_parameter}) -> list[nn.Module]:
+{signature}
     """Submodules that become units of their own, children before parents.
 
-    The policy is asked twice about a module: whether to look inside, and, given how many of its parameters are
-    in no unit yet, whether it is a unit itself.
+    The policy is asked twice about a module: whether to look inside, and, given how
+    many of its parameters are in no unit yet, whether it is a unit itself.
     """
     units: list[nn.Module] = []
     seen: set[nn.Module] = {seen}
@@ -114,11 +133,14 @@ def find_units(model: nn.Module, policy: WrapPolicy{ignored_parameter}) -> list[
     def visit(module: nn.Module) -> int:
         """Number of the module's parameters that ended up in units."""
         seen.add(module)
-        numel = sum(p.numel() for p in module.parameters(){ignored_filter})
+        numel = sum(p.numel() for p in module.parameters(){which})
         if not policy(module=module, recurse=True, nonwrapped_numel=numel):
             return 0
         in_units = sum(visit(child) for child in module.children() if child not in seen)
-        if module is not model and policy(module=module, recurse=False, nonwrapped_numel=numel - in_units):
+        left = numel - in_units
+        if module is not model and policy(
+            module=module, recurse=False, nonwrapped_numel=left
+        ):
             units.append(module)
             return numel
         return in_units
@@ -127,42 +149,81 @@ def find_units(model: nn.Module, policy: WrapPolicy{ignored_parameter}) -> list[
     return units
 '''
 
+FULL_PRECISION = '''\
+def with_full_precision(
+    policy: WrapPolicy, classes: tuple[type[nn.Module], ...]
+) -> WrapPolicy:
+    """A policy by which modules of `classes`, kept in full precision, are units too."""
+
+    def is_unit(module: nn.Module, recurse: bool, nonwrapped_numel: int) -> bool:
+        if recurse or isinstance(module, classes):
+            return True
+        return policy(module=module, recurse=False, nonwrapped_numel=nonwrapped_numel)
+
+    return is_unit
+'''
+
 TRAINING_DEVICE = '''\
 def training_device(device_id: int | torch.device | None) -> torch.device:
-    """The device to train on; an accelerator is made the current one, because that is where `fully_shard` puts things."""
+    """The device to train on, made the current one: `fully_shard` uses that."""
+    kind = torch.accelerator.current_accelerator()
     if isinstance(device_id, torch.device):
         device = device_id
-    elif not torch.accelerator.is_available():
+    elif kind is None or not torch.accelerator.is_available():
         return torch.device("cpu")
     else:
-        index = torch.accelerator.current_device_index() if device_id is None else device_id
-        device = torch.device(torch.accelerator.current_accelerator().type, index)
+        index = torch.accelerator.current_device_index()
+        device = torch.device(kind.type, index if device_id is None else device_id)
     if device.type != "cpu" and device.index is not None:
         torch.accelerator.set_device_index(device.index)
     return device
 '''
 
+DEFAULT_DEVICE = '''\
+def training_device() -> torch.device:
+    """The current accelerator, or the CPU where there is none."""
+    kind = torch.accelerator.current_accelerator()
+    if kind is None or not torch.accelerator.is_available():
+        return torch.device("cpu")
+    return torch.device(kind.type, torch.accelerator.current_device_index())
+'''
+
 MATERIALIZE = '''\
-def materialize(unit: nn.Module, init: Callable[[nn.Module], None] | None, device: torch.device) -> None:
-    """Give the meta tensors of a unit storage and values, parents before children; units within it are done already."""
-    if not any(t.is_meta for t in (*unit.parameters(), *unit.buffers())):
+def materialize(
+    unit: nn.Module, init: Callable[[nn.Module], None] | None, device: torch.device
+) -> None:
+    """Give a unit's meta tensors storage and values, parents before children.
+
+    Units within it have theirs already.
+    """
+    modules = [unit]
+    for module in modules:
+        children = [m for m in module.children() if not isinstance(m, FSDPModule)]
+        modules += [child for child in children if child not in modules]
+    own = [
+        tensor
+        for module in modules
+        for tensor in (*module._parameters.values(), *module._buffers.values())
+        if tensor is not None
+    ]
+    if not any(tensor.is_meta for tensor in own):
         return
-    queue = deque([unit])
-    while queue:
-        module = queue.popleft()
-        queue.extend(child for child in module.children() if not isinstance(child, FSDPModule))
+    for module in modules:
         if init is not None:
             init(module)
-        elif any(True for _ in (*module.parameters(recurse=False), *module.buffers(recurse=False))):
+        elif module._parameters or module._buffers:
             module.to_empty(device=device, recurse=False)
             with torch.no_grad():
-                module.reset_parameters()
+                module.reset_parameters()  # type: ignore[operator]
 '''
 
 BROADCAST = '''\
 @torch.no_grad()
-def broadcast_from_first_rank(unit: nn.Module, device: torch.device{mesh_parameter}) -> None:
-    """Give every rank the first rank's parameters and buffers; what is sharded already was broadcast before."""
+{signature}
+    """Give every rank the first rank's parameters and buffers.
+
+    What is sharded already was broadcast before.
+    """
     for tensor in (*unit.parameters(), *unit.buffers()):
         if not isinstance(tensor, DTensor):
             tensor.data = tensor.data.to(device)
@@ -170,10 +231,68 @@ def broadcast_from_first_rank(unit: nn.Module, device: torch.device{mesh_paramet
 '''
 
 CAST_BUFFERS = '''\
-def cast_buffers(model: nn.Module, dtype: torch.dtype{keep_parameter}) -> None:
+def cast_buffers({parameters}) -> None:
     """Floating-point buffers take part in the computation, so they get its dtype."""
     for module in model.modules():
 {keep_test}        for buffer in module.buffers(recurse=False):
             if buffer.is_floating_point():
                 buffer.data = buffer.data.to(dtype)
+'''
+
+MESH_OF_GROUPS = """\
+    if isinstance(group, tuple):
+        shard, replicate = group
+        rows: list[list[int]] = [[] for _ in range(replicate.size())]
+        ranks = dist.get_process_group_ranks(shard)
+        dist.all_gather_object(rows, ranks, group=replicate)
+        return DeviceMesh.from_group(
+            [replicate, shard],
+            device.type,
+            mesh=rows,
+            mesh_dim_names=("replicate", "shard"),
+        )
+"""
+
+MESH_OF_GROUP = """\
+    if group is not None:
+{whole}        return DeviceMesh.from_group(group, device.type, mesh_dim_names=("shard",))
+"""
+
+MESH_OF_WHOLE_GROUP = """\
+        if strategy is ShardingStrategy.NO_SHARD:
+            column = [[rank] for rank in dist.get_process_group_ranks(group)]
+            return DeviceMesh(
+                device.type, column, mesh_dim_names=("replicate", "shard")
+            )
+"""
+
+MESH_OF_STRATEGY = """\
+    world_size = dist.get_world_size()
+    if strategy is ShardingStrategy.NO_SHARD:
+        shape = (world_size, 1)
+    elif strategy in (
+        ShardingStrategy.HYBRID_SHARD,
+        ShardingStrategy._HYBRID_SHARD_ZERO2,
+    ):
+        per_node = torch.accelerator.device_count() if device.type != "cpu" else 1
+        shape = (world_size // per_node, per_node)
+    else:
+        return init_device_mesh(device.type, (world_size,), mesh_dim_names=("shard",))
+    return init_device_mesh(device.type, shape, mesh_dim_names=("replicate", "shard"))
+"""
+
+PLAIN_MESH = """\
+    return init_device_mesh(
+        device.type, (dist.get_world_size(),), mesh_dim_names=("shard",)
+    )
+"""
+
+POLICY_METHOD = '''\
+    def policy(self, *, is_root: bool) -> MixedPrecisionPolicy:
+        """Inputs are cast once, at the root: units get side inputs as they come."""
+        return MixedPrecisionPolicy(
+            param_dtype=self.param_dtype,
+            reduce_dtype=self.reduce_dtype or self.param_dtype,
+            cast_forward_inputs={cast},
+        )
 '''

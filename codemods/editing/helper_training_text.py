@@ -16,7 +16,7 @@ Written by fsdp-migrate from this repository's FSDP1 code; plain PyTorch, yours 
 NO_SYNC = '''\
 @contextlib.contextmanager
 def no_sync(model: nn.Module) -> Iterator[None]:
-    """Gradients of backward passes inside stay on this rank; the first backward pass after it adds them in."""
+    """Gradients of backward passes inside stay on this rank until the next one."""
     model.set_requires_gradient_sync(False)
     try:
         yield
@@ -29,9 +29,9 @@ CLIP_GRAD_NORM = '''\
 def clip_grad_norm_(
     parameters: Iterable[nn.Parameter], max_norm: float, norm_type: float = 2.0
 ) -> torch.Tensor:
-    """Clip by the norm of the whole gradient, summed up in float32, and return that norm.
+    """Clip by the norm of the whole gradient, summed up in float32; return the norm.
 
-    Gradients may be of low precision, sharded over several meshes, or not sharded at all.
+    Gradients may be of low precision, on several meshes, or not sharded at all.
     """
     norm_type = float(norm_type)
     gradients = [p.grad for p in parameters if p.grad is not None]
@@ -88,7 +88,7 @@ def summon_full_params(
     offload_to_cpu: bool = False,
     with_grads: bool = False,
 ) -> Iterator[None]:
-    """Whole parameters stand in place of the shards inside; `writeback` takes them over when the block ends.
+    """Whole parameters stand in place of the shards; `writeback` keeps changes.
 
     With `rank0_only` the other ranks keep their shards. Every rank has to enter.
     """
@@ -146,7 +146,7 @@ FULL_TENSORS = '''\
 def full_tensors(
     state: dict[str, Any], *, offload_to_cpu: bool = False, rank0_only: bool = False
 ) -> dict[str, Any]:
-    """A state dict with whole tensors in place of shards; every rank has to call it."""
+    """A state dict with whole tensors in place of shards; every rank has to call."""
 
     def whole(value: Any) -> Any:
         if isinstance(value, dict):
@@ -169,9 +169,9 @@ def load_full_optimizer(
     *,
     broadcast: bool = False,
 ) -> None:
-    """Load an optimizer state dict of whole tensors, given on every rank or (`broadcast`) on rank 0 only."""
+    """Load whole optimizer state, from every rank or (`broadcast`) from rank 0."""
     if state:
-        # Old files can hold one `step` tensor for many parameters, which each of them would count up.
+        # One `step` tensor can be shared by many parameters: each would count it up.
         moments = {
             name: {
                 k: v.clone() if isinstance(v, torch.Tensor) else v
@@ -186,7 +186,7 @@ def load_full_optimizer(
 
 STATE_DICT_TYPE = '''\
 class StateDictType(enum.Enum):
-    """What FSDP1 called the kinds of state dicts; the names configuration files use."""
+    """What FSDP1 called the kinds of state dicts; the names configurations use."""
 
     FULL_STATE_DICT = enum.auto()
     LOCAL_STATE_DICT = enum.auto()

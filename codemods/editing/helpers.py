@@ -26,6 +26,7 @@ class HelperHome:
         relative: files that import it relatively.
         names: its functions and types that the repository's files name.
         needs: keywords and fields in use.
+        newline: line ending of the files that use it.
     """
 
     path: str
@@ -33,6 +34,7 @@ class HelperHome:
     relative: frozenset[str]
     names: frozenset[str]
     needs: Needs
+    newline: str
 
     def import_name(self, path: str) -> str:
         """What a file imports it as."""
@@ -77,10 +79,11 @@ def _home(
     folder = _common_folder([PurePosixPath(path).parent for path in group])
     package = _package_of(project, folder, target)
     relative = frozenset(p for p in group if package and _imports_relatively(project, p))
+    newline = Counter(project.modules[path].source.newline for path in group).most_common(1)[0][0]
     number, stem = 1, project.options.helper_module
     while True:
         path = (folder / f"{stem}.py").as_posix()
-        home = HelperHome(path, package, relative, names, needs)
+        home = HelperHome(path, package, relative, names, needs, newline)
         if not (target / path).exists() or _can_serve(home, (target / path).read_bytes()):
             return home
         number += 1
@@ -90,7 +93,7 @@ def _home(
 def _can_serve(home: HelperHome, data: bytes) -> bool:
     """Whether a file that stands there is ours, and untouched or complete enough."""
     try:
-        text = data.decode()
+        text = _text(data)
         names, needs = _already_there(text)
     except (UnicodeDecodeError, SyntaxError):
         return False
@@ -152,11 +155,20 @@ def _imports_relatively(project: Project, path: str) -> bool:
 def helper_source(home: HelperHome, before: bytes | None) -> bytes:
     """The contents of a helper module; what an earlier run wrote there, and what a person changed, stays."""
     if before is None:
-        return assemble(home.names, home.needs).encode()
-    names, needs = _already_there(before.decode())
+        return _encoded(assemble(home.names, home.needs), home.newline)
+    names, needs = _already_there(_text(before))
     if _is_enough(home, names, needs):
         return before
-    return assemble(home.names | names, home.needs.joined(needs)).encode()
+    newline = "\r\n" if b"\r\n" in before else "\n"
+    return _encoded(assemble(home.names | names, home.needs.joined(needs)), newline)
+
+
+def _encoded(text: str, newline: str) -> bytes:
+    return text.replace("\n", newline).encode()
+
+
+def _text(data: bytes) -> str:
+    return data.decode().replace("\r\n", "\n")
 
 
 def _already_there(text: str) -> tuple[set[str], Needs]:

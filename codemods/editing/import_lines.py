@@ -43,7 +43,7 @@ def rewritten_imports(
         if not kept and not joined:
             freed.append(statement)
         elif isinstance(statement, ast.ImportFrom):
-            changes.append(_with_names(module, statement, kept, joined))
+            changes.append(_with_names(module, statement, kept, joined, width))
         else:
             span = module.span(statement)
             names = ", ".join(f"{a.name} as {a.asname}" if a.asname else a.name for a in kept)
@@ -67,8 +67,19 @@ def _joinable(module: Module, statement: ast.ImportFrom | ast.Import, waiting: l
     function = module.function(statement)
     if function is None and not isinstance(module.parent(statement), ast.Module):
         return []
+    if all(a.asname for a in statement.names) and not _mixes_aliases(module):
+        return []  # the file gives imports with `as` lines of their own
     where = qualified(module, function) if function is not None else ""
     return [n for n in waiting if n.name and n.module == source and n.function == where]
+
+
+def _mixes_aliases(module: Module) -> bool:
+    """Whether some import statement of the file has names with and without `as`."""
+    for node in module.nodes(ast.ImportFrom):
+        assert isinstance(node, ast.ImportFrom)
+        if len({bool(a.asname) for a in node.names}) == 2:
+            return True
+    return False
 
 
 def _without(module: Module, statement: ast.stmt) -> tuple[int, int, str]:
@@ -90,12 +101,20 @@ def _without(module: Module, statement: ast.stmt) -> tuple[int, int, str]:
     following = module.line_end(end) if end < len(module.text) else end
     blank_above = not module.text[module.line_start(start - 1) : start].strip() if start else True
     if blank_above and following > end and not module.text[end:following].strip():
-        end = following  # one blank line is enough where it stood between two
+        later = siblings[siblings.index(statement) + 1 :]
+        if start and later and not isinstance(later[0], ast.Import | ast.ImportFrom):
+            start = module.line_start(start - 1)  # the blank lines before the first definition stay
+        else:
+            end = following  # one blank line is enough where it stood between two
     return start, end, ""
 
 
 def _with_names(
-    module: Module, statement: ast.ImportFrom, kept: list[ast.alias], joined: list[Needed]
+    module: Module,
+    statement: ast.ImportFrom,
+    kept: list[ast.alias],
+    joined: list[Needed],
+    width: int,
 ) -> tuple[int, int, str]:
     span = module.span(statement)
     old = [import_order(a.name) for a in statement.names]
@@ -108,7 +127,7 @@ def _with_names(
     indent = " " * (span.start - module.line_start(span.start))
     multi_line = "\n" in text
     one_line = f"{head} {', '.join(shown)}"
-    if not multi_line and len(indent) + len(one_line) <= 110 and "(" not in text:
+    if not multi_line and len(indent) + len(one_line) <= width and "(" not in text:
         return span.start, span.end, one_line
     if multi_line and len(indent) + len(one_line) <= 79 and not kept:
         return span.start, span.end, one_line

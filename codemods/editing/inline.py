@@ -8,14 +8,15 @@ import tokenize
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from codemods.analysis.holding import WrapCall
 from codemods.analysis.index import Module
-from codemods.analysis.link import WrapCall
 from codemods.editing.code import code, delete, indentation, join, stands_alone
 from codemods.editing.layout import DEFAULT
 from codemods.model import Code, Edit, Hole, Ref
 from codemods.project import Project
 from codemods.shard_call import Inline, Precision, UnitTest
 
+_ORDER = ("mesh", "reshard_after_forward", "offload_policy")
 _FULLY_SHARD = "torch.distributed.fsdp.fully_shard"
 
 
@@ -58,7 +59,7 @@ def inline_edits(project: Project, site: WrapCall, parts: Sequence[Inline]) -> W
         return Refused("the call is part of a larger expression")
     every: dict[str, Code] = {}
     for part in parts:
-        for name, value in part.every.items():
+        for name, value in (*part.every.items(), *part.shared.items()):
             if name in every:
                 return Refused(f"two keywords decide `{name}`")
             every[name] = value
@@ -71,9 +72,13 @@ def inline_edits(project: Project, site: WrapCall, parts: Sequence[Inline]) -> W
     nested = is_nested(project, site)
     width = (project.line_length or DEFAULT) - len(indentation(module, statement))
     writer = _Writer(module, statement, target, every, width)
+    shared = (
+        {name: value for part in parts for name, value in part.shared.items()} if unit is not None else {}
+    )
     lines: list[Code] = [(comment,) for comment in _comments(module, statement)]
     lines += [target.first] if target.first is not None else []
     lines += [c for part in parts for c in part.before]
+    lines += [writer.share(name, value) for name, value in shared.items()]
     lines += writer.sharding(unit, precision, is_nested=nested)
     lines += [writer.with_model(c) for part in parts for c in part.after]
     lines += (
@@ -82,7 +87,8 @@ def inline_edits(project: Project, site: WrapCall, parts: Sequence[Inline]) -> W
     indent = indentation(module, statement)
     body = tuple(p.replace("\n", "\n" + indent) if isinstance(p, str) else p for p in join(lines, "\n"))
     edits = [Edit(module.path, module.span(statement), body)]
-    edits += [delete(module, s) for part in parts for s in part.consumed]
+    consumed = [s for part in parts for s in part.consumed]
+    edits += [delete(module, s) for s in [*consumed, *(unit.consumed if unit is not None else ())]]
     return Written(tuple(edits), unit.words if unit is not None else "the whole model is one unit")
 
 
@@ -200,6 +206,12 @@ class _Writer:
         lines.append((*self.target.lead, *self._call(self.target.model, root_policy, self.target.lead)))
         return lines
 
+    def share(self, keyword: str, value: Code) -> Code:
+        """Make a value once, under its keyword's name."""
+        name = self._free(keyword)
+        self.every[keyword] = (name,)
+        return (f"{name} = ", *value)
+
     def returns_late(self, parts: Sequence[Inline]) -> bool:
         return any(part.after for part in parts)
 
@@ -218,10 +230,7 @@ class _Writer:
 
     def _loop(self, unit: UnitTest, policy: Code | None) -> Code:
         name = unit.variable or self._free("module")
-        test = unit.test(name)
-        if unit.may_match_root:
-            wrapped = ("(", *test, ")") if _has_or(self.module, test) else test
-            test = code(None, "{v} is not {m} and {t}", v=name, m=self.target.model, t=wrapped)
+        test = self._condition(unit, name)
         call = self._call((name,), policy, ("        ",))
         return (
             f"for {name} in reversed(list(",
@@ -232,8 +241,23 @@ class _Writer:
             *(p.replace("\n", "\n        ") if isinstance(p, str) else p for p in call),
         )
 
+    def _condition(self, unit: UnitTest, name: str) -> Code:
+        """When a submodule is a unit; broken after a bracket where the line would be too long."""
+        test = unit.test(name)
+        head: Code = ()
+        grouped = False
+        if unit.may_match_root:
+            head = (f"{name} is not ", *self.target.model, " and ")
+            grouped = _has_or(self.module, test)
+        whole = (*head, "(", *test, ")") if grouped else (*head, *test)
+        if self._size(whole) + 8 <= self.width:
+            return whole
+        if grouped:
+            return (*head, "(\n            ", *test, "\n        )")
+        return ("(\n            ", *whole, "\n        )") if head else whole
+
     def _call(self, model: Code, policy: Code | None, lead: Code) -> Code:
-        arguments = [*((name, value) for name, value in self.every.items())]
+        arguments = sorted(self.every.items(), key=lambda item: _ORDER.index(item[0]))
         if policy is not None:
             arguments.append(("mp_policy", policy))
         pieces = [model, *((f"{name}=", *value) for name, value in arguments)]

@@ -28,23 +28,25 @@ def wrap_long_lines(before: str, after: str, width: int, newline: str) -> str:
     if not long:
         return after
     text = "\n".join(lines) + "\n"
-    commented = _comment_lines(text)
+    commented = _comment_columns(text)
     nodes = _nodes_by_line(ast.parse(text))
     for number in long:
-        if number in commented:
+        line = lines[number - 1][: commented.get(number)].rstrip()
+        comment = lines[number - 1][len(line) :]
+        if len(line) <= width:
             continue
-        line = lines[number - 1]
         for node in nodes.get(number, []):
             broken = _Breaker(line, width).broken(node)
             if broken is not None:
-                lines[number - 1] = broken
+                lines[number - 1] = broken + comment
                 break
     return newline.join("\n".join(lines).split("\n")) + (newline if after.endswith(("\n", "\r")) else "")
 
 
-def _comment_lines(text: str) -> set[int]:
+def _comment_columns(text: str) -> dict[int, int]:
+    """Line -> column of its comment."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
+    return {token.start[0]: token.start[1] for token in tokens if token.type == tokenize.COMMENT}
 
 
 def _nodes_by_line(tree: ast.Module) -> dict[int, list[ast.AST]]:
@@ -56,6 +58,15 @@ def _nodes_by_line(tree: ast.Module) -> dict[int, list[ast.AST]]:
     for nodes in found.values():
         nodes.sort(key=lambda n: (n.col_offset, -(n.end_col_offset or 0), isinstance(n, ast.expr)))  # type: ignore[attr-defined]
     return found
+
+
+class _Pair(ast.AST):
+    """A key of a dict display with its value, as if it were one node."""
+
+    def __init__(self, key: ast.expr, value: ast.expr) -> None:
+        super().__init__()
+        self.key, self.value = key, value
+        self.col_offset, self.end_col_offset = key.col_offset, value.end_col_offset
 
 
 @dataclass(slots=True)
@@ -107,8 +118,12 @@ class _Breaker:
                 return self._render(node.value, column, indent, trailer + tail) + trailer
             case ast.List() | ast.Set():
                 return self._brackets(flat[0], list(node.elts), flat[-1], indent)
-            case ast.Dict():
-                return flat
+            case ast.Dict() if None not in node.keys:
+                pairs = [_Pair(k, v) for k, v in zip(node.keys, node.values, strict=True) if k is not None]
+                return self._brackets("{", list(pairs), "}", indent)
+            case _Pair():
+                key = f"{self._text(node.key)}: "
+                return key + self._render(node.value, column + len(key), indent, tail)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() if flat[0] in "[{(":
                 return self._comprehension(node, flat, indent)
             case ast.IfExp() | ast.BoolOp() | ast.BinOp() | ast.Compare() if parenthesize:

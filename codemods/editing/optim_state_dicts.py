@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from codemods.analysis.holding import Maybe, Sharded
 from codemods.analysis.index import Module
-from codemods.analysis.link import Maybe, Sharded
 from codemods.analysis.state_dicts import Flags, Kind, Setting, argument
 from codemods.analysis.values import Literal
 from codemods.editing.code import code, delete, replace
@@ -174,6 +174,8 @@ def _load_subjects(
     if model is None:
         found = [a for a in rest[:2] if isinstance(project.sharded(module, a), Sharded | Maybe)]
         new_order = call.func.attr == "optim_state_dict_to_load" and len(rest) == 3
+        if not found and new_order and _names_a_state(rest[0]) and not _names_a_state(rest[1]):
+            found = [rest[1]]
         is_legacy = call.func.attr != "optim_state_dict_to_load" and len(rest) > 1
         if is_legacy:
             model = rest[1]
@@ -190,6 +192,14 @@ def _load_subjects(
     if state is None and rest:
         state = rest.pop(0)
     return (model, optim, state) if state is not None else None
+
+
+def _names_a_state(node: ast.expr) -> bool:
+    """Whether an argument's words say that it is a state dict and no model."""
+    words = ast.unparse(node).lower()
+    return (
+        any(word in words for word in ("state", "osd", "sd", "checkpoint", "ckpt")) and "model" not in words
+    )
 
 
 def _loading_site(

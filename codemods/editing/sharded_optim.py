@@ -31,7 +31,7 @@ def load_sharded_optimizer(project: Project, module: Module, call: ast.Call) -> 
     new = code(
         module,
         f"{{target}} = {{{{{{key}}: {{{API}.get_optimizer_state_dict}}({{model}}, {{optim}})}}}}\n"
-        "{torch.distributed.checkpoint.load}({target}, storage_reader={reader})",
+        "{torch.distributed.checkpoint}.load({target}, storage_reader={reader})",
         target=statement.targets[0],
         key=key,
         model=subjects[0],

@@ -20,12 +20,24 @@ _OPPOSITE: dict[type[ast.cmpop], str] = {
     ast.In: "not in",
     ast.NotIn: "in",
 }
+_STATIC = (
+    "state_dict_type",
+    "set_state_dict_type",
+    "optim_state_dict",
+    "summon_full_params",
+    "full_optim_state_dict",
+)
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
 
 def is_result_used(module: Module, call: ast.expr) -> bool:
     """Whether anything is done with an expression's value."""
     return not isinstance(module.parent(call), ast.Expr)
+
+
+def may_be_ddp(module: Module) -> bool:
+    """Whether a file also wraps models in DistributedDataParallel."""
+    return "DistributedDataParallel" in module.text or "DDP(" in module.text
 
 
 def negated(module: Module, test: ast.expr) -> Code:
@@ -83,18 +95,28 @@ def is_where_not_instance(module: Module, node: ast.AST, text: str) -> bool:
     return False
 
 
-def is_where_method_is_not(module: Module, node: ast.AST, text: str, method: str) -> bool:
-    """Whether a place is in the else branch of an `if` whose other branch calls `<text>.<method>(...)`."""
+def is_where_other_branch_shards(module: Module, node: ast.AST, text: str) -> bool:
+    """Whether a place is in the else branch of an `if` whose other branch treats `<text>` as FSDP1's wrapper."""
     child = node
     for parent in module.ancestors(node):
         if isinstance(parent, ast.If) and any(child is part for part in parent.orelse):
             calls = (n for s in parent.body for n in ast.walk(s) if isinstance(n, ast.Call))
-            if any(ast.unparse(call.func) == f"{text}.{method}" for call in calls):
+            if any(_only_fsdp1(call, text) for call in calls):
                 return True
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return False
         child = parent
     return False
+
+
+def _only_fsdp1(call: ast.Call, text: str) -> bool:
+    """`<text>.clip_grad_norm_(...)`, `FSDP.state_dict_type(<text>, ...)` and their like."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr in ("clip_grad_norm_", "no_sync") and ast.unparse(call.func.value) == text:
+        return True
+    given = [*call.args[:3], *(k.value for k in call.keywords)]
+    return call.func.attr in _STATIC and any(ast.unparse(argument) == text for argument in given)
 
 
 def _is_instance_test(test: ast.expr, text: str) -> bool:

@@ -7,7 +7,7 @@ import re
 import textwrap
 import tokenize
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codemods.analysis.index import Module
 from codemods.editing.layout import DEFAULT
@@ -15,6 +15,7 @@ from codemods.model import Edit, Finding, Outcome, Reported, Span
 from codemods.project import Project
 
 TODO = re.compile(r"#\s*TODO\(fsdp-migrate (FM\d{3})\):?\s*(.*)")
+_CONTINUED = "#   "
 IGNORE = re.compile(r"#\s*fsdp-migrate:\s*ignore(?:\[([\w,\s]*)\])?\s*(.*)")
 
 
@@ -37,15 +38,25 @@ class Comment:
 
 
 def todo_lines(code: str, remedy: str, width: int) -> list[str]:
-    """The comment written where a person is needed, in lines of at most `width` columns."""
-    text = f"# TODO(fsdp-migrate {code}): {' '.join(remedy.split())}"
-    options = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.wrap(text, max(width, 40), subsequent_indent="#   ", **options)  # type: ignore[arg-type]
+    """The comment written where a person is needed; further lines are set in, so that they read as one."""
+    first = f"# TODO(fsdp-migrate {code}): "
+    text = " ".join(remedy.split())
+    return textwrap.wrap(
+        text, max(width, 50), initial_indent=first, subsequent_indent=_CONTINUED, break_on_hyphens=False
+    )
 
 
 def todos(module: Module) -> list[Comment]:
-    """TODO comments left by an earlier run."""
-    return [c for comment, c in _ours(module, TODO) if comment]
+    """TODO comments left by an earlier run, with the lines that continue them."""
+    found = []
+    lines = module.text.splitlines() if "fsdp-migrate" in module.text else []
+    for _, comment in _ours(module, TODO):
+        following, text = comment.line, [comment.text]
+        while following < len(lines) and lines[following].strip().startswith(_CONTINUED):
+            text.append(lines[following].strip().lstrip("# "))
+            following += 1
+        found.append(replace(comment, text=" ".join(text)))
+    return found
 
 
 def ignores(module: Module) -> list[Comment]:
@@ -82,9 +93,8 @@ def comments_for(project: Project, reported: Iterable[Reported]) -> Iterator[Edi
         seen.add(key)
         line = module.text[position : module.line_end(position)]
         indent = line[: len(line) - len(line.lstrip(" \t"))]
-        width = (project.line_length or DEFAULT) - len(indent)
-        lines = todo_lines(finding.code, finding.remedy, width)
-        text = "".join(f"{indent}{line}\n" for line in lines)
+        width = (project.line_length or DEFAULT) - len(indent.expandtabs(4))
+        text = "".join(f"{indent}{line}\n" for line in todo_lines(finding.code, finding.remedy, width))
         yield Edit(module.path, Span(position, position), (text,))
 
 

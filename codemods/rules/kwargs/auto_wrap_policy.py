@@ -5,14 +5,24 @@ from __future__ import annotations
 import ast
 
 from codemods.analysis.index import Module
-from codemods.rule import CallValue, Code, Literal, Sequenced, Value, code
+from codemods.analysis.values import returns_of
+from codemods.rule import (
+    CallValue,
+    Code,
+    Literal,
+    Safety,
+    Sequenced,
+    Value,
+    code,
+    finding,
+    replace,
+)
 from codemods.shard_call import Argument, Inline, Translation, UnitTest, keyword, local_assignment, written_at
 
 _WRAP = "torch.distributed.fsdp.wrap."
-_TESTS = (ast.Compare, ast.BoolOp, ast.UnaryOp)
 
 
-@keyword("auto_wrap_policy", {"FM111": "a policy that has no counterpart"})
+@keyword("auto_wrap_policy", {"FM111": "`CustomPolicy` becomes a condition"})
 def auto_wrap_policy(argument: Argument) -> Translation:
     """`auto_wrap_policy` becomes a loop over the submodules, children before parents, that shards each unit.
 
@@ -24,7 +34,7 @@ def auto_wrap_policy(argument: Argument) -> Translation:
     """
     if isinstance(argument.value, Literal) and argument.value.value is None:
         return Translation(inline=Inline())
-    assignment = local_assignment(argument)
+    assignment = local_assignment(argument.module, argument.node)
     if isinstance(argument.value, CallValue) and argument.value.function.name == f"{_WRAP}CustomPolicy":
         return _custom(argument)
     visible = argument.at_call and (not isinstance(argument.node, ast.Name) or assignment is not None)
@@ -35,18 +45,57 @@ def auto_wrap_policy(argument: Argument) -> Translation:
 
 
 def _custom(argument: Argument) -> Translation:
+    """A function that only says yes or no is a condition; one that gives settings is left to a person."""
     assert isinstance(argument.value, CallValue)
     value = argument.value
+    module, call = value.origin.module, value.origin.node
     function = value.arguments[0] if value.arguments else value.keywords.get("lambda_fn")
-    test = None
-    if isinstance(function, ast.Lambda) and isinstance(function.body, (*_TESTS, ast.Call)):
-        test = _condition(argument, value.origin.module, function)
-    if test is None:
+    if function is None or not _says_yes_or_no(argument, module, function):
         why = "`CustomPolicy` may give single units settings of their own"
         remedy = "write the loop over the submodules by hand: fully_shard(unit, ...) with each unit's own arguments"
         return Translation(inline=None, refused=why, remedy=remedy)
-    assignment = local_assignment(argument)
-    return Translation(inline=Inline(units=test, consumed=(assignment,) if assignment else ()))
+    assignment = local_assignment(argument.module, argument.node)
+    visible = argument.at_call and (not isinstance(argument.node, ast.Name) or assignment is not None)
+    test = _condition(argument, module, function) if visible else None
+    if test is not None:
+        return Translation(inline=Inline(units=test, consumed=(assignment,) if assignment else ()))
+    new = code(module, "{functools}.partial({helper.lambda_auto_wrap_policy}, lambda_fn={f})", f=function)
+    moved = finding(
+        module,
+        call,
+        "FM111",
+        "`CustomPolicy` of a yes-or-no function becomes `lambda_auto_wrap_policy`",
+        safety=Safety.SAFE,
+        edits=[replace(module, call, new)],
+    )
+    return Translation(inline=None, findings=(moved,))
+
+
+def _says_yes_or_no(argument: Argument, module: Module, function: ast.expr) -> bool:
+    if isinstance(function, ast.Lambda):
+        return _is_boolean(function.body)
+    symbol = argument.project.resolve(module, function)
+    if symbol is None or symbol.module is None or not isinstance(symbol.node, ast.FunctionDef):
+        return False
+    returned = returns_of(symbol.module, symbol.node)
+    return bool(returned) and all(_is_boolean(r) for r in returned)
+
+
+def _is_boolean(node: ast.expr) -> bool:
+    match node:
+        case ast.Constant():
+            return isinstance(node.value, bool)
+        case ast.Compare():
+            return True
+        case ast.UnaryOp():
+            return isinstance(node.op, ast.Not)
+        case ast.BoolOp():
+            return all(_is_boolean(value) for value in node.values)
+        case ast.IfExp():
+            return _is_boolean(node.body) and _is_boolean(node.orelse)
+        case ast.Call(func=ast.Name(id=name)):
+            return name in ("isinstance", "issubclass", "any", "all", "bool", "hasattr", "callable")
+    return False
 
 
 def _unit_test(argument: Argument, value: Value) -> UnitTest | None:
@@ -120,12 +169,15 @@ def _lambda(argument: Argument, module: Module, function: ast.Lambda) -> UnitTes
 def _any_of(argument: Argument, module: Module, policies: ast.expr | None) -> UnitTest | None:
     if not isinstance(policies, ast.List | ast.Tuple | ast.Set):
         return None
+    named = [p for p in policies.elts if isinstance(p, ast.Name)]
+    consumed = [local_assignment(module, p) for p in named]
     tests = [_unit_test(argument, argument.project.evaluate(module, p)) for p in policies.elts]
     found = [t for t in tests if t is not None]
-    if len(found) != len(tests) or any(t.variable for t in found):
+    if None in consumed or len(found) != len(tests) or any(t.variable for t in found):
         return None
     return UnitTest(
         lambda v: sum(((" or ", *t.test(v)) for t in found[1:]), found[0].test(v)),
         " or ".join(t.words for t in found),
         may_match_root=any(t.may_match_root for t in found),
+        consumed=tuple(s for s in consumed if s is not None),
     )

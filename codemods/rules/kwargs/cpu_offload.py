@@ -18,7 +18,7 @@ def cpu_offload(argument: Argument) -> Translation:
     value = argument.value
     if isinstance(value, Literal) and value.value is None:
         return Translation(inline=Inline())
-    assignment = local_assignment(argument)
+    assignment = local_assignment(argument.module, argument.node)
     visible = argument.at_call and (isinstance(argument.node, ast.Call) or assignment is not None)
     if (
         not isinstance(value, CallValue)

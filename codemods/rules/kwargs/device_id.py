@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from codemods.rule import CallValue, code
-from codemods.shard_call import Argument, Inline, Translation, keyword
+from codemods.shard_call import Argument, Inline, Translation, keyword, sibling
 
 
 @keyword("device_id", {"FM114": "`device_id` cannot be followed"})
@@ -34,16 +34,14 @@ def _explicit(argument: Argument, value: CallValue) -> Translation:
     kind = value.arguments[0] if value.arguments else None
     if not isinstance(kind, ast.Constant) or not isinstance(kind.value, str):
         return Translation(inline=None)
+    if kind.value == "cpu" and sibling(argument, "device_mesh") is not None:
+        return Translation(inline=Inline())
     if kind.value == "cpu":
-        if argument.site.node.keywords and any(
-            k.arg in ("device_mesh", "process_group", None) for k in argument.site.node.keywords
-        ):
-            return Translation(inline=None)
         mesh = code(
             None,
             '{torch.distributed.device_mesh.init_device_mesh}("cpu", ({torch.distributed}.get_world_size(),))',
         )
-        return Translation(inline=Inline(every={"mesh": mesh}))
+        return Translation(inline=Inline(shared={"mesh": mesh}))
     if "set_device" in argument.project.mentions:
         return Translation(inline=Inline())
     text = argument.kept()

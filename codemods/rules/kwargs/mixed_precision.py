@@ -34,7 +34,7 @@ def mixed_precision(argument: Argument) -> Translation:
     fields = field_values(value)
     if fields is None:
         return Translation(inline=None)
-    assignment = local_assignment(argument)
+    assignment = local_assignment(argument.module, argument.node)
     visible = argument.at_call and (isinstance(argument.node, ast.Call) or assignment is not None)
     kept_whole = (
         sibling(argument, "auto_wrap_policy") is not None and "batch_norm" in argument.project.mentions

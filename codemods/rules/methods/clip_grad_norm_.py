@@ -8,7 +8,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import Finding, No, Project, Safety, argument, code, finding, is_result_used, replace, rule
+from codemods.rule import (
+    FSDP,
+    Finding,
+    MethodCall,
+    No,
+    Project,
+    Safety,
+    argument,
+    code,
+    finding,
+    is_result_used,
+    replace,
+    rule,
+)
 
 LOW_PRECISION = ("bfloat16", "float16", "half")
 
@@ -36,7 +49,17 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
     for call in project.method_calls("clip_grad_norm_"):
         holding = project.sharded(call.module, call.receiver)
         max_norm = argument(call.node, 0, "max_norm")
-        if isinstance(holding, No) or max_norm is None:
+        if max_norm is None:
+            continue
+        if isinstance(holding, No):
+            if _is_only_fsdp1s(project, call, max_norm):
+                yield finding(
+                    call.module,
+                    call.node,
+                    "FM301",
+                    "only FSDP1's wrapper has this method, but where this object comes from was not found",
+                    remedy="if this is the sharded model: `torch.nn.utils.clip_grad_norm_(model.parameters(), c)`",
+                )
             continue
         norm_type = argument(call.node, 1, "norm_type")
         arguments = code(call.module, "{model}.parameters(), {c}", model=call.receiver, c=max_norm)
@@ -58,6 +81,19 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
             safety=Safety.SAFE,
             edits=[replace(call.module, call.node, new)],
         )
+
+
+def _is_only_fsdp1s(project: Project, call: MethodCall, first: ast.expr) -> bool:
+    """Whether this looks like FSDP1's method: one argument that is no list of parameters, on some object."""
+    if not isinstance(call.receiver, ast.Name | ast.Attribute) or ".parameters(" in ast.unparse(first):
+        return False
+    words = ast.unparse(call.receiver).lower()
+    if (
+        any(word in words for word in ("accelerator", "fabric", "engine", "utils", "optimizer"))
+        or words == "self"
+    ):
+        return False
+    return bool(project.uses(FSDP)) and project.resolve(call.module, call.receiver) is None
 
 
 def needs_helper(project: Project, path: str) -> bool:

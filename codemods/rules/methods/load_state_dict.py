@@ -18,8 +18,10 @@ from codemods.rule import (
     finding,
     in_force,
     is_where_not_instance,
+    is_where_other_branch_shards,
     model_loaded,
     rule,
+    state_dict_block_around,
 )
 
 _REMEDY = (
@@ -43,15 +45,16 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
     """
     for call in project.method_calls("load_state_dict"):
         holding = project.sharded(call.module, call.receiver)
-        if isinstance(holding, No) or is_where_not_instance(
-            call.module, call.node, ast.unparse(call.receiver)
-        ):
+        text = ast.unparse(call.receiver)
+        if isinstance(holding, No) or is_where_not_instance(call.module, call.node, text):
+            continue
+        if is_where_other_branch_shards(call.module, call.node, text):
             continue
         told = in_force(project, call.module, call.node, call.receiver)
+        if state_dict_block_around(project, call.module, call.node, call.receiver) is not None:
+            continue  # the block's own rule sees to it
         if isinstance(told, Unknown):
             yield finding(call.module, call.node, "FM403", told.why, remedy=_REMEDY)
-            continue
-        if told.block is not None:
             continue
         edits = model_loaded(call.module, call.node, told.setting)
         if isinstance(edits, Refused):

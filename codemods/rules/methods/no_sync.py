@@ -12,6 +12,7 @@ from codemods.rule import (
     Code,
     Edit,
     Finding,
+    Maybe,
     Module,
     No,
     Project,
@@ -19,6 +20,7 @@ from codemods.rule import (
     code,
     finding,
     insert_before,
+    may_be_ddp,
     negated,
     remove_with_item,
     replace,
@@ -26,7 +28,7 @@ from codemods.rule import (
     unwrap_block,
 )
 
-_NOTHING = ("nullcontext", "suppress")
+_NOTHING = ("contextlib.nullcontext", "contextlib.suppress")
 
 
 @rule("no_sync", {"FM303": "`no_sync` of the FSDP1 wrapper"})
@@ -50,11 +52,23 @@ def no_sync(project: Project) -> Iterator[Finding]:
     for module in list(project.modules.values()):
         for node in module.nodes(ast.Attribute):
             assert isinstance(node, ast.Attribute)
-            if node.attr != "no_sync" or isinstance(project.sharded(module, node.value), No):
+            if node.attr != "no_sync":
+                continue
+            holding = project.sharded(module, node.value)
+            if isinstance(holding, No):
+                continue
+            if isinstance(holding, Maybe) and may_be_ddp(module):
+                yield finding(
+                    module,
+                    node,
+                    "FM303",
+                    "this model can be sharded or wrapped in DistributedDataParallel, which keeps its `no_sync`",
+                    remedy="where it is an FSDPModule use `set_requires_gradient_sync(...)`, else `no_sync()`",
+                )
                 continue
             call = module.parent(node)
             if isinstance(call, ast.Call) and call.func is node:
-                edits = _chosen_per_batch(module, call, node.value) or [
+                edits = _chosen_per_batch(project, module, call, node.value) or [
                     _as_function(module, call, node.value)
                 ]
             else:
@@ -74,7 +88,7 @@ def _as_function(module: Module, call: ast.Call, model: ast.expr) -> Edit:
     return replace(module, call, code(module, "{helper.no_sync}({model})", model=model))
 
 
-def _chosen_per_batch(module: Module, call: ast.Call, model: ast.expr) -> list[Edit]:
+def _chosen_per_batch(project: Project, module: Module, call: ast.Call, model: ast.expr) -> list[Edit]:
     """The edits for `with model.no_sync() if c else nullcontext():` around all backward passes; else none."""
     choice = module.parent(call)
     item = module.parent(choice) if isinstance(choice, ast.IfExp) else None
@@ -83,7 +97,11 @@ def _chosen_per_batch(module: Module, call: ast.Call, model: ast.expr) -> list[E
         return []
     is_first = choice.body is call
     other = choice.orelse if is_first else choice.body
-    if item.optional_vars is not None or not _does_nothing(other) or not _holds_every_backward(module, block):
+    if (
+        item.optional_vars is not None
+        or not _does_nothing(project, module, other)
+        or not _holds_every_backward(module, block)
+    ):
         return []
     condition = negated(module, choice.test) if is_first else code(module, "{c}", c=choice.test)
     switch: Code = code(module, "{model}.set_requires_gradient_sync({c})", model=model, c=condition)
@@ -92,12 +110,12 @@ def _chosen_per_batch(module: Module, call: ast.Call, model: ast.expr) -> list[E
     return [insert_before(module, block, switch), remove_with_item(module, block, item)]
 
 
-def _does_nothing(node: ast.expr) -> bool:
-    """`nullcontext()`, `contextlib.nullcontext()`, `suppress()`."""
+def _does_nothing(project: Project, module: Module, node: ast.expr) -> bool:
+    """`nullcontext()`, `suppress()`, under whatever name."""
     if not isinstance(node, ast.Call) or node.args:
         return False
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name in _NOTHING
+    symbol = project.resolve(module, node.func)
+    return symbol is not None and symbol.name in _NOTHING
 
 
 def _holds_every_backward(module: Module, block: ast.With) -> bool:

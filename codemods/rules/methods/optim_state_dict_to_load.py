@@ -106,4 +106,4 @@ def _model(project: Project, use: MethodCall) -> ast.expr | None:
     for candidate in use.node.args[:2]:
         if isinstance(project.sharded(use.module, candidate), Sharded | Maybe):
             return candidate
-    return None
+    return use.node.args[0] if len(use.node.args) == 3 else None

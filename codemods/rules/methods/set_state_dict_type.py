@@ -11,12 +11,16 @@ from collections.abc import Iterator
 from codemods.rule import (
     Finding,
     Kind,
+    MethodCall,
     Project,
     Safety,
+    Setting,
     Unknown,
+    argument,
     delete,
     finding,
     rule,
+    same_model,
     setting_of,
 )
 
@@ -29,12 +33,15 @@ def set_state_dict_type(project: Project) -> Iterator[Finding]:
     `optim_state_dict()` call. Those calls are translated with the chosen kind (see FM402 to FM405). A choice made at
     run time, LOCAL_STATE_DICT, a call whose result is kept, and `get_state_dict_type` are left to a person.
     """
-    for use in project.static_calls("set_state_dict_type"):
+    settings = {use.node: setting_of(project, use.module, use.node) for use in _calls(project)}
+    for use in _calls(project):
         statement = use.module.statement(use.node)
-        setting = setting_of(project, use.module, use.node)
+        setting = settings[use.node]
         reason = setting.why if isinstance(setting, Unknown) else ""
         if not isinstance(setting, Unknown) and setting.kind is Kind.LOCAL:
             reason = "LOCAL_STATE_DICT holds flat parameters, which FSDP2 does not have"
+        if _differs(project, use, settings):
+            reason = reason or "other calls choose another kind of state dict for the same model"
         if not (isinstance(statement, ast.Expr) and statement.value is use.node):
             reason = reason or "the settings that were in force before are kept for later"
         if reason:
@@ -62,3 +69,24 @@ def set_state_dict_type(project: Project) -> Iterator[Finding]:
             "an FSDP2 model has no state dict type to ask for",
             remedy="keep what your code chose in a variable of its own",
         )
+
+
+def _calls(project: Project) -> list[MethodCall]:
+    return list(project.static_calls("set_state_dict_type"))
+
+
+def _differs(project: Project, use: MethodCall, settings: dict[ast.Call, Setting | Unknown]) -> bool:
+    """Whether another call outside of the same function chooses something else for the same model."""
+    own, model = settings[use.node], argument(use.node, 0, "module")
+    for other in _calls(project):
+        chosen, target = settings[other.node], argument(other.node, 0, "module")
+        if (
+            model is None
+            or target is None
+            or use.module.function(use.node) is other.module.function(other.node)
+        ):
+            continue
+        if isinstance(own, Unknown) or isinstance(chosen, Unknown) or own.bare != chosen.bare:
+            if same_model(project, use.module, model, other.module, target):
+                return True
+    return False

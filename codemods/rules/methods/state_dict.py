@@ -19,8 +19,11 @@ from codemods.rule import (
     finding,
     in_force,
     is_where_not_instance,
+    is_where_other_branch_shards,
+    may_be_ddp,
     model_saved,
     rule,
+    state_dict_block_around,
 )
 
 _REMEDY = (
@@ -45,18 +48,19 @@ def state_dict(project: Project) -> Iterator[Finding]:
     """
     for call in project.method_calls("state_dict"):
         holding = project.sharded(call.module, call.receiver)
-        if isinstance(holding, No) or is_where_not_instance(
-            call.module, call.node, ast.unparse(call.receiver)
-        ):
+        text = ast.unparse(call.receiver)
+        if isinstance(holding, No) or is_where_not_instance(call.module, call.node, text):
+            continue
+        if is_where_other_branch_shards(call.module, call.node, text):
             continue
         told = in_force(project, call.module, call.node, call.receiver)
+        if state_dict_block_around(project, call.module, call.node, call.receiver) is not None:
+            continue  # the block's own rule sees to it
         if isinstance(told, Unknown):
             yield finding(call.module, call.node, "FM402", told.why, remedy=_REMEDY)
             continue
-        if told.block is not None:
-            continue  # the block's own rule sees to it
         edits = model_saved(call.module, call.node, told.setting)
-        if isinstance(holding, Maybe) and _may_be_ddp(call.module.text):
+        if isinstance(holding, Maybe) and may_be_ddp(call.module):
             edits = Refused(
                 "the model may be wrapped in DistributedDataParallel too, which names its keys otherwise"
             )
@@ -71,7 +75,3 @@ def state_dict(project: Project) -> Iterator[Finding]:
             safety=Safety.SAFE,
             edits=edits,
         )
-
-
-def _may_be_ddp(text: str) -> bool:
-    return "DistributedDataParallel(" in text or "DDP(" in text

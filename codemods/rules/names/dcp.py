@@ -74,7 +74,7 @@ def _edits(
     if isinstance(call.func, ast.Attribute) and not is_old_home:
         renamed = replace(module, call.func, code(module, f"{{home}}.{new}", home=call.func.value))
     else:
-        renamed = replace(module, call.func, code(None, f"{{{_HOME}.{new}}}"))
+        renamed = replace(module, call.func, code(None, f"{{{_HOME}}}.{new}"))
     named = [
         insert_text(module, node, f"{name}=") for node, name in zip(call.args[1:], positions, strict=True)
     ]

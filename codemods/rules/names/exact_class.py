@@ -78,8 +78,13 @@ def _is_submodule(project: Project, module: Module, subject: ast.expr) -> bool:
         for loop in loops:
             if not isinstance(loop, ast.For | ast.comprehension):
                 continue
-            targets = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
-            if subject.id in targets and _walks_sharded(project, module, loop.iter):
+            # `named_modules()` gives (name, module).
+            target = loop.target.elts[-1] if isinstance(loop.target, ast.Tuple) else loop.target
+            if (
+                isinstance(target, ast.Name)
+                and target.id == subject.id
+                and _walks_sharded(project, module, loop.iter)
+            ):
                 return True
     return False
 

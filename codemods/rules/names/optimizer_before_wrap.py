@@ -41,7 +41,7 @@ def optimizer(project: Project) -> Iterator[Finding]:
     in between uses the optimizer in another way, the place is left to a person.
     """
     for module, call in _optimizer_calls(project):
-        for owner in project.links.parameter_owners(module, call):
+        for owner in _models_of(project, module, call):
             wrap = _later_wrap(project, module, call, owner)
             if wrap is None:
                 continue
@@ -59,11 +59,27 @@ def optimizer(project: Project) -> Iterator[Finding]:
 
 
 def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
-    """Every call that builds an optimizer."""
+    """Every call that builds an optimizer, or calls a function of the project that builds and returns one."""
+    builders: set[ast.AST] = set()
     for module in list(project.modules.values()):
         for call in module.calls():
             if project.links.builds_optimizer(module, call):
                 yield module, call
+                function = module.function(call)
+                if function is not None:
+                    builders.add(function)
+    for module in list(project.modules.values()):
+        for call in module.calls():
+            symbol = project.resolve(module, call.func)
+            if symbol is not None and symbol.node in builders and project.links.optimizers(module, call):
+                yield module, call
+
+
+def _models_of(project: Project, module: Module, call: ast.Call) -> list[ast.expr]:
+    """What an optimizer's parameters are taken from, or what is given to the function that builds it."""
+    owners = project.links.parameter_owners(module, call)
+    given = [*call.args, *(k.value for k in call.keywords)]
+    return owners or [a for a in given if isinstance(a, ast.Name | ast.Attribute)]
 
 
 def _later_wrap(project: Project, module: Module, call: ast.Call, owner: ast.expr) -> ast.stmt | None:
@@ -96,8 +112,9 @@ def _moved(module: Module, first: ast.stmt, wrap: ast.stmt) -> list[Edit]:
     block = _block_of(module, first)
     if block is None or wrap not in block or not isinstance(first, ast.Assign):
         return []
-    between = block[block.index(first) + 1 : block.index(wrap)]
-    moving, bound = [first], _bound(first)
+    start = _first_needed(block, first)
+    between = block[block.index(start) + 1 : block.index(wrap)]
+    moving, bound = [start], _bound(start)
     for statement in between:
         if bound & _names(statement):
             if not isinstance(statement, ast.Assign):
@@ -106,7 +123,7 @@ def _moved(module: Module, first: ast.stmt, wrap: ast.stmt) -> list[Edit]:
             bound |= _bound(statement)
     staying = [s for s in between if s not in moving]
     needed = {n for s in moving for n in _names(s)} - bound
-    if any(_bound(s) & needed for s in staying) or bound & _names(wrap) or _renames(wrap, first):
+    if any(_bound(s) & needed for s in staying) or bound & _names(wrap) or _renames(wrap, moving):
         return []
     if not all(stands_alone(module, s) for s in (*moving, wrap)):
         return []
@@ -118,10 +135,19 @@ def _moved(module: Module, first: ast.stmt, wrap: ast.stmt) -> list[Edit]:
     return [insert_after(module, wrap, lines), *(delete(module, s) for s in moving)]
 
 
-def _renames(wrap: ast.stmt, first: ast.stmt) -> bool:
-    """Whether the sharded model gets a name that the optimizer's statement does not use."""
+def _renames(wrap: ast.stmt, moving: list[ast.stmt]) -> bool:
+    """Whether the sharded model gets a name that the statements to be moved do not use."""
     assert isinstance(wrap, ast.Assign)
-    return ast.unparse(wrap.targets[0]) not in ast.unparse(first)
+    return not any(ast.unparse(wrap.targets[0]) in ast.unparse(statement) for statement in moving)
+
+
+def _first_needed(block: list[ast.stmt], first: ast.stmt) -> ast.stmt:
+    """The statement before the optimizer's that lists the parameters for it, if there is one."""
+    for statement in block[: block.index(first)]:
+        if isinstance(statement, ast.Assign) and _bound(statement) & _names(first):
+            if "parameters()" in ast.unparse(statement.value):
+                return statement
+    return first
 
 
 def _block_of(module: Module, statement: ast.stmt) -> list[ast.stmt] | None:

@@ -62,7 +62,7 @@ def _arguments(module: Module, call: ast.Call) -> list[Edit]:
     edits: list[Edit] = []
     for position, argument in enumerate(call.args):
         # Before torch 2.3 there was no `device`: a number in the first place is the scale.
-        shift = 1 if isinstance(call.args[0], ast.Constant) and not isinstance(call.args[0].value, str) else 0
+        shift = 1 if _is_number(call.args[0]) else 0
         name = _PARAMETERS[min(position + shift, len(_PARAMETERS) - 1)]
         if name == "process_group":
             edits.append(delete_argument(module, call, argument))
@@ -70,3 +70,9 @@ def _arguments(module: Module, call: ast.Call) -> list[Edit]:
             edits.append(insert_text(module, argument, f"{name}="))
     edits += [delete_argument(module, call, k) for k in call.keywords if k.arg == "process_group"]
     return edits
+
+
+def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp):
+        return _is_number(node.left)
+    return isinstance(node, ast.Constant) and isinstance(node.value, int | float)

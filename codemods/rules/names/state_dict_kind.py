@@ -42,5 +42,6 @@ def _is_for_fsdp1(project: Project, use: NameUse) -> bool:
             return False
         if isinstance(parent, ast.Call):
             symbol = project.resolve(use.module, parent.func)
-            return symbol is not None and symbol.name.startswith(f"{FSDP}.")
+            if symbol is not None and symbol.name.startswith(f"{FSDP}."):
+                return True
     return False

@@ -17,8 +17,8 @@ from codemods.rule import (
     code,
     finding,
     is_result_used,
-    is_where_method_is_not,
     is_where_not_instance,
+    is_where_other_branch_shards,
     replace,
     rule,
 )
@@ -46,7 +46,7 @@ def torch_clip(project: Project) -> Iterator[Finding]:
             text = ast.unparse(model)
             if is_where_not_instance(module, call, text) or _already_full(module, call):
                 continue
-            if is_where_method_is_not(module, call, text, "clip_grad_norm_"):
+            if is_where_other_branch_shards(module, call, text):
                 continue
             edits = []
             if is_result_used(module, call):

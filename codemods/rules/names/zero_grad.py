@@ -58,9 +58,22 @@ def _accumulating_blocks(project: Project, module: Module) -> set[ast.AST]:
 
 
 def _skips_bad_batch(module: Module, call: ast.Call) -> bool:
+    block = _block(module, module.statement(call))
+    before = block[: block.index(module.statement(call))]
+    if any(".step(" in ast.unparse(statement) for statement in before):
+        return False  # an ordinary step, whatever was tested on the way to it
     for parent in module.ancestors(call):
         if isinstance(parent, ast.If) and any(word in ast.unparse(parent.test) for word in _BAD_VALUES):
             return True
         if isinstance(parent, ast.For | ast.While | ast.FunctionDef):
             return False
     return False
+
+
+def _block(module: Module, statement: ast.stmt) -> list[ast.stmt]:
+    parent = module.parent(statement)
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and statement in block:
+            return block
+    return [statement]

@@ -1,8 +1,7 @@
 import torch
-from torch.distributed.fsdp import ShardingStrategy
-
 from config import Config
 from model import Model, batch, loss_of
+from torch.distributed.fsdp import ShardingStrategy
 from wrap import wrap_model
 
 

@@ -1,7 +1,6 @@
 import torch
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
-
 from policies import get_policy
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 
 
 def wrap_model(model, cfg):

@@ -1,15 +1,14 @@
 import functools
 
 import torch
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from model import Block, Model, batch, loss_of
 from torch.distributed.fsdp import (
     FullOptimStateDictConfig,
     FullStateDictConfig,
     StateDictType,
 )
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
-
-from model import Block, Model, batch, loss_of
 
 
 def shard(model):

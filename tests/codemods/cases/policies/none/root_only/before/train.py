@@ -1,7 +1,6 @@
 import torch
-from torch.distributed.fsdp import FullyShardedDataParallel
-
 from model import Model, batch, loss_of
+from torch.distributed.fsdp import FullyShardedDataParallel
 
 
 def main(out):

@@ -1,7 +1,6 @@
 import torch
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
-
 from model import Block, Model, batch, loss_of
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 
 
 def policy(module, recurse, nonwrapped_numel):

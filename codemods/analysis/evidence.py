@@ -1,0 +1,125 @@
+"""What the code says outright about an object: annotations, `isinstance` tests, calls of FSDP1's static methods."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from codemods.analysis.index import Index, Module, Symbol
+from codemods.torch_names import FSDP
+
+_STATIC = frozenset(
+    {
+        "state_dict_type",
+        "set_state_dict_type",
+        "get_state_dict_type",
+        "optim_state_dict",
+        "optim_state_dict_to_load",
+        "full_optim_state_dict",
+        "sharded_optim_state_dict",
+        "summon_full_params",
+        "fsdp_modules",
+    }
+)
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Answers from single places, without following values.
+
+    Attributes:
+        modules: every module read.
+    """
+
+    index: Index
+    modules: dict[str, Module]
+    _evidence: dict[tuple[str, ast.AST, str], bool] | None = field(default=None)
+
+    def annotated(self, module: Module, annotation: ast.expr) -> bool:
+        """Whether an annotation is FSDP1's class and nothing else (a union says only maybe)."""
+        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+            try:
+                annotation = ast.parse(annotation.value, mode="eval").body
+            except SyntaxError:
+                return False
+            if isinstance(annotation, ast.Name):
+                symbol = self.index.lookup(module, module.scope, annotation.id)
+                return symbol is not None and symbol.name == FSDP
+            return False
+        symbol = self.index.resolve(module, annotation)
+        return symbol is not None and symbol.name == FSDP
+
+    def is_tested(self, module: Module, node: ast.expr) -> bool:
+        """Whether a place is reached only where `isinstance(<the same name>, FSDP)` holds."""
+        if not isinstance(node, ast.Name | ast.Attribute):
+            return False
+        text = ast.unparse(node)
+        child: ast.AST = node
+        for parent in module.ancestors(node):
+            if isinstance(parent, ast.If | ast.IfExp):
+                body = parent.body if isinstance(parent.body, list) else [parent.body]
+                if any(child is part for part in body) and self._tests(module, parent.test, text):
+                    return True
+            elif isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.And):
+                earlier = parent.values[: next(i for i, v in enumerate(parent.values) if v is child)]
+                if any(self._tests(module, value, text) for value in earlier):
+                    return True
+            elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                return False
+            child = parent
+        return False
+
+    def _tests(self, module: Module, test: ast.expr, text: str) -> bool:
+        """Whether a condition implies that a name is an instance of FSDP1's class."""
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            return any(self._tests(module, value, text) for value in test.values)
+        if not (isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and len(test.args) == 2):
+            return False
+        if test.func.id != "isinstance" or ast.unparse(test.args[0]) != text:
+            return False
+        symbol = self.index.resolve(module, test.args[1])
+        return symbol is not None and symbol.name == FSDP
+
+    def is_evident(self, module: Module, node: ast.expr) -> bool:
+        """Whether one of FSDP1's static methods is called on the same name in the same function."""
+        if not isinstance(node, ast.Name | ast.Attribute):
+            return False
+        if self._evidence is None:
+            self._evidence = {}
+            for home in list(self.modules.values()):
+                for call in home.calls():
+                    subject = self._subject(home, call)
+                    if subject is not None:
+                        key = (home.path, home.scope_of(call).node, ast.unparse(subject))
+                        self._evidence[key] = True
+        return (module.path, module.scope_of(node).node, ast.unparse(node)) in self._evidence
+
+    def _subject(self, module: Module, call: ast.Call) -> ast.expr | None:
+        if not isinstance(call.func, ast.Attribute) or call.func.attr not in _STATIC:
+            return None
+        symbol = self.index.resolve(module, call.func.value)
+        if symbol is None or symbol.name != FSDP:
+            return None
+        for keyword in call.keywords:
+            if keyword.arg in ("model", "module"):
+                return keyword.value
+        if call.func.attr == "optim_state_dict_to_load":
+            return None  # before torch 2.1 the state dict came first
+        return call.args[0] if call.args and isinstance(call.args[0], ast.Name | ast.Attribute) else None
+
+
+def is_optimizer(symbol: Symbol | None, call: ast.Call) -> bool:
+    """A class of `torch.optim`, or a name that ends like an optimizer and is given parameters."""
+    if symbol is not None and symbol.name.startswith("torch.optim.") and "lr_scheduler" not in symbol.name:
+        return True
+    names = [n.attr for n in ast.walk(call.func) if isinstance(n, ast.Attribute)]
+    names += [n.id for n in ast.walk(call.func) if isinstance(n, ast.Name)]
+    gives = any(
+        isinstance(n, ast.Attribute) and n.attr in ("parameters", "named_parameters")
+        for a in (*call.args, *(k.value for k in call.keywords))
+        for n in ast.walk(a)
+    )
+    return gives and any(
+        n.lower().startswith(("optim", "adam", "sgd", "lion")) or n.lower().endswith(("optimizer", "adamw"))
+        for n in names
+    )

@@ -1,0 +1,34 @@
+from dataclasses import replace
+
+import torch
+from model import Block, Model, batch, loss_of
+import torch.distributed as dist
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+
+
+def main(out):
+    model = Model()
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    unit_precision = MixedPrecisionPolicy(
+        param_dtype=torch.bfloat16,
+        reduce_dtype=torch.float32,
+        cast_forward_inputs=False,
+    )
+    root_precision = replace(unit_precision, cast_forward_inputs=True)
+    for module in reversed(list(model.modules())):  # children before parents
+        if isinstance(module, Block):
+            fully_shard(module, mesh=mesh, mp_policy=unit_precision)
+    fully_shard(model, mesh=mesh, mp_policy=root_precision)
+    for buffer in model.buffers():
+        if buffer.is_floating_point():
+            buffer.data = buffer.data.to(torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"model": model, "losses": losses}

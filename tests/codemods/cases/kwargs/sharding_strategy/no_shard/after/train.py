@@ -1,0 +1,25 @@
+import functools
+
+import torch
+from model import Block, Model, batch, loss_of
+from fsdp2_sharding import ShardingStrategy, shard_model, transformer_auto_wrap_policy
+
+
+def main(out):
+    model = shard_model(
+        Model(),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
+        sharding_strategy=ShardingStrategy.NO_SHARD,
+        device_id=torch.device("cpu"),
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"model": model, "losses": losses}

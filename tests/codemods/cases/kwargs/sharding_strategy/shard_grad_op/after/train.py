@@ -1,0 +1,23 @@
+import torch
+from model import Block, Model, batch, loss_of
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+
+
+def main(out):
+    model = Model()
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for module in reversed(list(model.modules())):  # children before parents
+        if isinstance(module, Block):
+            fully_shard(module, mesh=mesh, reshard_after_forward=False)
+    fully_shard(model, mesh=mesh, reshard_after_forward=False)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"model": model, "losses": losses}

@@ -1,0 +1,38 @@
+import functools
+from contextlib import nullcontext
+
+import torch
+from torch.distributed.fsdp import fully_shard
+from model import Block, Model, batch, loss_of
+from fsdp2_sharding import no_sync
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+
+def shard(model):
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for module in reversed(list(model.modules())):  # children before parents
+        if isinstance(module, Block):
+            fully_shard(module, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def main(out):
+    model = shard(Model())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    accumulate = 3
+    losses = []
+    for step in range(6):
+        sync_context = (
+            nullcontext
+            if (step + 1) % accumulate == 0
+            else functools.partial(no_sync, model)
+        )
+        with sync_context():
+            loss = loss_of(model, batch(step)) / accumulate
+            loss.backward()
+        if (step + 1) % accumulate == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+        losses.append(loss.item())
+    return {"model": model, "losses": losses}

@@ -1,0 +1,19 @@
+"""What FSDP1's wrapper did in training and checkpoints, for models sharded with FSDP2.
+
+Written by fsdp-migrate from this repository's FSDP1 code; plain PyTorch, yours to edit.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+from torch import nn
+
+
+@contextlib.contextmanager
+def no_sync(model: nn.Module) -> Iterator[None]:
+    """Gradients of backward passes inside stay on this rank until the next one."""
+    model.set_requires_gradient_sync(False)
+    try:
+        yield
+    finally:
+        model.set_requires_gradient_sync(True)

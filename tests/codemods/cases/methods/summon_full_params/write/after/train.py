@@ -1,0 +1,33 @@
+from torch.distributed.fsdp import fully_shard
+
+import torch
+from model import Block, Model, batch, loss_of
+from fsdp2_sharding import summon_full_params
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+
+def shard(model):
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for module in reversed(list(model.modules())):  # children before parents
+        if isinstance(module, Block):
+            fully_shard(module, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def main(out):
+    model = shard(Model())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(2):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    with summon_full_params(model), torch.no_grad():
+        model.head.weight.mul_(0.5)
+        model.blocks[0].up.bias.copy_(torch.arange(32.0))
+    with torch.no_grad():
+        losses.append(loss_of(model, batch(5)).item())
+    return {"model": model, "losses": losses}

@@ -1,0 +1,12 @@
+from torch.distributed.fsdp import fully_shard
+
+
+def describe(model):
+    fully_shard(model)
+    # TODO(fsdp-migrate FM310): compare with the model you sharded: `module is model`
+    if model.check_is_root():
+        # TODO(fsdp-migrate FM310): keep what your configuration says; an FSDP2 model
+        #   does not remember it
+        print(model.sharding_strategy, model.world_size)
+    # TODO(fsdp-migrate FM310): keep the device mesh and use `mesh.get_group()`
+    return model.process_group

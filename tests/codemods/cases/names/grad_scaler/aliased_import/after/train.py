@@ -1,0 +1,5 @@
+from torch.amp import GradScaler
+
+
+def scaler():
+    return GradScaler()

@@ -1,0 +1,5 @@
+import torch.distributed.fsdp.sharded_grad_scaler as scalers
+
+
+def scaler():
+    return scalers.ShardedGradScaler()

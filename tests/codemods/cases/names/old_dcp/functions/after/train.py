@@ -1,0 +1,24 @@
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint import (
+    FileSystemReader,
+    FileSystemWriter,
+    load_state_dict,
+)
+from torch.distributed.fsdp import fully_shard
+
+
+def shard(model):
+    return fully_shard(model)
+
+
+def save(state, folder):
+    dcp.save(state, storage_writer=FileSystemWriter(folder))
+
+
+def load(state, folder):
+    dcp.load(state_dict=state, storage_reader=FileSystemReader(folder))
+
+
+def load_alone(state, folder):
+    # TODO(fsdp-migrate FM410): call `torch.distributed.checkpoint.load`
+    load_state_dict(state, FileSystemReader(folder), no_dist=True)

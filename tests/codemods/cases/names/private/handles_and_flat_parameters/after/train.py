@@ -1,0 +1,15 @@
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp._traversal_utils import _get_fsdp_handles
+
+
+def free(model):
+    fully_shard(model)
+    # TODO(fsdp-migrate FM507): FSDP2 has no handles: reshard with `module.reshard()`,
+    #   read a shard with `parameter.to_local()`
+    model._handle.reshard(True)
+    # TODO(fsdp-migrate FM516): do without FSDP1's internals: `FSDPModule` has
+    #   `unshard()` and `reshard()`, parameters are DTensors
+    for handle in _get_fsdp_handles(model):
+        # TODO(fsdp-migrate FM507): there is no flat parameter: work on
+        #   `model.parameters()`, which are DTensors
+        handle.flat_param.data.zero_()

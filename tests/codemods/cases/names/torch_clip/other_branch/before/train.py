@@ -1,0 +1,15 @@
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def train(model, batches, lr, args):
+    model = FSDP(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+    for batch in batches:
+        model(batch).mean().backward()
+        if args.fsdp:
+            model.clip_grad_norm_(1.0)
+        else:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()

@@ -1,0 +1,52 @@
+from torch.distributed.device_mesh import init_device_mesh
+
+import torch
+from model import Block, Model, batch, loss_of
+from torch.distributed.fsdp import fully_shard
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+
+
+def shard(model):
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for module in reversed(list(model.modules())):  # children before parents
+        if isinstance(module, Block):
+            fully_shard(module, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def main(out):
+    model = shard(Model())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(2):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    again = shard(Model())
+    fresh = torch.optim.AdamW(again.parameters(), lr=0.01)
+    for wrapped in (model, again):
+        pass
+    moments = get_optimizer_state_dict(
+        model, optimizer, options=StateDictOptions(full_state_dict=True)
+    )
+    set_model_state_dict(
+        again,
+        get_model_state_dict(model, options=StateDictOptions(full_state_dict=True)),
+        options=StateDictOptions(full_state_dict=True),
+    )
+    set_optimizer_state_dict(
+        again, fresh, moments, options=StateDictOptions(full_state_dict=True)
+    )
+    loss = loss_of(again, batch(3))
+    loss.backward()
+    fresh.step()
+    return {"model": again, "losses": losses}

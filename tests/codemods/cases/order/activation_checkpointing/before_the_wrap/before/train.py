@@ -1,0 +1,9 @@
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    apply_activation_checkpointing,
+)
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def build(model):
+    apply_activation_checkpointing(model)
+    return FSDP(model)

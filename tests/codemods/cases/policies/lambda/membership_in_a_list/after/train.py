@@ -1,0 +1,24 @@
+import torch.distributed as dist
+
+import torch
+from model import Model, batch, loss_of
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+
+def main(out):
+    model = Model()
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for m in reversed(list(model.modules())):  # children before parents
+        if m is not model and m in model.blocks:
+            fully_shard(m, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"model": model, "losses": losses}

@@ -1,0 +1,19 @@
+import torch
+from model import Model, batch, loss_of
+from torch.distributed.fsdp import fully_shard
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+
+def main(out):
+    model = Model()
+    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"model": model, "losses": losses}

@@ -1,0 +1,32 @@
+from torch.distributed.fsdp import fully_shard
+
+import torch
+from model import Block, Model, batch, loss_of
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+
+def is_trainable_leaf(module):
+    return not list(module.named_children()) and any(
+        p.requires_grad for p in module.parameters()
+    )
+
+
+def main(out):
+    model = Model()
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for module in reversed(list(model.modules())):  # children before parents
+        if module is not model and (
+                is_trainable_leaf(module) or isinstance(module, Block)
+            ):
+            fully_shard(module, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"model": model, "losses": losses}

@@ -1,0 +1,26 @@
+import torch
+from model import Block, Model, batch, loss_of
+from fsdp2_sharding import shard_model
+
+
+def policy(module, recurse, nonwrapped_numel):
+    if recurse:
+        return True
+    return isinstance(module, Block) or nonwrapped_numel >= 520
+
+
+def main(out):
+    model = shard_model(
+        Model(),
+        auto_wrap_policy=policy,
+        device_id=torch.device("cpu"),
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"model": model, "losses": losses}

@@ -1,0 +1,25 @@
+import functools
+
+import torch
+from model import Model, batch, loss_of
+from fsdp2_sharding import shard_model, size_based_auto_wrap_policy
+
+
+def main(out, min_num_params):
+    policy = functools.partial(
+        size_based_auto_wrap_policy, min_num_params=min_num_params
+    )
+    model = shard_model(
+        Model(),
+        auto_wrap_policy=policy,
+        device_id=torch.device("cpu"),
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"model": model, "losses": losses}

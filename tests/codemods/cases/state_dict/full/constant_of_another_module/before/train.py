@@ -1,0 +1,11 @@
+import torch
+from settings import full_on_cpu
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import StateDictType
+
+
+def save(model, path, rank):
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, full_on_cpu):
+        state = model.state_dict()
+    if rank == 0:
+        torch.save(state, path)

@@ -1,0 +1,41 @@
+import torch
+import torch.distributed as dist
+from model import Block, Model, batch, loss_of
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    set_model_state_dict,
+)
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+
+
+def shard(model):
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for module in reversed(list(model.modules())):  # children before parents
+        if isinstance(module, Block):
+            fully_shard(module, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def main(out):
+    model = shard(Model())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(2):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+    if dist.get_rank() == 0:
+        torch.save(state, out / "model.pt")
+    dist.barrier()
+    again = shard(Model())
+    set_model_state_dict(
+        again,
+        torch.load(out / "model.pt"),
+        options=StateDictOptions(full_state_dict=True),
+    )
+    return {"model": model, "losses": losses, "again": again}

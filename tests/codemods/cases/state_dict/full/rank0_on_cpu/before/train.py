@@ -1,0 +1,17 @@
+import torch
+from torch.distributed.fsdp import (
+    FullStateDictConfig,
+    StateDictType,
+)
+from torch.distributed.fsdp import (
+    FullyShardedDataParallel as FSDP,
+)
+
+
+def save(model, path, rank):
+    config = FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, config):
+        # whole tensors, on rank 0 only
+        state = model.state_dict()
+    if rank == 0:
+        torch.save(state, path)
