@@ -28,14 +28,14 @@ _MOST = 100
 
 def plugin_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
     """Every `FullyShardedDataParallelPlugin(...)` of Accelerate."""
-    for module, call, symbol in _outside_calls(project):
+    for module, call, symbol in _outside_calls(project, PLUGIN):
         if symbol.name.startswith("accelerate.") and symbol.name.endswith(f".{PLUGIN}"):
             yield module, call
 
 
 def lightning_calls(project: Project) -> Iterator[tuple[Module, ast.Call, Symbol]]:
     """Every `FSDPStrategy(...)` of Lightning or Fabric."""
-    for module, call, symbol in _outside_calls(project):
+    for module, call, symbol in _outside_calls(project, "FSDPStrategy"):
         if is_lightning(symbol) and symbol.name.endswith(".FSDPStrategy"):
             yield module, call, symbol
 
@@ -48,7 +48,7 @@ def is_lightning(symbol: Symbol) -> bool:
 def trainer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
     """Every call of `TrainingArguments`, of a class of TRL, or of a project's class derived from one."""
     for module in project.modules.values():
-        for call in module.calls():
+        for call in module.calls() if "fsdp" in module.text else ():
             symbol = project.resolve(module, call.func)
             if symbol is not None and is_training_arguments(project, symbol):
                 yield module, call
@@ -132,9 +132,10 @@ def _origins(value: Value) -> Iterator[tuple[Module, ast.expr]]:
                     yield from ((o.module, o.node) for o in origins)
 
 
-def _outside_calls(project: Project) -> Iterator[tuple[Module, ast.Call, Symbol]]:
+def _outside_calls(project: Project, word: str) -> Iterator[tuple[Module, ast.Call, Symbol]]:
+    """Calls of names from outside the project, in modules where a word stands."""
     for module in project.modules.values():
-        for call in module.calls():
+        for call in module.calls() if word in module.text else ():
             symbol = project.resolve(module, call.func)
             if symbol is not None and symbol.module is None:
                 yield module, call, symbol

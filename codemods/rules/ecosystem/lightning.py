@@ -48,7 +48,7 @@ def lightning_strategy(project: Project) -> Iterator[Finding]:
         message = "`FSDPStrategy` wraps the module with FSDP1; FSDP2 runs under `ModelParallelStrategy`, which shards what you shard"
         yield finding(module, call, "FM630", message, remedy=_remedy(module, call, fabric=fabric))
     for module in project.modules.values():
-        for call in module.calls():
+        for call in module.calls() if "strategy" in module.text else ():
             yield from _by_name(project, module, call)
 
 

@@ -11,17 +11,26 @@ from ecosystem.launched import environment, of_plugin
 from tool import Result, rewrite_in_place
 from torch import nn
 
-HEAD = """\
-import functools
+IMPORTS = {
+    "functools": "import functools",
+    "torch.": "import torch",
+    "FullyShardedDataParallelPlugin": "from accelerate import FullyShardedDataParallelPlugin",
+    "BackwardPrefetch": "from torch.distributed.fsdp import BackwardPrefetch",
+    "CPUOffload": "from torch.distributed.fsdp import CPUOffload",
+    "MixedPrecision": "from torch.distributed.fsdp import MixedPrecision",
+    "ShardingStrategy": "from torch.distributed.fsdp import ShardingStrategy",
+    "StateDictType": "from torch.distributed.fsdp import StateDictType",
+    "FullStateDictConfig": "from torch.distributed.fsdp import FullStateDictConfig",
+    "FullOptimStateDictConfig": "from torch.distributed.fsdp import FullOptimStateDictConfig",
+    "transformer_auto_wrap_policy": "from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy",
+    "Block": "from model import Block, Other",
+}
 
-import torch
-from accelerate import FullyShardedDataParallelPlugin
-from torch.distributed.fsdp import BackwardPrefetch, CPUOffload, MixedPrecision, ShardingStrategy, StateDictType
-from torch.distributed.fsdp import FullStateDictConfig, FullOptimStateDictConfig
-from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
-from model import Block, Other
 
-"""
+def program(call: str) -> str:
+    """A module that makes `plugin`, with the imports that the call needs."""
+    imports = [line for name, line in IMPORTS.items() if name in call.replace("'Block'", "")]
+    return "\n".join(imports) + f"\n\nplugin = {call}\n"
 
 
 class Block(nn.Module):
@@ -34,7 +43,7 @@ class Other(nn.Module):
 
 def rewritten(folder: Path, call: str, *options: str) -> Result:
     (folder / "model.py").write_text("from torch import nn\n\n\nclass Block(nn.Module):\n    pass\n\n\nclass Other(Block):\n    pass\n")
-    (folder / "train.py").write_text(f"{HEAD}plugin = {call}\n")
+    (folder / "train.py").write_text(program(call))
     return rewrite_in_place(folder, list(options))
 
 
@@ -76,7 +85,7 @@ POLICY = "functools.partial(transformer_auto_wrap_policy, transformer_layer_cls=
 )
 def test_the_plugin_means_the_same(tmp_path: Path, arguments: str) -> None:
     call = f"FullyShardedDataParallelPlugin({arguments})"
-    before = plugin(f"{HEAD}plugin = {call}\n")
+    before = plugin(program(call))
     assert before.fsdp_version == 1
     result = rewritten(tmp_path, call)
     assert result.open_codes == []
