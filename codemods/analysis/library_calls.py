@@ -1,4 +1,5 @@
-"""Calls that give FSDP settings to Accelerate, Transformers, TRL or Lightning, by what the called name means."""
+"""Calls that give FSDP settings to Accelerate, Transformers, TRL or Lightning, by what the called name
+means."""
 
 from __future__ import annotations
 

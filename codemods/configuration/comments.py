@@ -1,4 +1,5 @@
-"""Our comments in YAML and shell files: `# TODO(fsdp-migrate FM603): ...` and `# fsdp-migrate: ignore[FM603] why`."""
+"""Our comments in YAML and shell files: `# TODO(fsdp-migrate FM603): ...` and `# fsdp-migrate: ignore[FM603]
+why`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Edits of mappings that leave the rest of the file as it is: order, quotes, comments, indentation, commas."""
+"""Edits of mappings that leave the rest of the file as it is: order, quotes, comments, indentation,
+commas."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ _NO_STRINGS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y",
 
 
 def written(file: ConfigFile, value: object) -> str:
-    """A value in one line, as the file's language writes it; valid YAML and valid JSON where both allow it."""
+    """A value in one line, as the file's language writes it; valid YAML and valid JSON where both allow
+    it."""
     plain = file.kind != "json" and isinstance(value, str) and _PLAIN.fullmatch(value)
     return str(value) if plain and str(value).lower() not in _NO_STRINGS else json.dumps(value)
 
@@ -67,7 +69,8 @@ def _remove_flow(file: ConfigFile, mapping: Mapping, entry: Entry) -> Edit:
 
 
 def remove_entries(file: ConfigFile, mapping: Mapping, entries: list[Entry]) -> list[Edit]:
-    """Remove several entries; in braces, a run at the end goes as one piece, so that no comma is left over."""
+    """Remove several entries; in braces, a run at the end goes as one piece, so that no comma is left
+    over."""
     if not mapping.flow or not entries:
         return [remove_entry(file, mapping, entry) for entry in entries]
     positions = {mapping.entries.index(entry) for entry in entries}

@@ -1,4 +1,5 @@
-"""Configuration files from bytes to changes: which are read, what is found in them, what is applied. Writes nothing."""
+"""Configuration files from bytes to changes: which are read, what is found in them, what is applied. Writes
+nothing."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ _LARGEST = 512 * 1024
 """A configuration is no larger than this; JSON files that are hold data."""
 _WIDTH = 100
 _SETTINGS = re.compile(
-    rb"fsdp_config|fsdp_\w+[\"']?[ \t]*[:=]|--fsdp|[\"']?\bfsdp[\"']?[ \t]*:|\bFSDP_[A-Z_]+=|sharding_strategy|"
-    rb"transformer_layer_cls_to_wrap|use_orig_params|sync_module_states|backward_prefetch|min_num_params"
+    rb"fsdp_config|fsdp_\w+[\"']?[ \t]*[:=]|--fsdp|[\"']?\bfsdp[\"']?[ \t]*:|\bFSDP_[A-Z_]+=|"
+    rb"sharding_strategy|transformer_layer_cls_to_wrap|use_orig_params|sync_module_states|backward_prefetch|min_num_params"
 )
 
 
@@ -72,16 +73,33 @@ def plan_configuration(
         only: the files that may be changed; all if None.
     """
     done = ConfigRewrite()
-    for path in files:
-        done.searched += 1
-        if only is not None and path not in only:
-            continue
-        file = _read(target, path, around, done)
-        if file is None:
-            continue
-        done.read += 1
-        _rewrite(file, options, around, done)
+    chosen = [path for path in files if only is None or path in only]
+    done.searched = len(chosen)
+    found = {path: file for path in chosen if (file := _read(target, path, around, done)) is not None}
+    named = {name for file in found.values() for name in named_configs(file)}
+    around = Surroundings(around.named_as_trainer | named)
+    for path in chosen:
+        if path in named - set(found) and (file := _read(target, path, around, done)) is not None:
+            found[path] = file
+    done.read = len(found)
+    for path in sorted(found):
+        _rewrite(found[path], options, around, done)
     return done
+
+
+def named_configs(file: ConfigFile) -> set[str]:
+    """Files that a script or configuration names as `fsdp_config`, as seen from its folder and from the target."""
+    names: set[str] = set()
+    if file.kind == "shell":
+        options = (option for command in commands(file.text) for option in command.options())
+        names = {str(o.values[0].text) for o in options if o.name == "fsdp_config" and o.values}
+    for root in file.roots:
+        for mapping in below(root):
+            entry = mapping.get("fsdp_config")
+            if entry is not None and isinstance(entry.value, str):
+                names.add(entry.value)
+    folder = PurePosixPath(file.path).parent
+    return {str(path) for name in names for path in (folder / name, PurePosixPath(name))}
 
 
 def _read(target: Path, path: str, around: Surroundings, done: ConfigRewrite) -> ConfigFile | None:
@@ -205,7 +223,8 @@ def _todo_edits(file: ConfigFile, reported: list[Reported]) -> list[Edit]:
 
 
 def todo_position(file: ConfigFile, position: int) -> int:
-    """Where a comment line can stand: before the line, in shell before the command's first line, never within braces."""
+    """Where a comment line can stand: before the line, in shell before the command's first line, never within
+    braces."""
     if file.kind == "shell":
         for command in commands(file.text):
             if command.span.start <= position < command.span.end:

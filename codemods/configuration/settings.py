@@ -1,6 +1,8 @@
-"""Settings of FSDP1 launchers and what they become: the words that the Accelerate and Transformers rules share.
+"""Settings of FSDP1 launchers and what they become: the words that the Accelerate and Transformers rules
+share.
 
-Everything here is pure and knows no file: a mapping of settings goes in, decisions about each of them come out.
+Everything here is pure and knows no file: a mapping of settings goes in, decisions about each of them come
+out.
 """
 
 from __future__ import annotations
@@ -8,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 STRATEGIES = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2")
-"""In the order of `accelerate.utils.constants.FSDP_SHARDING_STRATEGY`: a strategy may be given by its number, from 1."""
+"""In the order of `accelerate.utils.constants.FSDP_SHARDING_STRATEGY`: a strategy may be given by its number,
+from 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Transformers' FSDP settings: what `fsdp=...` and `fsdp_config` of FSDP1 become under FSDP2. Pure.
 
-Source: transformers 5.24 `training_args.py::_process_fsdp_args`, `_apply_legacy_fsdp_to_config`; what the FSDP1 forms meant:
+Source: transformers 5.24 `training_args.py::_process_fsdp_args`, `_apply_legacy_fsdp_to_config`; what the
+FSDP1 forms meant:
 the same function in transformers 4.30 to 4.57.
 """
 
@@ -64,7 +65,8 @@ class Asked:
 
 
 def words_of(value: object) -> frozenset[str] | None:
-    """The words of an `fsdp` setting of FSDP1; None where it is something else (a boolean, another program's)."""
+    """The words of an `fsdp` setting of FSDP1; None where it is something else (a boolean, another
+    program's)."""
     items = value.split() if isinstance(value, str) else value
     if not isinstance(items, list | tuple) or not items:
         return None
@@ -80,7 +82,9 @@ def bare(key: str) -> str:
 def is_trainer_config(keys: Mapping[str, object]) -> bool:
     """Whether a mapping is a trainer's `fsdp_config` for PyTorch (not XLA), and not FSDP2's yet."""
     settings = {bare(key): value for key, value in keys.items()}
-    telling = (ONLY_FSDP1 | {"transformer_layer_cls_to_wrap"}) & set(settings) or "fsdp_min_num_params" in keys
+    telling = (ONLY_FSDP1 | {"transformer_layer_cls_to_wrap"}) & set(
+        settings
+    ) or "fsdp_min_num_params" in keys
     return bool(telling) and set(settings) <= KNOWN and is_fsdp1(settings)
 
 
@@ -115,7 +119,8 @@ def to_fsdp2(written: Mapping[str, object], asked: Asked | None) -> Decisions:
             spelled["state_dict_type"],
             "FM611",
             "LOCAL_STATE_DICT (flat shards) does not exist under FSDP2",
-            "use SHARDED_STATE_DICT or FULL_STATE_DICT, and convert the checkpoints with `fsdp-migrate convert-ckpt`",
+            "use SHARDED_STATE_DICT or FULL_STATE_DICT, and convert the checkpoints with `fsdp-migrate "
+            "convert-ckpt`",
         )
     _dropped(settings, spelled, done)
     return done
@@ -171,10 +176,12 @@ def _other_layout(strategy: str) -> tuple[str, str]:
             "remove `fsdp` and `fsdp_config`: DDP, the trainer's default, is the same layout",
         )
     return (
-        f"`{strategy.lower()}` shards within each machine and replicates across machines; the trainer's FSDP2 takes that from "
+        f"`{strategy.lower()}` shards within each machine and replicates across machines; the trainer's "
+        "FSDP2 takes that from "
         "`parallelism_config`, and the sizes are not said here",
         "set `fsdp=True`, `version: 2` in `fsdp_config`, and "
-        "`parallelism_config=ParallelismConfig(dp_replicate_size=<machines>, dp_shard_size=<processes of one machine>)`",
+        "`parallelism_config=ParallelismConfig(dp_replicate_size=<machines>, dp_shard_size=<processes of "
+        "one machine>)`",
     )
 
 
@@ -185,7 +192,8 @@ def _units(
     prefix: str,
     done: Decisions,
 ) -> None:
-    """FSDP1 wrapped only with `auto_wrap`, by size where `min_num_params` was set; FSDP2 wraps by class unless told."""
+    """FSDP1 wrapped only with `auto_wrap`, by size where `min_num_params` was set; FSDP2 wraps by class
+    unless told."""
     smallest = number(settings.get("min_num_params", asked.min_num_params if asked else None)) or 0
     if (
         asked is not None
@@ -205,7 +213,8 @@ def _units(
         done.note(
             spelled.get("min_num_params", ""),
             "FM613",
-            "units chosen by size differ under FSDP2: all parameters of a module count, under FSDP1 those not yet wrapped; "
+            "units chosen by size differ under FSDP2: all parameters of a module count, under FSDP1 those "
+            "not yet wrapped; "
             "naming the layer classes gives the same units",
         )
 
@@ -218,8 +227,10 @@ def _dropped(settings: Mapping[str, object], spelled: Mapping[str, str], done: D
             Remark(
                 spelled["sync_module_states"],
                 "FM613",
-                "`sync_module_states` sent rank 0's weights to all ranks; the trainer's FSDP2 does that only with "
-                "`cpu_ram_efficient_loading: true`. Ranks that build the model from the same checkpoint and seed start equal",
+                "`sync_module_states` sent rank 0's weights to all ranks; the trainer's FSDP2 does that "
+                "only with "
+                "`cpu_ram_efficient_loading: true`. Ranks that build the model from the same checkpoint and "
+                "seed start equal",
                 is_note=True,
             )
         )
@@ -227,20 +238,23 @@ def _dropped(settings: Mapping[str, object], spelled: Mapping[str, str], done: D
         done.note(
             spelled["use_orig_params"],
             "FM613",
-            "with `use_orig_params: false` the optimizer saw flat parameters, so that no parameter was left out of weight decay "
+            "with `use_orig_params: false` the optimizer saw flat parameters, so that no parameter was left "
+            "out of weight decay "
             "by its name; under FSDP2 biases and norms are",
         )
     if truth(settings.get("activation_checkpointing")) is True:
         done.note(
             spelled["activation_checkpointing"],
             "FM613",
-            "Accelerate's FSDP2 recomputes activations without restoring the random state, FSDP1 restored it: with dropout in "
+            "Accelerate's FSDP2 recomputes activations without restoring the random state, FSDP1 restored "
+            "it: with dropout in "
             "the checkpointed layers the gradients differ",
         )
 
 
 def beyond_defaults(done: Decisions) -> str:
-    """Settings that have to be written because FSDP2's defaults differ, as JSON text; empty if there are none."""
+    """Settings that have to be written because FSDP2's defaults differ, as JSON text; empty if there are
+    none."""
     defaults = {"version": 2, "reshard_after_forward": True}
     needed = {k: v for k, v in done.added if bare(k) not in defaults or defaults[bare(k)] != v}
     return ", ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in needed.items())

@@ -1,6 +1,8 @@
-"""Notebooks: the code cells as one module, and the module's new text back in the cells; everything else stays byte for byte.
+"""Notebooks: the code cells as one module, and the module's new text back in the cells; everything else stays
+byte for byte.
 
-Source: nbformat 4 (`cells`, `cell_type`, `source` as a string or a list of lines); IPython's line and cell magics.
+Source: nbformat 4 (`cells`, `cell_type`, `source` as a string or a list of lines); IPython's line and cell
+magics.
 """
 
 from __future__ import annotations
@@ -81,7 +83,8 @@ class Notebook(SourceFile):
         return line[1:] if line.startswith(_CONTINUED) else placeholder.group(1) + line.lstrip(" \t")
 
     def locate(self, line: int) -> tuple[int, int, int]:
-        """Where a line of the module stands: the notebook file's line, the cell, and the line within the cell, from 1."""
+        """Where a line of the module stands: the notebook file's line, the cell, and the line within the
+        cell, from 1."""
         current, start = (self.cells[0], 1) if self.cells else (None, 1)
         numbers = {cell.number: cell for cell in self.cells}
         for mark in _CELL.finditer(self.text):

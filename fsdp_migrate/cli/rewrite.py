@@ -58,7 +58,8 @@ def rewrite(
 
     Example: fsdp-migrate rewrite --diff ./my_trainer
 
-    The originals are kept in .fsdp-migrate/ of the target, where `verify` finds them. What is not translated gets a
+    The originals are kept in .fsdp-migrate/ of the target, where `verify` finds them. What is not translated
+    gets a
     comment `# TODO(fsdp-migrate FM...)` and the exit status 1; `fsdp-migrate explain FM...` says more.
     """
     from codemods.model import Options
@@ -132,7 +133,9 @@ def _refuse_dirty(target: Path, files: list[str]) -> None:
         shown = ", ".join(dirty[:5]) + (f" and {len(dirty) - 5} more" if len(dirty) > 5 else "")
         raise UsageError(
             f"uncommitted changes in {target}: {shown}",
-            hint="Commit or stash them first, so that the rewrite can be reviewed alone; or use --allow-dirty.",
+            hint=(
+                "Commit or stash them first, so that the rewrite can be reviewed alone; or use --allow-dirty."
+            ),
         )
 
 

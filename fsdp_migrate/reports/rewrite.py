@@ -52,7 +52,8 @@ def summary(rewrite: Rewrite, *, written: bool) -> str:
         "(those that name FSDP, and what they import or are imported by)."
     )
     if rewrite.configs[0]:
-        searched += f" Of {_count(rewrite.configs[0], 'configuration file')}, {rewrite.configs[1]} hold FSDP settings."
+        files, read = rewrite.configs
+        searched += f" Of {_count(files, 'configuration file')}, {read} may hold FSDP settings and were read."
     if rewrite.skipped:
         searched += f" {_count(len(rewrite.skipped), 'file')} could not be read; see above."
     if not rewrite.wrap_sites and not rewrite.reported:

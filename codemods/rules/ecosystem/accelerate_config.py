@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from codemods.configuration.accelerate import (
     ONLY_FSDP1,
-    Launch,
     bare,
     is_accelerate,
     is_fsdp2,
     to_fsdp2,
 )
+from codemods.configuration.accelerate_layout import Launch
 from codemods.configuration.blocks import block_findings
 from codemods.configuration.rule import Surroundings, config_rule, found_at
 from codemods.configuration.settings import number
@@ -33,19 +33,27 @@ CODES = {
 
 @config_rule("fsdp_config", CODES)
 def accelerate_config(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
-    """The `fsdp_config` of an Accelerate file becomes that of `fsdp_version: 2`, with the same layout and the same checkpoints.
+    """The `fsdp_config` of an Accelerate file becomes that of `fsdp_version: 2`, with the same layout and the
+    same checkpoints.
 
-    - `fsdp_sharding_strategy` FULL_SHARD and SHARD_GRAD_OP (names or numbers) become `fsdp_reshard_after_forward: true` and
-      `false`. HYBRID_SHARD and HYBRID_SHARD_ZERO2 need a mesh besides: `parallelism_config` is written from `num_processes`
-      and `num_machines`, and where those do not say it, nothing is changed. NO_SHARD has no FSDP2 form in Accelerate and is
+    - `fsdp_sharding_strategy` FULL_SHARD and SHARD_GRAD_OP (names or numbers) become
+      `fsdp_reshard_after_forward: true` and
+      `false`. HYBRID_SHARD and HYBRID_SHARD_ZERO2 need a mesh besides: `parallelism_config` is written from
+      `num_processes`
+      and `num_machines`, and where those do not say it, nothing is changed. NO_SHARD has no FSDP2 form in
+      Accelerate and is
       left, with the way to DDP.
-    - Under `fsdp_version: 1` the key `fsdp_reshard_after_forward` was written by `accelerate config` and never read: the
+    - Under `fsdp_version: 1` the key `fsdp_reshard_after_forward` was written by `accelerate config` and
+      never read: the
       launcher's FULL_SHARD was in force. The rewrite keeps what was in force and says so.
-    - `fsdp_state_dict_type` is written out where it is missing, because its default changes from full to sharded.
-    - `fsdp_sync_module_states` goes where `fsdp_cpu_ram_efficient_loading` sends rank 0's weights; where that is off, the ranks
+    - `fsdp_state_dict_type` is written out where it is missing, because its default changes from full to
+      sharded.
+    - `fsdp_sync_module_states` goes where `fsdp_cpu_ram_efficient_loading` sends rank 0's weights; where that
+      is off, the ranks
       would start from their own weights, which is left to you (`--unsafe-fixes` turns it on).
     - `fsdp_backward_prefetch`, `fsdp_forward_prefetch`, `fsdp_use_orig_params` go: FSDP2 has no such choice.
-    - Units: TRANSFORMER_BASED_WRAP and NO_WRAP are the same (Accelerate's FSDP2 also makes units of the embedding and of the
+    - Units: TRANSFORMER_BASED_WRAP and NO_WRAP are the same (Accelerate's FSDP2 also makes units of the
+      embedding and of the
       head, which changes no value); SIZE_BASED_WRAP counts differently.
     - Everything else stays as it is, comments and order included.
 

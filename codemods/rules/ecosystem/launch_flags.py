@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from codemods.configuration import accelerate, trainer
+from codemods.configuration.accelerate_layout import Launch
 from codemods.configuration.rule import Surroundings, config_rule, found_at
 from codemods.configuration.settings import Decisions, number
 from codemods.configuration.shell import Command, Option, Word, commands
@@ -29,11 +30,15 @@ _FORMER = ("fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params")
     },
 )
 def launch_flags(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
-    """`--fsdp "full_shard auto_wrap" --fsdp_transformer_layer_cls_to_wrap X` becomes `--fsdp --fsdp_config '{...}'`.
+    """`--fsdp "full_shard auto_wrap" --fsdp_transformer_layer_cls_to_wrap X` becomes `--fsdp --fsdp_config
+    '{...}'`.
 
-    Transformers 5 has no `--fsdp_transformer_layer_cls_to_wrap` and `--fsdp_min_num_params`; what they and the words of
-    `--fsdp` said goes into `--fsdp_config`, which takes JSON. Flags of `accelerate launch` (`--fsdp_sharding_strategy` and
-    the others) become those of `--fsdp_version 2`, as in Accelerate's files. A flag whose value is made at run time is left
+    Transformers 5 has no `--fsdp_transformer_layer_cls_to_wrap` and `--fsdp_min_num_params`; what they and
+    the words of
+    `--fsdp` said goes into `--fsdp_config`, which takes JSON. Flags of `accelerate launch`
+    (`--fsdp_sharding_strategy` and
+    the others) become those of `--fsdp_version 2`, as in Accelerate's files. A flag whose value is made at
+    run time is left
     to you. A bare `--fsdp` flag is some other program's, and is not touched.
     """
     if file.kind != "shell":
@@ -47,7 +52,8 @@ def launch_flags(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
         for word in command.words:
             name, is_set, _ = word.raw.partition("=")
             if is_set and name in _VARIABLES:
-                message = f"`{name}` sets Accelerate's FSDP1 by environment, and stays: `{_VARIABLES[name]}` is FSDP2's"
+                new = _VARIABLES[name]
+                message = f"`{name}` sets Accelerate's FSDP1 by environment, and stays: `{new}` is FSDP2's"
                 yield found_at(file, word.span, "FM615", message, is_note=True)
 
 
@@ -92,7 +98,8 @@ def _trainer(file: ConfigFile, command: Command, options: list[Option]) -> Itera
                 fsdp.span,
                 "FM615",
                 "the value of `--fsdp` is made at run time",
-                remedy="use `--fsdp --fsdp_config '{\"version\": 2, ...}'`; `explain fsdp` says what becomes of each word",
+                remedy="use `--fsdp --fsdp_config '{\"version\": 2, ...}'`; `explain fsdp` says what becomes "
+                "of each word",
             )
         return
     if any(_text(option) is None for option in former):
@@ -235,13 +242,13 @@ def _accelerate(file: ConfigFile, options: list[Option]) -> Iterator[Finding]:
             given[unknown[0]].span,
             "FM615",
             f"the value of `--{unknown[0]}` is made at run time",
-            remedy="use `--fsdp_version 2` and the FSDP2 flags; `explain fsdp_config` says what becomes of each",
+            remedy=(
+                "use `--fsdp_version 2` and the FSDP2 flags; `explain fsdp_config` says what becomes of each"
+            ),
         )
         return
     processes, machines = (number(_text(_find(options, name))) for name in ("num_processes", "num_machines"))
-    launch = accelerate.Launch(
-        processes, machines, _text(_find(options, "mixed_precision")) or "", can_have_mesh=False
-    )
+    launch = Launch(processes, machines, _text(_find(options, "mixed_precision")) or "", can_have_mesh=False)
     done = accelerate.to_fsdp2(values, launch)
     for remark in done.remarks:
         at = given.get(remark.key, first)

@@ -1,6 +1,7 @@
 """Lightning's and Fabric's `FSDPStrategy`.
 
-Source: lightning 2.6 `pytorch/strategies/fsdp.py`, `fabric/strategies/fsdp.py`, `*/strategies/model_parallel.py`.
+Source: lightning 2.6 `pytorch/strategies/fsdp.py`, `fabric/strategies/fsdp.py`,
+`*/strategies/model_parallel.py`.
 """
 
 from __future__ import annotations
@@ -25,27 +26,39 @@ _PASSED_ON = ("process_group_backend", "timeout")
     order=20,
 )
 def lightning_strategy(project: Project) -> Iterator[Finding]:
-    """Lightning's `FSDPStrategy` is left to a person, with the exact `ModelParallelStrategy` and `fully_shard` calls.
+    """Lightning's `FSDPStrategy` is left to a person, with the exact `ModelParallelStrategy` and
+    `fully_shard` calls.
 
-    The two are no drop-in for each other: `FSDPStrategy` wraps the module itself; `ModelParallelStrategy` shards nothing, and a
-    module whose `configure_model` (Fabric: the `parallelize_fn`) makes no `fully_shard` calls would train unsharded without
+    The two are no drop-in for each other: `FSDPStrategy` wraps the module itself; `ModelParallelStrategy`
+    shards nothing, and a
+    module whose `configure_model` (Fabric: the `parallelize_fn`) makes no `fully_shard` calls would train
+    unsharded without
     a word. Which modules become units is written in your module, so the new calls belong there.
 
     What each argument becomes:
 
-    - `auto_wrap_policy={Block}`: `fully_shard(layer, ...)` for each such layer in `configure_model`, the module itself last;
-    - `sharding_strategy`: "SHARD_GRAD_OP" `reshard_after_forward=False`; "FULL_SHARD" nothing; hybrid sharding has no place in
+    - `auto_wrap_policy={Block}`: `fully_shard(layer, ...)` for each such layer in `configure_model`, the
+      module itself last;
+    - `sharding_strategy`: "SHARD_GRAD_OP" `reshard_after_forward=False`; "FULL_SHARD" nothing; hybrid
+      sharding has no place in
       `ModelParallelStrategy`'s mesh; "NO_SHARD" is `strategy="ddp"`;
-    - `cpu_offload=True`: `offload_policy=CPUOffloadPolicy()`; `mixed_precision` and a `precision` other than 32:
+    - `cpu_offload=True`: `offload_policy=CPUOffloadPolicy()`; `mixed_precision` and a `precision` other than
+      32:
       `mp_policy=MixedPrecisionPolicy(...)`;
     - `activation_checkpointing_policy`: `apply_activation_checkpointing` before the `fully_shard` calls;
-    - `state_dict_type`: `save_distributed_checkpoint`, True for "sharded". The default differs: Lightning's FSDP saves "full",
+    - `state_dict_type`: `save_distributed_checkpoint`, True for "sharded". The default differs: Lightning's
+      FSDP saves "full",
       Fabric's "sharded", `ModelParallelStrategy` distributed;
-    - `tensor_parallel_size` has to be 1: its default, "auto", would take the machines' processes for tensor parallelism.
+    - `tensor_parallel_size` has to be 1: its default, "auto", would take the machines' processes for tensor
+      parallelism.
     """
     for module, call, symbol in lightning_calls(project):
         fabric = "fabric" in symbol.name
-        message = "`FSDPStrategy` wraps the module with FSDP1; FSDP2 runs under `ModelParallelStrategy`, which shards what you shard"
+        message = (
+            "`FSDPStrategy` wraps the module with FSDP1; FSDP2 runs under `ModelParallelStrategy`, which "
+            "leaves the sharding "
+            "to your module"
+        )
         yield finding(module, call, "FM630", message, remedy=_remedy(module, call, fabric=fabric))
     for module in project.modules.values():
         for call in module.calls() if "strategy" in module.text else ():
@@ -94,7 +107,8 @@ def _text(said: dict[str, str], constants: Mapping[str, object], *, fabric: bool
         return 'use `strategy="ddp"`: it is the same layout'
     if "device_mesh" in said or (strategy or "").startswith("HYBRID"):
         return (
-            "hybrid sharding has no place in `ModelParallelStrategy`, whose mesh is (data_parallel, tensor_parallel): make a 2-D "
+            "hybrid sharding has no place in `ModelParallelStrategy`, whose mesh is (data_parallel, "
+            "tensor_parallel): make a 2-D "
             "mesh (replicas, shards) with `init_device_mesh` and give it to `fully_shard(..., mesh=mesh)`"
         )
     kind = constants.get("state_dict_type", "sharded" if fabric else "full")
@@ -118,6 +132,7 @@ def _text(said: dict[str, str], constants: Mapping[str, object], *, fabric: bool
         else ""
     )
     return (
-        f"use `ModelParallelStrategy({', '.join(arguments)})`, and in {where} call `fully_shard(module, {', '.join(options)})` on "
+        f"use `ModelParallelStrategy({', '.join(arguments)})`, and in {where} call `fully_shard(module, "
+        f"{', '.join(options)})` on "
         f"{units}, and on the model last{checkpointing}"
     )

@@ -11,7 +11,7 @@ from codemods.configuration.tree import ConfigFile, Entry, Mapping, below
 from codemods.model import Finding
 
 _PROGRAMS = {
-    "base_model": "axolotl (its own keys: `fsdp_version: 2` at the top, names without `fsdp_` in `fsdp_config`)",
+    "base_model": "axolotl (`fsdp_version: 2` at the top, names without `fsdp_` in `fsdp_config`)",
     "variables": "llm-foundry or composer (`parallelism_config: {fsdp2: ...}`)",
 }
 
@@ -20,9 +20,11 @@ _PROGRAMS = {
     "configuration of other programs", {"FM640": "FSDP1 settings of a program that is not known here"}
 )
 def other_configuration(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
-    """A sharding strategy in a configuration file that is neither Accelerate's nor a Transformers trainer's stays as it is.
+    """A sharding strategy in a configuration file that is neither Accelerate's nor a Transformers trainer's
+    stays as it is.
 
-    Which keys a program reads, and what they mean under FSDP2, only that program says. Where the program is part of the
+    Which keys a program reads, and what they mean under FSDP2, only that program says. Where the program is
+    part of the
     repository, the rewritten code keeps understanding the old values.
     """
     for root in file.roots:
@@ -39,7 +41,8 @@ def other_configuration(file: ConfigFile, around: Surroundings) -> Iterator[Find
                         file,
                         entry.span,
                         "FM640",
-                        f"`{entry.key}: {entry.value}` is read by a program that is not known here, and stays{whose}",
+                        f"`{entry.key}: {entry.value}` is read by a program that is not known here, and "
+                        f"stays{whose}",
                         is_note=True,
                     )
 

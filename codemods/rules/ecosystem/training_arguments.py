@@ -36,10 +36,13 @@ _FORMER = ("fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params")
     order=20,
 )
 def training_arguments(project: Project) -> Iterator[Finding]:
-    """`TrainingArguments(fsdp="full_shard auto_wrap", fsdp_config={...})` becomes `fsdp=True` and an FSDP2 `fsdp_config`.
+    """`TrainingArguments(fsdp="full_shard auto_wrap", fsdp_config={...})` becomes `fsdp=True` and an FSDP2
+    `fsdp_config`.
 
-    The same translation as in a trainer's files (`explain fsdp`). `fsdp="..." if flag else ""` keeps its condition. A
-    dictionary that is written elsewhere, and a string made at run time, are left to you. Arguments of other classes that
+    The same translation as in a trainer's files (`explain fsdp`). `fsdp="..." if flag else ""` keeps its
+    condition. A
+    dictionary that is written elsewhere, and a string made at run time, are left to you. Arguments of other
+    classes that
     happen to be called `fsdp` are not touched.
     """
 
@@ -54,7 +57,8 @@ def training_arguments(project: Project) -> Iterator[Finding]:
                     value,
                     "FM617",
                     "a trainer's FSDP setting away from the trainer's call",
-                    remedy='make `fsdp` True here, and let `fsdp_config` say `"version": 2` and what the words said (`explain fsdp`)',
+                    remedy='make `fsdp` True here, and let `fsdp_config` say `"version": 2` and what the '
+                    "words said (`explain fsdp`)",
                 )
 
 
@@ -65,7 +69,8 @@ def _is_fsdp1(node: ast.expr) -> bool:
 
 
 def _settings_elsewhere(project: Project, module: Module) -> Iterator[ast.expr]:
-    """Values given to something called `fsdp`: a dictionary's key, an attribute, a field, another call's argument."""
+    """Values given to something called `fsdp`: a dictionary's key, an attribute, a field, another call's
+    argument."""
     for node in module.nodes(ast.Dict):
         assert isinstance(node, ast.Dict)
         pairs = zip(node.keys, node.values, strict=True)
@@ -113,7 +118,8 @@ def _call(project: Project, module: Module, call: ast.Call) -> Iterator[Finding]
     if strings is None or any(trainer.words_of(_value(node)) is None for node in strings):
         if strings is None and not isinstance(fsdp.value, ast.Constant):
             message = (
-                "`fsdp` is made at run time: words such as `full_shard auto_wrap` are FSDP2 with Transformers 5, which wraps the "
+                "`fsdp` is made at run time: words such as `full_shard auto_wrap` are FSDP2 with "
+                "Transformers 5, which wraps the "
                 "model's layers with or without `auto_wrap`"
             )
             yield finding(module, fsdp, "FM617", message, is_note=True)
@@ -155,7 +161,8 @@ def _with_config(
             module,
             fsdp,
             "`fsdp_config` is made elsewhere or in part at run time",
-            'pass `fsdp=True`, and give `fsdp_config` `"version": 2` and what the words of `fsdp` say (`explain fsdp`)',
+            'pass `fsdp=True`, and give `fsdp_config` `"version": 2` and what the words of `fsdp` say '
+            "(`explain fsdp`)",
         )
         return
     if told and not trainer.is_fsdp1({trainer.bare(key): value for key, value in told.items()}):
@@ -231,7 +238,8 @@ def _is_path(node: ast.expr) -> bool:
 
 
 def _display(project: Project, module: Module, config: ast.keyword | None) -> ast.Dict | None:
-    """The dict display of `fsdp_config`: in the call, or the one value of a variable that only this call uses."""
+    """The dict display of `fsdp_config`: in the call, or the one value of a variable that only this call
+    uses."""
     if config is None:
         return None
     if isinstance(config.value, ast.Dict):
@@ -250,7 +258,8 @@ def _display(project: Project, module: Module, config: ast.keyword | None) -> as
 
 
 def _told(display: ast.Dict) -> dict[str, object] | None:
-    """The settings of a dict display; values made at run time are kept as they are, but not those that decide."""
+    """The settings of a dict display; values made at run time are kept as they are, but not those that
+    decide."""
     found: dict[str, object] = {}
     for key, value in zip(display.keys, display.values, strict=True):
         if not isinstance(key, ast.Constant) or not isinstance(key.value, str):

@@ -1,4 +1,5 @@
-"""What Accelerate and Transformers make of a configuration: the real launcher, its environment, the real plugin."""
+"""What Accelerate and Transformers make of a configuration: the real launcher, its environment, the real
+plugin."""
 
 from __future__ import annotations
 
@@ -65,12 +66,17 @@ def meaning_of_file(path: Path) -> Meaning:
 def meaning(env: dict[str, str]) -> Meaning:
     """What the plugin makes of an environment.
 
-    FSDP1's `sync_module_states` wants an accelerator when the plugin is built, so it is read from the environment here.
+    FSDP1's `sync_module_states` wants an accelerator when the plugin is built, so it is read from the
+    environment here.
     """
     version = int(env["FSDP_VERSION"])
     ram = env["FSDP_CPU_RAM_EFFICIENT_LOADING"] == "true"
     sync = env["FSDP_SYNC_MODULE_STATES"] == "true"
-    quiet = {"FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"} if version == 1 else {}
+    quiet = (
+        {"FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
+        if version == 1
+        else {}
+    )
     with environment({**env, **quiet}):
         plugin = FullyShardedDataParallelPlugin()
         mesh = None

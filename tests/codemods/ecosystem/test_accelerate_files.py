@@ -1,4 +1,5 @@
-"""Accelerate's files: the rewritten file is launched by the real Accelerate and means the same; its text is kept."""
+"""Accelerate's files: the rewritten file is launched by the real Accelerate and means the same; its text is
+kept."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ import torch.distributed as dist
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.parallelism_config import ParallelismConfig
-from ecosystem.launched import Meaning, meaning_of_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tool import Result, rewrite_in_place
 from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from ecosystem.launched import Meaning, meaning_of_file
 
 TOP = {
     "compute_environment": "LOCAL_MACHINE",
@@ -79,7 +81,9 @@ def test_every_block_means_the_same_and_keeps_its_comments(
 ) -> None:
     path = write(tmp_path_factory.mktemp("block"), block)
     lines = path.read_text().splitlines()
-    marks = comments.draw(st.lists(st.sampled_from(["", "beside", "above"]), min_size=len(lines), max_size=len(lines)))
+    marks = comments.draw(
+        st.lists(st.sampled_from(["", "beside", "above"]), min_size=len(lines), max_size=len(lines))
+    )
     said = []
     for position, mark in enumerate(marks):
         if mark:
@@ -216,7 +220,8 @@ def test_flow_style_quotes_windows_line_ends_and_a_byte_order_mark_stay(tmp_path
     path = tmp_path / "config.yaml"
     text = (
         "\ufeff# head\r\n\"distributed_type\": 'FSDP'\r\nnum_processes: 8   # all\r\n"
-        "fsdp_config: {fsdp_sharding_strategy: SHARD_GRAD_OP, 'fsdp_use_orig_params': true, fsdp_offload_params: no}\r\n"
+        "fsdp_config: "
+        "{fsdp_sharding_strategy: SHARD_GRAD_OP, 'fsdp_use_orig_params': true, fsdp_offload_params: no}\r\n"
         "mixed_precision: 'no'\r\n"
     )
     path.write_bytes(text.encode())
@@ -249,7 +254,11 @@ def test_a_block_of_fsdp1_only_settings_is_written_anew(tmp_path: Path) -> None:
 
 def test_json_files_of_accelerate_are_rewritten_too(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
-    block = {"fsdp_use_orig_params": True, "fsdp_sharding_strategy": "HYBRID_SHARD", "fsdp_forward_prefetch": False}
+    block = {
+        "fsdp_use_orig_params": True,
+        "fsdp_sharding_strategy": "HYBRID_SHARD",
+        "fsdp_forward_prefetch": False,
+    }
     path.write_text(json.dumps({**TOP, "fsdp_config": block, "use_cpu": False}, indent=4))
     before = meaning_of_file(path)
     assert rewritten(path).open_codes == []
@@ -268,7 +277,9 @@ def test_an_alias_and_a_merge_key_are_left_and_said(tmp_path: Path) -> None:
     path.write_text(text)
     result = rewritten(path)
     assert result.open_codes == ["FM601", "FM601"]
-    assert [line for line in path.read_text().splitlines() if "TODO" not in line and "#  " not in line] == text.splitlines()
+    assert [
+        line for line in path.read_text().splitlines() if "TODO" not in line and "#  " not in line
+    ] == text.splitlines()
 
 
 def test_a_comment_ignores_a_finding_with_its_reason(tmp_path: Path) -> None:
@@ -281,7 +292,8 @@ def test_a_comment_ignores_a_finding_with_its_reason(tmp_path: Path) -> None:
     result = rewritten(path)
     assert result.open_codes == []
     assert result.lines == [
-        "config.yaml:3:3 FM602 ignored: `NO_SHARD` keeps every parameter whole; Accelerate's FSDP2 has no such layout: "
+        "config.yaml:3:3 FM602 ignored: `NO_SHARD` keeps every parameter whole; Accelerate's FSDP2 has no "
+        "such layout: "
         "`reshard_after_forward: false` would shard them (stays on FSDP1 this year)"
     ]
     assert path.read_text() == text

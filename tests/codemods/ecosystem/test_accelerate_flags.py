@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ecosystem.launched import Meaning, environment_of, meaning
 from tool import Result, rewrite_in_place
+
+from ecosystem.launched import Meaning, environment_of, meaning
 
 LAUNCH = "accelerate launch --use_fsdp --num_processes 2 --mixed_precision no"
 
@@ -27,14 +28,20 @@ def rewritten(path: Path, text: str) -> Result:
     "flags",
     [
         "--fsdp_sharding_strategy SHARD_GRAD_OP --fsdp_use_orig_params true",
-        "--fsdp_sharding_strategy=1 --fsdp_state_dict_type SHARDED_STATE_DICT --fsdp_backward_prefetch BACKWARD_PRE",
-        "--fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP --fsdp_transformer_layer_cls_to_wrap LlamaDecoderLayer",
+        "--fsdp_sharding_strategy=1 --fsdp_state_dict_type SHARDED_STATE_DICT --fsdp_backward_prefetch "
+        "BACKWARD_PRE",
+        "--fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP --fsdp_transformer_layer_cls_to_wrap "
+        "LlamaDecoderLayer",
         "--fsdp_offload_params true --fsdp_forward_prefetch false --fsdp_sync_module_states true",
     ],
 )
 @pytest.mark.parametrize("separator", [" ", " \\\n    "])
 def test_flags_mean_the_same_under_fsdp2(tmp_path: Path, flags: str, separator: str) -> None:
-    parts = [LAUNCH, *flags.replace(" --", "\n--").split("\n"), "train.py --lr 1 --fsdp_sharding_strategy mine"]
+    parts = [
+        LAUNCH,
+        *flags.replace(" --", "\n--").split("\n"),
+        "train.py --lr 1 --fsdp_sharding_strategy mine",
+    ]
     text = separator.join(parts) + "\n"
     before = launched(text)
     path = tmp_path / "run.sh"

@@ -15,8 +15,11 @@ FILES = {
         "  fsdp_state_dict_type: FULL_STATE_DICT\nnum_processes: 8\n"
     ),
     "run.sh": '#!/bin/sh\ntorchrun train.py --fsdp "full_shard auto_wrap" --output_dir out\n',
-    "train.py": "from accelerate import FullyShardedDataParallelPlugin\n\nplugin = FullyShardedDataParallelPlugin(use_orig_params=True)\n",
-    "conf/fsdp.json": '{\n  "backward_prefetch": "backward_pre",\n  "transformer_layer_cls_to_wrap": ["A"]\n}\n',
+    "train.py": (
+        "from accelerate import FullyShardedDataParallelPlugin\n\n"
+        "plugin = FullyShardedDataParallelPlugin(use_orig_params=True)\n"
+    ),
+    "conf/fsdp.json": '{\n  "use_orig_params": true,\n  "transformer_layer_cls_to_wrap": ["A"]\n}\n',
     "notes.json": '{"fsdp": "a word"}\n',
     "nb.ipynb": json.dumps(
         {
@@ -26,7 +29,10 @@ FILES = {
                     "execution_count": None,
                     "metadata": {},
                     "outputs": [],
-                    "source": ["from accelerate import FullyShardedDataParallelPlugin\n", "p = FullyShardedDataParallelPlugin()"],
+                    "source": [
+                        "from accelerate import FullyShardedDataParallelPlugin\n",
+                        "p = FullyShardedDataParallelPlugin()",
+                    ],
                 }
             ],
             "metadata": {},
@@ -47,7 +53,11 @@ def repository(tmp_path: Path) -> Path:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     (tmp_path / "run.sh").chmod(0o755)
-    for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
+    for command in (
+        ["init", "-q"],
+        ["add", "-A"],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"],
+    ):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
     return tmp_path
 

@@ -41,7 +41,11 @@ def strategy_of(remedy: str, cls: type) -> object:
     ("call", "options", "distributed"),
     [
         ("FSDPStrategy()", set(), False),
-        ("FSDPStrategy(auto_wrap_policy={Block}, sharding_strategy='SHARD_GRAD_OP')", {"reshard_after_forward"}, False),
+        (
+            "FSDPStrategy(auto_wrap_policy={Block}, sharding_strategy='SHARD_GRAD_OP')",
+            {"reshard_after_forward"},
+            False,
+        ),
         ("FSDPStrategy(state_dict_type='sharded', cpu_offload=True)", {"offload_policy"}, True),
         ("FabricFSDP()", set(), True),
         ("FabricFSDP(state_dict_type='full', mixed_precision=mp)", {"mp_policy"}, False),

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from codemods.editing.notebooks import read_notebook
 from hypothesis import given
 from hypothesis import strategies as st
 from tool import Result, rewrite_in_place
+
+from codemods.editing.notebooks import read_notebook
 
 Json = dict[str, Any]
 
@@ -46,7 +47,8 @@ TRAINING = (
     "norm = model.clip_grad_norm_(1.0)\n",
 )
 CONVERTED = (
-    "!pip install torch \\\n   more\n%matplotlib inline\nimport torch\nfrom torch.distributed.fsdp import fully_shard",
+    "!pip install torch \\\n   more\n%matplotlib inline\nimport torch\nfrom torch.distributed.fsdp import "
+    "fully_shard",
     "%%bash\nls fsdp",
     "from model import build\nfiles = !ls\nif files:\n    %time build()\nmodel = build()",
     "%%time\nfully_shard(model, reshard_after_forward=False)  # wrap\nmodel?",
@@ -93,7 +95,9 @@ def test_findings_name_the_cell_and_the_line_of_the_file(tmp_path: Path) -> None
 def test_a_todo_goes_into_the_cell(tmp_path: Path) -> None:
     path = tmp_path / "train.ipynb"
     call = "FullyShardedDataParallelPlugin(sharding_strategy='NO_SHARD')"
-    path.write_text(json.dumps(notebook("from accelerate import FullyShardedDataParallelPlugin", f"p = {call}"), indent=1))
+    path.write_text(
+        json.dumps(notebook("from accelerate import FullyShardedDataParallelPlugin", f"p = {call}"), indent=1)
+    )
     assert rewritten(tmp_path).open_codes == ["FM621"]
     source = json.loads(path.read_text())["cells"][2]["source"]
     assert source[0].startswith("# TODO(fsdp-migrate FM621): ")
@@ -141,9 +145,11 @@ def test_notebooks_that_cannot_be_read_are_reported(tmp_path: Path, text: str) -
 
 
 SOURCES = st.lists(
-    st.lists(st.sampled_from(["x = 1", "", "!ls -l \\", "  %time y", "%%time", "# é\u2028", "y = '''", "z = !a | b", "q?"])).map(
-        "\n".join
-    ),
+    st.lists(
+        st.sampled_from(
+            ["x = 1", "", "!ls -l \\", "  %time y", "%%time", "# é\u2028", "y = '''", "z = !a | b", "q?"]
+        )
+    ).map("\n".join),
     max_size=4,
 )
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from ecosystem.launched import environment, of_plugin
 from tool import Result, rewrite_in_place
 from torch import nn
+
+from ecosystem.launched import environment, of_plugin
 
 IMPORTS = {
     "functools": "import functools",
@@ -42,7 +43,9 @@ class Other(nn.Module):
 
 
 def rewritten(folder: Path, call: str, *options: str) -> Result:
-    (folder / "model.py").write_text("from torch import nn\n\n\nclass Block(nn.Module):\n    pass\n\n\nclass Other(Block):\n    pass\n")
+    (folder / "model.py").write_text(
+        "from torch import nn\n\n\nclass Block(nn.Module):\n    pass\n\n\nclass Other(Block):\n    pass\n"
+    )
     (folder / "train.py").write_text(program(call))
     return rewrite_in_place(folder, list(options))
 
@@ -72,7 +75,8 @@ POLICY = "functools.partial(transformer_auto_wrap_policy, transformer_layer_cls=
         "",
         "sharding_strategy=ShardingStrategy.FULL_SHARD",
         "sharding_strategy=ShardingStrategy.SHARD_GRAD_OP, use_orig_params=True",
-        "\n    sharding_strategy='SHARD_GRAD_OP',\n    backward_prefetch=BackwardPrefetch.BACKWARD_PRE,  # early\n",
+        "\n    sharding_strategy='SHARD_GRAD_OP',\n    backward_prefetch=BackwardPrefetch.BACKWARD_PRE,  # "
+        "early\n",
         "cpu_offload=CPUOffload(offload_params=True), limit_all_gathers=True",
         "cpu_offload=CPUOffload(), forward_prefetch=False",
         "cpu_offload=True, fsdp_version=1",
@@ -81,6 +85,8 @@ POLICY = "functools.partial(transformer_auto_wrap_policy, transformer_layer_cls=
         "auto_wrap_policy='transformer_based_wrap', transformer_cls_names_to_wrap=['Block']",
         "auto_wrap_policy='size_based_wrap', min_num_params=2000",
         "use_orig_params=True, forward_prefetch=True",
+        "reshard_after_forward='SHARD_GRAD_OP'",
+        "reshard_after_forward='FULL_SHARD', sharding_strategy='SHARD_GRAD_OP'",
     ],
 )
 def test_the_plugin_means_the_same(tmp_path: Path, arguments: str) -> None:
@@ -108,7 +114,9 @@ def test_a_policy_of_classes_becomes_their_names(tmp_path: Path) -> None:
 
 
 def test_mixed_precision_keeps_its_dtypes_and_says_what_ends(tmp_path: Path) -> None:
-    precision = "MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, buffer_dtype=torch.bfloat16)"
+    precision = (
+        "MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, buffer_dtype=torch.bfloat16)"
+    )
     result = rewritten(tmp_path, f"FullyShardedDataParallelPlugin(mixed_precision_policy={precision})")
     assert result.open_codes == []
     assert result.codes.count("FM622") == 1
@@ -118,7 +126,8 @@ def test_mixed_precision_keeps_its_dtypes_and_says_what_ends(tmp_path: Path) -> 
 
 def test_the_state_dict_configuration_stays_and_the_optimizers_goes(tmp_path: Path) -> None:
     call = (
-        "FullyShardedDataParallelPlugin(state_dict_config=FullStateDictConfig(offload_to_cpu=False, rank0_only=False), "
+        "FullyShardedDataParallelPlugin(state_dict_config=FullStateDictConfig(offload_to_cpu=False, "
+        "rank0_only=False), "
         "optim_state_dict_config=FullOptimStateDictConfig(offload_to_cpu=False, rank0_only=False))"
     )
     result = rewritten(tmp_path, call)
@@ -157,7 +166,8 @@ def test_what_needs_a_person_stays_fsdp1(tmp_path: Path, arguments: str) -> None
 
 def test_precision_made_elsewhere_is_left_in_both_places(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
-        "import torch\nfrom accelerate import FullyShardedDataParallelPlugin\nfrom torch.distributed.fsdp import MixedPrecision\n\n"
+        "import torch\nfrom accelerate import FullyShardedDataParallelPlugin\nfrom torch.distributed.fsdp "
+        "import MixedPrecision\n\n"
         "precision = MixedPrecision(param_dtype=torch.bfloat16)\n"
         "plugin = FullyShardedDataParallelPlugin(mixed_precision_policy=precision)\n"
     )

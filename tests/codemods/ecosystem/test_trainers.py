@@ -1,8 +1,11 @@
-"""Transformers trainers in Python, YAML, JSON and shell: the real `TrainingArguments` accepts the result, and it means
+"""Transformers trainers in Python, YAML, JSON and shell: the real `TrainingArguments` accepts the result, and
+it means
 what the FSDP1 trainer did.
 
-What an FSDP1 trainer did is written out here from transformers 4.30 to 4.57 (`TrainingArguments.__post_init__`): units only
-with `auto_wrap`, by size where `min_num_params` was set; the installed one reads the same settings differently.
+What an FSDP1 trainer did is written out here from transformers 4.30 to 4.57
+(`TrainingArguments.__post_init__`): units only
+with `auto_wrap`, by size where `min_num_params` was set; the installed one reads the same settings
+differently.
 """
 
 from __future__ import annotations
@@ -14,13 +17,13 @@ from typing import Any
 
 import pytest
 import yaml
-from ecosystem.launched import environment, of_plugin
+from accelerate.utils import FullyShardedDataParallelPlugin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tool import Result, rewrite_in_place
 from transformers import HfArgumentParser, Seq2SeqTrainingArguments, TrainingArguments
 
-from accelerate.utils import FullyShardedDataParallelPlugin
+from ecosystem.launched import environment, of_plugin
 
 Settings = dict[str, Any]
 
@@ -63,9 +66,9 @@ def fsdp1_meaning(words: list[str], config: Settings) -> Settings:
     }
 
 
-WORDS = st.tuples(
-    st.sampled_from(["full_shard", "shard_grad_op"]), st.booleans(), st.booleans()
-).map(lambda t: [t[0], *(["auto_wrap"] if t[1] else []), *(["offload"] if t[2] else [])])
+WORDS = st.tuples(st.sampled_from(["full_shard", "shard_grad_op"]), st.booleans(), st.booleans()).map(
+    lambda t: [t[0], *(["auto_wrap"] if t[1] else []), *(["offload"] if t[2] else [])]
+)
 CONFIGS = st.tuples(
     st.booleans(),
     st.fixed_dictionaries(
@@ -141,7 +144,8 @@ def test_yaml_json_and_python_mean_what_fsdp1_did(
             {"min_num_params": 2000},
         ),
         (
-            "--fsdp 'full_shard auto_wrap' --fsdp_config '{\"use_orig_params\": true, \"min_num_params\": 5}'",
+            "--fsdp 'full_shard auto_wrap' --fsdp_config "
+            '\'{"use_orig_params": true, "min_num_params": 5}\'',
             ["full_shard", "auto_wrap"],
             {"min_num_params": 5},
         ),
@@ -255,7 +259,8 @@ def test_a_config_file_that_the_call_names_is_rewritten_with_it(tmp_path: Path) 
         "from transformers import TrainingArguments\n\n"
         "args = TrainingArguments('out', fsdp='full_shard auto_wrap', fsdp_config='fsdp.json')\n"
     )
-    config = '{\n\t"transformer_layer_cls_to_wrap": ["A"],\n\t"backward_prefetch": "backward_pre",\n\t"xla": false\n}\n'
+    layers = '"transformer_layer_cls_to_wrap": ["A"]'
+    config = f'{{\n\t{layers},\n\t"backward_prefetch": "backward_pre",\n\t"xla": false\n}}\n'
     (tmp_path / "fsdp.json").write_text(config)
     assert rewritten(tmp_path).open_codes == []
     assert (tmp_path / "fsdp.json").read_text() == (
@@ -289,3 +294,22 @@ def test_hybrid_and_no_shard_in_yaml_are_left(tmp_path: Path) -> None:
         path.write_text(f"do_train: true\nnum_train_epochs: 1\nfsdp: {word} auto_wrap\n")
     assert rewritten(tmp_path).open_codes == ["FM611", "FM611"]
     assert yaml.safe_load((tmp_path / "no_shard.yaml").read_text())["fsdp"] == "no_shard auto_wrap"
+
+
+@pytest.mark.parametrize("name", ["run.sh", "train.yaml"])
+def test_a_config_file_that_a_script_or_a_file_names_is_known_by_that(tmp_path: Path, name: str) -> None:
+    text = {
+        "run.sh": 'torchrun train.py --fsdp "full_shard auto_wrap" --fsdp_config conf/f.json\n',
+        "train.yaml": "do_train: true\noutput_dir: x\nfsdp: full_shard auto_wrap\nfsdp_config: conf/f.json\n",
+    }[name]
+    (tmp_path / name).write_text(text)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "f.json").write_text('{"activation_checkpointing": true}\n')
+    (tmp_path / "conf" / "other.json").write_text('{"activation_checkpointing": true}\n')
+    assert rewritten(tmp_path).open_codes == []
+    named = (tmp_path / "conf" / "f.json").read_text()
+    assert named == '{"activation_checkpointing": true, "version": 2}\n'
+    assert (tmp_path / "conf" / "other.json").read_text() == '{"activation_checkpointing": true}\n'
+    again = rewritten(tmp_path)
+    assert again.open_codes == []
+    assert (tmp_path / "conf" / "f.json").read_text() == named
