@@ -6,6 +6,7 @@ changed file as it was before the first rewrite. `fsdp-migrate verify` runs the 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import json
@@ -108,7 +109,8 @@ def restore(target: Path) -> list[str]:
         )
     for record in records:
         if record.original is None:
-            (target / record.path).unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                (target / record.path).unlink()
         else:
             _replace(target / record.path, (folder / record.original).read_bytes())
     _remove(folder, records)

@@ -17,13 +17,13 @@ def reaching(module: Module, scope: Scope, bindings: Sequence[Binding], use: ast
     From an inner scope every binding counts, because the time of the call is not known.
     """
     inside = module.scope_of(use) is scope
-    if len(bindings) == 1 or not inside or not isinstance(scope.node, _WITH_STATEMENTS):
+    if not inside or not isinstance(scope.node, _WITH_STATEMENTS):
         return list(bindings)
     walker = _Walker(module, bindings, module.statement(use))
     start = frozenset(b for b in bindings if b.kind is BindingKind.PARAMETER)
     walker.block(scope.node.body, start)
-    found = walker.hits or frozenset(bindings)
-    return [b for b in bindings if b in found]
+    # A place that no path reaches is dead code, or code after a jump this walk does not see through.
+    return [b for b in bindings if b in walker.hits] if walker.reached else list(bindings)
 
 
 _WITH_STATEMENTS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -40,6 +40,7 @@ class _Walker:
                 self._at.setdefault(module.statement(binding.node), []).append(binding)
         self._jumps: list[set[Binding]] = []
         self.hits: _Live = frozenset()
+        self.reached = False
 
     def block(self, statements: Sequence[ast.stmt], live: _Live | None) -> _Live | None:
         for statement in statements:
@@ -51,6 +52,7 @@ class _Walker:
     def _statement(self, statement: ast.stmt, live: _Live) -> _Live | None:
         if statement is self._use:
             self.hits |= live
+            self.reached = True
         match statement:
             case ast.If():
                 return _either(self.block(statement.body, live), self.block(statement.orelse, live))

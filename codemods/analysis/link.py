@@ -168,9 +168,10 @@ class Links:
             return frozenset({OTHER})
         scope, bindings = found
         held: set[Held] = set()
-        for binding in reaching(module, scope, bindings, node):
+        live = reaching(module, scope, bindings, node)
+        for binding in live:
             held |= self._binding(module, binding)
-        return frozenset(held)
+        return frozenset(held) if live else frozenset({OTHER})
 
     def _binding(self, module: Module, binding: Binding) -> HeldSet:
         match binding.kind:

@@ -59,6 +59,8 @@ def _settled(
         try:
             lean = without_dead_names(module, text)
             new = settle_imports(module, lean, spelling, partial(_is_exported, exported, path))
+            if not module.text.startswith(("\n", "\r")):
+                new = new.lstrip("\r\n")  # imports that stood at the top may be gone
             width = project.line_length or DEFAULT
             new = wrap_long_lines(module.text, new, width, module.source.newline)
             compile(new, path, "exec", dont_inherit=True, flags=ast.PyCF_ONLY_AST)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import string
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from codemods.analysis.index import Module
 from codemods.model import Code, Edit, Finding, Hole, Part, Ref, Safety, Span
@@ -219,9 +219,14 @@ def delete_argument(module: Module, call: ast.Call, argument: ast.expr | ast.key
     return _delete_item(module, arguments, argument, module.span(call).end - 1)
 
 
-def append_argument(module: Module, call: ast.Call, text: str) -> Edit:
-    """One more argument after the last, on a line of its own where that one has one."""
-    last = max((*call.args, *call.keywords), key=lambda node: module.span(node).end)
+def append_argument(module: Module, call: ast.Call, text: str, *, going: Collection[ast.AST] = ()) -> Edit:
+    """One more argument after the last, on a line of its own where that one has one.
+
+    Args:
+        going: arguments that other edits remove.
+    """
+    staying = [node for node in (*call.args, *call.keywords) if node not in going]
+    last = max(staying, key=lambda node: module.span(node).end)
     span = module.span(last)
     end = span.end + _closing(module, call, last)
     start = module.line_start(span.start)
@@ -233,7 +238,8 @@ def append_argument(module: Module, call: ast.Call, text: str) -> Edit:
 def _closing(module: Module, call: ast.Call, last: ast.AST) -> int:
     """Length of closing parentheses around the last argument that are not the call's own."""
     rest = module.text[module.span(last).end : module.span(call).end - 1]
-    return rest.rindex(")") + 1 if ")" in rest.split("#")[0] else 0
+    closing = re.match(r"(\s*\))+", rest)
+    return closing.end() if closing else 0
 
 
 def delete_alias(module: Module, statement: ast.ImportFrom, alias: ast.alias) -> Edit:
@@ -293,6 +299,8 @@ def _delete_span(module: Module, spans: list[Span], position: int, closing: int)
         following = re.compile(r"[ \t]*").match(text, end)
         assert following is not None
         stop = following.end()
+        if stop >= closing and position and "#" not in text[spans[position - 1].end : span.start]:
+            return Edit(module.path, Span(spans[position - 1].end, span.end), ())
         if text[stop : stop + 1] in ("\n", "\r", "#"):  # last on its line: what stands before keeps its comma
             start = span.start
             while start > line_start and text[start - 1] in " \t":

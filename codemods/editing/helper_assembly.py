@@ -22,7 +22,10 @@ _TYPE_OF = {
     "mixed_precision": "MixedPrecision",
     "cpu_offload": "CPUOffload",
 }
-_UNKNOWN = frozenset({"**"})
+KNOWN_NAMES = frozenset(
+    {*POLICY_PARTS, *TRAINING_PARTS, *_TYPE_OF.values(), "BackwardPrefetch", "shard_model"}
+)
+"""Everything the repository's files can name of a helper module."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ def helper_call_edits(
             start = module.span(argument.item).start
             edits.append(Edit(module.path, Span(start, start), (f"{argument.name}=",)))
     if is_nested:
-        edits.append(append_argument(module, call, "is_root=False"))
+        going = [argument.item for argument, result in results if not result.keep]
+        edits.append(append_argument(module, call, "is_root=False", going=going))
     edits = list(dict.fromkeys(edits))
     return edits + _realigned(site, edits)
 

@@ -271,7 +271,9 @@ def _options(draft: Draft) -> list[str]:
         arguments += ["device", *(["process_group"] if draft.has("process_group") else [])]
         made = f"make_mesh({', '.join(arguments)})"
         mesh = f"{mesh} or {made}" if mesh else made
-        lines = [f"mesh = {mesh}", 'options: dict[str, Any] = {"mesh": mesh}']
+        lines = [f'options: dict[str, Any] = {{"mesh": {mesh}}}']
+        if draft.names_mesh or len(lines[0]) > 84:
+            lines = [f"mesh = {mesh}", 'options: dict[str, Any] = {"mesh": mesh}']
     elif draft.names_mesh:
         lines = [
             "world = (dist.get_world_size(),)",

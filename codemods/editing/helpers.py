@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from codemods.analysis.index import module_parts
-from codemods.editing.helper_assembly import Needs, assemble
+from codemods.editing.helper_assembly import KNOWN_NAMES, Needs, assemble
 from codemods.model import Edit, Ref
 from codemods.project import Project
 
@@ -174,7 +174,7 @@ def _text(data: bytes) -> str:
 def _already_there(text: str) -> tuple[set[str], Needs]:
     """Names and keywords of a helper module written earlier."""
     tree = ast.parse(text)
-    names = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    names = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)} & KNOWN_NAMES
     keywords: set[str] = set()
     fields: set[str] = set()
     for node in tree.body:

@@ -11,7 +11,7 @@ from codemods.analysis.scopes import Binding, BindingKind, Scope
 from codemods.editing.import_lines import rewritten_imports
 from codemods.editing.spelling import Needed, Spelling
 from codemods.sources import SourceFile
-from codemods.torch_names import canonical, is_fsdp_namespace
+from codemods.torch_names import canonical, is_fsdp_namespace, public_names_of
 
 
 def settle_imports(before: Module, text: str, spelling: Spelling, is_exported: Callable[[str], bool]) -> str:
@@ -30,6 +30,7 @@ def settle_imports(before: Module, text: str, spelling: Spelling, is_exported: C
     after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
     wanted = sorted(spelling.needed)
     gone = _newly_unused(before, after, is_exported) | _superseded(after, wanted)
+    gone |= _needless_stars(after, {n.alias or n.name for n in wanted}, is_exported)
     changes = rewritten_imports(after, gone, wanted, spelling.is_ours, spelling.width)
     for start, end, new in sorted(changes, reverse=True):
         text = text[:start] + new.replace("\n", source.newline) + text[end:]
@@ -66,6 +67,28 @@ def _superseded(after: Module, needed: list[Needed]) -> set[tuple[ast.AST, str]]
         for binding in scope.bindings[name]
         if binding.kind is BindingKind.IMPORT and is_fsdp_namespace(canonical(binding.target))
     }
+
+
+def _needless_stars(
+    after: Module, imported: set[str], is_exported: Callable[[str], bool]
+) -> set[tuple[ast.AST, str]]:
+    """Star imports of FSDP1's modules that nothing needs any more."""
+    free = {
+        node.id
+        for node in after.nodes(ast.Name)
+        if isinstance(node, ast.Name) and after.scope_of(node).lookup(node.id) is None
+    }
+    found: set[tuple[ast.AST, str]] = set()
+    for node in after.nodes(ast.ImportFrom):
+        assert isinstance(node, ast.ImportFrom)
+        offered = (
+            public_names_of(node.module or "")
+            if node.names[0].name == "*" and not node.level
+            else frozenset()
+        )
+        if offered and not offered & (free - imported) and not any(is_exported(name) for name in offered):
+            found.add((node, "*"))
+    return found
 
 
 def _was_used(before: Module, after: Module, scope: Scope, name: str) -> bool:

@@ -6,7 +6,7 @@ import ast
 import io
 import tokenize
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codemods.analysis.holding import WrapCall
 from codemods.analysis.index import Module
@@ -57,6 +57,8 @@ def inline_edits(project: Project, site: WrapCall, parts: Sequence[Inline]) -> W
     target = _target(site, statement)
     if target is None or not stands_alone(module, statement):
         return Refused("the call is part of a larger expression")
+    returns_last = target.lead == ("return ",) and any(part.after for part in parts)
+    target = replace(target, lead=()) if returns_last else target
     every: dict[str, Code] = {}
     for part in parts:
         for name, value in (*part.every.items(), *part.shared.items()):
@@ -81,9 +83,7 @@ def inline_edits(project: Project, site: WrapCall, parts: Sequence[Inline]) -> W
     lines += [writer.share(name, value) for name, value in shared.items()]
     lines += writer.sharding(unit, precision, is_nested=nested)
     lines += [writer.with_model(c) for part in parts for c in part.after]
-    lines += (
-        [("return ", *target.model)] if target.lead == ("return ",) and writer.returns_late(parts) else []
-    )
+    lines += [("return ", *target.model)] if returns_last else []
     indent = indentation(module, statement)
     body = tuple(p.replace("\n", "\n" + indent) if isinstance(p, str) else p for p in join(lines, "\n"))
     edits = [Edit(module.path, module.span(statement), body)]
@@ -185,35 +185,35 @@ class _Writer:
         unit_policy: Code | None = None
         root_policy: Code | None = None
         if precision is not None and precision.dtypes:
-            casts = precision.unit_casts if is_nested else precision.root_casts
-            if unit is None:
-                root_policy = self._policy(precision, casts=casts)
-            elif precision.unit_casts == casts:
-                name = self._free("precision")
-                lines.append((f"{name} = ", *self._policy(precision, casts=casts, before=len(name) + 3)))
-                unit_policy = root_policy = (name,)
-            else:
-                name, root = self._free("unit_precision"), self._free("root_precision")
-                lines.append(
-                    (f"{name} = ", *self._policy(precision, casts=precision.unit_casts, before=len(name) + 3))
-                )
-                flag = str(casts)
-                new = code(None, "{dataclasses.replace}({n}, cast_forward_inputs={f})", n=name, f=flag)
-                lines.append((f"{root} = ", *new))
-                unit_policy, root_policy = (name,), (root,)
+            lines, unit_policy, root_policy = self._policies(unit, precision, is_nested=is_nested)
         if unit is not None:
             lines.append(self._loop(unit, unit_policy))
         lines.append((*self.target.lead, *self._call(self.target.model, root_policy, self.target.lead)))
         return lines
+
+    def _policies(
+        self, unit: UnitTest | None, precision: Precision, *, is_nested: bool
+    ) -> tuple[list[Code], Code, Code]:
+        """Assignments of the policies, and what stands for the units' and for the root's."""
+        casts = precision.unit_casts if is_nested else precision.root_casts
+        policy = self._policy(precision, casts=casts)
+        used = sum(self._size(v) + len(k) + 3 for k, v in self.every.items()) + self._size(self.target.model)
+        if unit is None and self._size(policy) + self._size(self.target.lead) + used + 26 <= self.width:
+            return [], policy, policy
+        if unit is None or precision.unit_casts == casts:
+            name = self._free("precision")
+            policy = self._policy(precision, casts=casts, before=len(name) + 3)
+            return [(f"{name} = ", *policy)], (name,), (name,)
+        name, root = self._free("unit_precision"), self._free("root_precision")
+        policy = self._policy(precision, casts=precision.unit_casts, before=len(name) + 3)
+        new = code(None, "{dataclasses.replace}({n}, cast_forward_inputs={f})", n=name, f=str(casts))
+        return [(f"{name} = ", *policy), (f"{root} = ", *new)], (name,), (root,)
 
     def share(self, keyword: str, value: Code) -> Code:
         """Make a value once, under its keyword's name."""
         name = self._free(keyword)
         self.every[keyword] = (name,)
         return (f"{name} = ", *value)
-
-    def returns_late(self, parts: Sequence[Inline]) -> bool:
-        return any(part.after for part in parts)
 
     def with_model(self, new: Code) -> Code:
         """Fill `{model}` in text."""
@@ -253,8 +253,8 @@ class _Writer:
         if self._size(whole) + 8 <= self.width:
             return whole
         if grouped:
-            return (*head, "(\n            ", *test, "\n        )")
-        return ("(\n            ", *whole, "\n        )") if head else whole
+            return (*head, "(\n        ", *test, "\n    )")
+        return ("(\n        ", *whole, "\n    )") if head else whole
 
     def _call(self, model: Code, policy: Code | None, lead: Code) -> Code:
         arguments = sorted(self.every.items(), key=lambda item: _ORDER.index(item[0]))

@@ -98,6 +98,16 @@ class _Breaker:
         start, end = self._columns(node)
         return self.line[start:end]
 
+    def _inner(self, node: ast.AST, low: int, high: int) -> str:
+        """The text of a part with the parentheses around it, as far as they lie in these columns."""
+        start, end = self._columns(node)
+        while True:
+            left, right = self.line[low:start].rstrip(), self.line[end:high].lstrip()
+            if not (left.endswith("(") and right.startswith(")")):
+                return self.line[start:end]
+            start = low + len(left) - 1
+            end = high - len(right) + 1
+
     def _render(
         self, node: ast.AST, column: int, indent: int, tail: str, *, parenthesize: bool = False
     ) -> str:
@@ -112,15 +122,16 @@ class _Breaker:
                 trailer = f".{node.func.attr}()"
                 return self._render(node.func.value, column, indent, trailer + tail) + trailer
             case ast.Call():
-                return self._brackets(self._text(node.func) + "(", self._arguments(node), ")", indent)
+                head = self.line[self._columns(node)[0] : self._opening(node)]
+                return self._brackets(head + "(", self._arguments(node), ")", indent, node)
             case ast.Attribute():
                 trailer = f".{node.attr}"
                 return self._render(node.value, column, indent, trailer + tail) + trailer
             case ast.List() | ast.Set():
-                return self._brackets(flat[0], list(node.elts), flat[-1], indent)
+                return self._brackets(flat[0], list(node.elts), flat[-1], indent, node)
             case ast.Dict() if None not in node.keys:
                 pairs = [_Pair(k, v) for k, v in zip(node.keys, node.values, strict=True) if k is not None]
-                return self._brackets("{", list(pairs), "}", indent)
+                return self._brackets("{", list(pairs), "}", indent, node)
             case _Pair():
                 key = f"{self._text(node.key)}: "
                 return key + self._render(node.value, column + len(key), indent, tail)
@@ -135,15 +146,39 @@ class _Breaker:
         given: list[ast.AST] = [*node.args, *node.keywords]
         return sorted(given, key=lambda n: n.col_offset)  # type: ignore[attr-defined]
 
-    def _brackets(self, opening: str, items: list[ast.AST], closing: str, indent: int) -> str:
+    def _opening(self, node: ast.Call) -> int:
+        """Column of a call's opening parenthesis."""
+        return self.line.index("(", node.func.end_col_offset or 0)
+
+    def _brackets(
+        self, opening: str, items: list[ast.AST], closing: str, indent: int, around: ast.AST
+    ) -> str:
+        start, end = self._columns(around)
+        low = self._opening(around) + 1 if isinstance(around, ast.Call) else start + 1
+        if any(self._inner(item, low, end - 1) != self._text(item) for item in items):
+            return self._text(around)  # parentheses of the user's: left as they are
         inner = indent + _STEP
         pad = " " * inner
         flat = ", ".join(self._text(item) for item in items)
         if inner + len(flat) <= self.width:
             return f"{opening}\n{pad}{flat}\n{' ' * indent}{closing}"
-        comma = "" if len(items) == 1 and isinstance(items[0], ast.GeneratorExp) else ","
-        rows = [pad + self._render(item, inner, inner, ",") + comma for item in items]
+        comma = "," if len(items) > 1 else ""
+        rows = [pad + self._item(item, inner, comma) + comma for item in items]
         return "\n".join([opening, *rows, " " * indent + closing])
+
+    def _item(self, node: ast.AST, indent: int, comma: str) -> str:
+        """One item on a line of its own; a chain of calls that is too long has one call a line."""
+        calls: list[str] = []
+        base = node
+        while isinstance(base, ast.Call) and not base.args and not base.keywords:
+            if not isinstance(base.func, ast.Attribute):
+                break
+            calls.insert(0, f".{base.func.attr}()")
+            base = base.func.value
+        if len(calls) < 2 or not isinstance(base, ast.Call) or indent + len(self._text(node)) <= self.width:
+            return self._render(node, indent, indent, comma)
+        pad = "\n" + " " * indent
+        return pad.join([self._render(base, indent, indent, ""), *calls])
 
     def _comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, flat: str, indent: int
@@ -152,10 +187,12 @@ class _Breaker:
         inside = flat[1:-1].strip()
         if len(pad) + len(inside) <= self.width:
             return f"{flat[0]}\n{pad}{inside}\n{' ' * indent}{flat[-1]}"
-        rows = [self._text(node.elt)]
+        first, last = self._columns(node)
+        around = (first + 1, last - 1)
+        rows = [self._inner(node.elt, *around)]
         for part in node.generators:
-            rows.append(f"for {self._text(part.target)} in {self._text(part.iter)}")
-            rows += [f"if {self._text(test)}" for test in part.ifs]
+            rows.append(f"for {self._inner(part.target, *around)} in {self._inner(part.iter, *around)}")
+            rows += [f"if {self._inner(test, *around)}" for test in part.ifs]
         return "\n".join([flat[0], *(pad + row for row in rows), " " * indent + flat[-1]])
 
     def _operands(self, node: ast.expr, indent: int) -> str:
@@ -163,16 +200,13 @@ class _Breaker:
         if indent + len(flat) <= self.width:
             return flat
         pad = "\n" + " " * indent
+        around = self._columns(node)
         match node:
             case ast.IfExp():
-                parts = [
-                    self._text(node.body),
-                    f"if {self._text(node.test)}",
-                    f"else {self._text(node.orelse)}",
-                ]
-                return pad.join(parts)
+                body, test, other = (self._inner(n, *around) for n in (node.body, node.test, node.orelse))
+                return pad.join([body, f"if {test}", f"else {other}"])
             case ast.BoolOp():
                 word = "and" if isinstance(node.op, ast.And) else "or"
-                first, *rest = [self._text(value) for value in node.values]
+                first, *rest = [self._inner(value, *around) for value in node.values]
                 return pad.join([first, *(f"{word} {part}" for part in rest)])
         return flat

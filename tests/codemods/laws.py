@@ -17,7 +17,7 @@ from pathlib import Path
 
 import leftovers
 
-NOT_CONTENT = frozenset({".fsdp-migrate", "__pycache__", ".git"})
+NOT_CONTENT = frozenset({".fsdp-migrate", "__pycache__", ".git", ".ruff_cache"})
 RUFF = (sys.executable, "-m", "ruff")
 ISOLATED = ("--isolated", "--no-cache", "--line-length", "88")
 # A comment that only speaks to a linter about a line may go together with that line.
@@ -79,8 +79,8 @@ def unformatted(folder: Path) -> set[str]:
         text=True,
         check=False,
     )
-    mark = "Would reformat: "
-    return {line[len(mark) :] for line in done.stdout.splitlines() if line.startswith(mark)}
+    found = re.findall(r"^(?:Would reformat: |\s*--> )([^:\n]+)", done.stdout, flags=re.MULTILINE)
+    return {path.strip() for path in found}
 
 
 def introduced(

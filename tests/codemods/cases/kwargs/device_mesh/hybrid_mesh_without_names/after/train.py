@@ -1,7 +1,8 @@
 import torch
-from model import Block, Model, batch, loss_of
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+
+from model import Block, Model, batch, loss_of
 
 
 def main(out):

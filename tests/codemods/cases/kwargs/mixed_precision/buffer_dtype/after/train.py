@@ -1,10 +1,11 @@
 from dataclasses import replace
 
 import torch
-from model import Block, Model, batch, loss_of
 import torch.distributed as dist
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+from model import Block, Model, batch, loss_of
 
 
 def main(out):

@@ -1,7 +1,7 @@
 import functools
 
-from model import Block
 from fsdp2_sharding import size_based_auto_wrap_policy, transformer_auto_wrap_policy
+from model import Block
 
 
 def get_policy(cfg):

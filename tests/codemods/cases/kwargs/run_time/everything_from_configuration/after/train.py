@@ -1,7 +1,8 @@
 import torch
+
 from config import Config
-from model import Model, batch, loss_of
 from fsdp2_sharding import ShardingStrategy
+from model import Model, batch, loss_of
 from wrap import wrap_model
 
 

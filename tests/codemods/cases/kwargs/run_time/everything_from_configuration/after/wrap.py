@@ -1,6 +1,7 @@
 import torch
-from policies import get_policy
+
 from fsdp2_sharding import shard_model
+from policies import get_policy
 
 
 def wrap_model(model, cfg):

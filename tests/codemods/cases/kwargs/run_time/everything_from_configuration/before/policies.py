@@ -1,10 +1,11 @@
 import functools
 
-from model import Block
 from torch.distributed.fsdp.wrap import (
     size_based_auto_wrap_policy,
     transformer_auto_wrap_policy,
 )
+
+from model import Block
 
 
 def get_policy(cfg):

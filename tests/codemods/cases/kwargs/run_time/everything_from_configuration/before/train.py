@@ -1,7 +1,8 @@
 import torch
+from torch.distributed.fsdp import ShardingStrategy
+
 from config import Config
 from model import Model, batch, loss_of
-from torch.distributed.fsdp import ShardingStrategy
 from wrap import wrap_model
 
 

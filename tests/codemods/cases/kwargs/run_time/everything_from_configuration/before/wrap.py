@@ -1,6 +1,7 @@
 import torch
-from policies import get_policy
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+from policies import get_policy
 
 
 def wrap_model(model, cfg):

@@ -1,8 +1,9 @@
 import functools
 
 import torch
-from model import Block, Model, batch, loss_of
+
 from fsdp2_sharding import ShardingStrategy, shard_model, transformer_auto_wrap_policy
+from model import Block, Model, batch, loss_of
 
 
 def main(out, strategy):

@@ -1,10 +1,10 @@
-from torch.distributed.fsdp import fully_shard
-
 import torch
-from model import Block, Model, batch, loss_of
-from fsdp2_sharding import clip_grad_norm_
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from fsdp2_sharding import clip_grad_norm_
+from model import Block, Model, batch, loss_of
 
 
 def shard(model):

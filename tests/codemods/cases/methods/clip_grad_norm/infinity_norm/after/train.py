@@ -1,10 +1,11 @@
-from torch.distributed.fsdp import fully_shard
 import math
 
 import torch
-from model import Block, Model, batch, loss_of
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from model import Block, Model, batch, loss_of
 
 
 def shard(model):
@@ -24,9 +25,9 @@ def main(out):
         loss = loss_of(model, batch(step))
         loss.backward()
         norms.append(
-            torch.nn.utils.clip_grad_norm_(
-                model.parameters(), 0.01, norm_type=math.inf
-            ).full_tensor().item(),
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01, norm_type=math.inf)
+            .full_tensor()
+            .item()
         )
         optimizer.step()
         losses.append(loss.item())

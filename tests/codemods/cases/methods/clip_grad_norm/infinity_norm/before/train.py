@@ -2,9 +2,10 @@ import functools
 import math
 
 import torch
-from model import Block, Model, batch, loss_of
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
+from model import Block, Model, batch, loss_of
 
 
 def shard(model):

@@ -1,9 +1,9 @@
-from torch.distributed.fsdp import FSDPModule, fully_shard
-
 import torch
-from model import Block, Model, batch, loss_of
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+
+from model import Block, Model, batch, loss_of
 
 
 def shard(model):

@@ -1,11 +1,12 @@
-from torch.distributed.fsdp import fully_shard
 from contextlib import nullcontext
 
 import torch
-from model import Block, Model, batch, loss_of
-from fsdp2_sharding import no_sync
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from fsdp2_sharding import no_sync
+from model import Block, Model, batch, loss_of
 
 
 def shard(model):

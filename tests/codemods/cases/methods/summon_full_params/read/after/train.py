@@ -1,10 +1,10 @@
-from torch.distributed.fsdp import fully_shard
-
 import torch
-from model import Block, Model, batch, loss_of
-from fsdp2_sharding import summon_full_params
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from fsdp2_sharding import summon_full_params
+from model import Block, Model, batch, loss_of
 
 
 def shard(model):

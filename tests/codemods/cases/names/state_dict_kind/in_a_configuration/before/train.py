@@ -1,5 +1,6 @@
-from config import Config
 from torch.distributed.fsdp import StateDictType
+
+from config import Config
 
 
 def save(model, cfg: Config):

@@ -1,8 +1,4 @@
-from torch.distributed.device_mesh import init_device_mesh
-
 import torch
-from model import Block, Model, batch, loss_of
-from torch.distributed.fsdp import fully_shard
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -11,6 +7,10 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from model import Block, Model, batch, loss_of
 
 
 def shard(model):

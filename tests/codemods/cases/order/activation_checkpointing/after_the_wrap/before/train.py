@@ -1,7 +1,6 @@
 import functools
 
 import torch
-from model import Block, Model, batch, loss_of
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     CheckpointImpl,
     apply_activation_checkpointing,
@@ -9,6 +8,8 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
 )
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
+from model import Block, Model, batch, loss_of
 
 
 def shard(model):

@@ -1,7 +1,8 @@
 import torch
-from model import Block, Model, batch, loss_of
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import CustomPolicy
+
+from model import Block, Model, batch, loss_of
 
 
 def wants_unit(module):

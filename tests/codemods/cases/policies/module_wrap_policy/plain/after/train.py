@@ -1,9 +1,10 @@
 import torch
-from model import Block, Model, batch, loss_of
-from torch import nn
-from torch.distributed.fsdp import fully_shard
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from model import Block, Model, batch, loss_of
 
 
 def main(out):

@@ -1,6 +1,7 @@
 import torch
-from model import Model, batch, loss_of
 from torch.distributed.fsdp import FullyShardedDataParallel
+
+from model import Model, batch, loss_of
 
 
 def main(out):

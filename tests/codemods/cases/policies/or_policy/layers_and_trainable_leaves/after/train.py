@@ -1,9 +1,9 @@
-from torch.distributed.fsdp import fully_shard
-
 import torch
-from model import Block, Model, batch, loss_of
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from model import Block, Model, batch, loss_of
 
 
 def is_trainable_leaf(module):
@@ -17,8 +17,8 @@ def main(out):
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for module in reversed(list(model.modules())):  # children before parents
         if module is not model and (
-                is_trainable_leaf(module) or isinstance(module, Block)
-            ):
+            is_trainable_leaf(module) or isinstance(module, Block)
+        ):
             fully_shard(module, mesh=mesh)
     fully_shard(model, mesh=mesh)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)

@@ -1,13 +1,14 @@
 import functools
 
 import torch
-from model import Block, Model, batch, loss_of
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import (
     _or_policy,
     lambda_auto_wrap_policy,
     transformer_auto_wrap_policy,
 )
+
+from model import Block, Model, batch, loss_of
 
 
 def is_trainable_leaf(module):

@@ -1,6 +1,7 @@
 import torch
-from model import Block, Model, batch, loss_of
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+from model import Block, Model, batch, loss_of
 
 
 def policy(module, recurse, nonwrapped_numel):

@@ -1,12 +1,12 @@
 import functools
 
-from model import Block
 from fsdp2_sharding import (
     ModuleWrapPolicy,
     lambda_auto_wrap_policy,
     size_based_auto_wrap_policy,
     transformer_auto_wrap_policy,
 )
+from model import Block
 
 
 def get_policy(name, min_num_params=600):

@@ -1,7 +1,8 @@
 import torch
+
+from fsdp2_sharding import shard_model
 from model import Model, batch, loss_of
 from policies import get_policy
-from fsdp2_sharding import shard_model
 
 
 def main(out, policy):

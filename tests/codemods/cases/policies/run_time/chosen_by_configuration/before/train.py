@@ -1,7 +1,8 @@
 import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
 from model import Model, batch, loss_of
 from policies import get_policy
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 
 
 def main(out, policy):

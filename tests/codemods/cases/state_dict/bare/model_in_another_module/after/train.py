@@ -3,6 +3,7 @@ from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
 )
+
 from setup import build
 
 

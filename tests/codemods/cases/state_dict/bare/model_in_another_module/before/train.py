@@ -1,4 +1,5 @@
 import torch
+
 from setup import build
 
 

@@ -1,6 +1,7 @@
 import torch
-from settings import full_on_cpu
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
+
+from settings import full_on_cpu
 
 
 def save(model, path, rank):

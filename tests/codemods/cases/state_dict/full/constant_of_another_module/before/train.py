@@ -1,7 +1,8 @@
 import torch
-from settings import full_on_cpu
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp import StateDictType
+
+from settings import full_on_cpu
 
 
 def save(model, path, rank):

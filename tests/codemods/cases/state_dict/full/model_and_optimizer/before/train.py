@@ -2,7 +2,6 @@ import functools
 
 import torch
 import torch.distributed as dist
-from model import Block, Model, batch, loss_of
 from torch.distributed.fsdp import (
     FullOptimStateDictConfig,
     FullStateDictConfig,
@@ -10,6 +9,8 @@ from torch.distributed.fsdp import (
 )
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
+from model import Block, Model, batch, loss_of
 
 
 def shard(model):

@@ -1,11 +1,11 @@
-from fsdp2_sharding import full_tensors
-
 import torch
 import torch.distributed as dist
-from model import Block, Model, batch, loss_of
-from torch.distributed.fsdp import fully_shard
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from fsdp2_sharding import full_tensors
+from model import Block, Model, batch, loss_of
 
 
 def shard(model):

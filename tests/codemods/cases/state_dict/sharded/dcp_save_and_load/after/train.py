@@ -1,14 +1,14 @@
-from torch.distributed.device_mesh import init_device_mesh
-
 import torch
-import torch.distributed.checkpoint as dcp
-from model import Block, Model, batch, loss_of
 import torch.distributed as dist
-from torch.distributed.fsdp import fully_shard
+import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import (
     get_model_state_dict,
     set_model_state_dict,
 )
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from model import Block, Model, batch, loss_of
 
 
 def shard(model):

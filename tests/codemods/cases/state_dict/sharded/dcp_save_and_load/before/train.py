@@ -2,10 +2,11 @@ import functools
 
 import torch
 import torch.distributed.checkpoint as dcp
-from model import Block, Model, batch, loss_of
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp import StateDictType
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
+from model import Block, Model, batch, loss_of
 
 
 def shard(model):

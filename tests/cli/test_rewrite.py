@@ -1,0 +1,222 @@
+"""`fsdp-migrate rewrite` at the prompt: exit codes, what is written and what is not, git, reports, interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TRANSLATED = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\nmodel = FSDP(model)\n"
+LEFT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\nmodels = [FSDP(m) for m in models]\n"
+
+
+def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "200"}
+    command = [sys.executable, "-m", "fsdp_migrate", "rewrite", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    (folder / "train.py").write_text(TRANSLATED)
+    (folder / ".gitignore").write_text("build/\n")
+    (folder / "build").mkdir()
+    (folder / "build/copy.py").write_text(TRANSLATED)
+    git(folder, "init", "-q")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "start")
+    yield folder
+
+
+def test_rewrites_in_place_and_says_what_was_done(repo: Path) -> None:
+    done = run(repo)
+    assert done.returncode == 0, done.stderr
+    assert "fully_shard(model)" in (repo / "train.py").read_text()
+    assert (repo / "build/copy.py").read_text() == TRANSLATED
+    assert "Searched 1 Python file, read 1 of them" in done.stdout
+    assert "Changed 1 file; 1 of 1 wrap call translated." in done.stdout
+    again = run(repo, "--allow-dirty")
+    assert again.returncode == 0 and "No FSDP1 code was found in them." in again.stdout
+
+
+def test_check_and_diff_write_nothing(repo: Path, tmp_path: Path) -> None:
+    check = run(repo, "--check")
+    assert check.returncode == 1 and "Would change 1 file" in check.stdout
+    diff = run(repo, "--diff")
+    assert diff.returncode == 0
+    assert (repo / "train.py").read_text() == TRANSLATED and not (repo / ".fsdp-migrate").exists()
+    subprocess.run(["git", "apply", "-"], cwd=repo, input=diff.stdout, text=True, check=True)
+    by_patch = (repo / "train.py").read_text()
+    git(repo, "checkout", "-q", ".")
+    run(repo)
+    assert (repo / "train.py").read_text() == by_patch
+
+
+def test_what_is_left_gets_a_todo_and_exit_status_1(repo: Path) -> None:
+    (repo / "train.py").write_text(LEFT)
+    git(repo, "commit", "-qam", "left")
+    done = run(repo)
+    assert done.returncode == 1
+    text = (repo / "train.py").read_text()
+    assert "# TODO(fsdp-migrate FM103): build the modules first" in text
+    assert "train.py:3: FM103" in done.stdout
+    check = run(repo, "--check")
+    assert check.returncode == 1 and "Would change 0 files" in check.stdout
+    ignored = text.replace("models = [", "# fsdp-migrate: ignore[FM103] kept for comparison\nmodels = [")
+    (repo / "train.py").write_text(ignored)
+    quiet = run(repo, "--check", "--ignore", "FM516")
+    assert quiet.returncode == 0, quiet.stdout
+    assert "kept for comparison" in quiet.stdout
+
+
+def test_a_dirty_tree_is_refused(repo: Path) -> None:
+    (repo / "notes.txt").write_text("untracked, and not rewritten\n")
+    assert run(repo, "--check").returncode == 1
+    (repo / "train.py").write_text(TRANSLATED + "x = 1\n")
+    refused = run(repo)
+    assert refused.returncode == 2
+    assert (
+        "uncommitted changes" in refused.stderr
+        and "train.py" in refused.stderr
+        and "--allow-dirty" in refused.stderr
+    )
+    assert (repo / "train.py").read_text() == TRANSLATED + "x = 1\n"
+    git(repo, "checkout", "-q", ".")
+    (repo / "new.py").write_text(TRANSLATED)
+    assert run(repo).returncode == 2
+    assert run(repo, "--allow-dirty").returncode == 0
+    assert "fully_shard" in (repo / "new.py").read_text()
+
+
+def test_outside_git_the_originals_are_the_way_back(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRANSLATED)
+    assert run(tmp_path).returncode == 0
+    undone = run(tmp_path, "--undo")
+    assert undone.returncode == 0 and "Restored 1 file" in undone.stdout
+    assert (tmp_path / "train.py").read_text() == TRANSLATED
+    again = run(tmp_path, "--undo")
+    assert again.returncode == 2 and "holds no record" in again.stderr
+
+
+def test_json_report_and_output_file(repo: Path, tmp_path: Path) -> None:
+    shown = json.loads(run(repo, "--check", "--format", "json").stdout)
+    assert shown["version"] == 1 and shown["written"] is False and shown["searched"] == 1
+    assert shown["wrap_sites"] == [
+        {"path": "train.py", "line": 3, "form": "inline", "units": "the whole model is one unit"}
+    ]
+    assert shown["changed"] == [{"path": "train.py", "new": False}]
+    report = tmp_path / "report.json"
+    saved = run(repo, "--format", "json", "--output", report)
+    assert saved.stdout == "" and json.loads(report.read_text())["written"] is True
+    blocked = run(repo, "--allow-dirty", "--output", tmp_path / "missing/report.txt")
+    assert blocked.returncode == 2 and "cannot be written" in blocked.stderr
+
+
+def test_a_file_that_does_not_parse_is_reported_and_the_rest_is_done(repo: Path) -> None:
+    (repo / "broken.py").write_text("import torch.distributed.fsdp\ndef f(:\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "broken")
+    done = run(repo)
+    assert done.returncode == 1
+    assert "broken.py:1: FM901 the file cannot be parsed" in done.stdout
+    assert "fully_shard" in (repo / "train.py").read_text()
+
+
+def test_one_file_named_is_the_only_one_changed(repo: Path) -> None:
+    (repo / "other.py").write_text(TRANSLATED)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "other")
+    assert run(repo / "other.py").returncode == 0
+    assert "fully_shard" in (repo / "other.py").read_text()
+    assert (repo / "train.py").read_text() == TRANSLATED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["missing"], "missing does not exist"),
+        ([".", "--target-torch", "2"], "is no version"),
+        ([".", "--target-torch", "2.4"], "is too old"),
+    ],
+)
+def test_bad_usage_is_2_and_says_why(arguments: list[str], told: str, tmp_path: Path) -> None:
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == 2 and told in done.stderr
+
+
+def test_exclude_select_and_ignore(repo: Path) -> None:
+    assert "Would change 0 files" in run(repo, "--check", "--select", "FM9").stdout
+    assert "Would change 0 files" in run(repo, "--check", "--ignore", "FM1").stdout
+    assert "Searched 0 Python files" in run(repo, "--check", "--exclude", "train.py").stdout
+
+
+def test_no_false_all_clear(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    done = run(tmp_path)
+    assert done.returncode == 0
+    assert (
+        "Searched 1 Python file, read 0 of them" in done.stdout and "No FSDP1 code was found" in done.stdout
+    )
+
+
+def test_interrupted_while_reading_nothing_is_written(tmp_path: Path) -> None:
+    for number in range(400):
+        text = TRANSLATED + "".join(f"x{i} = [{i}, {i}, ({i}, 'a')]\n" for i in range(400))
+        (tmp_path / f"m{number}.py").write_text(text)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "fsdp_migrate", "rewrite", str(tmp_path)]
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "interrupted" in errors
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_rewrite_imports_neither_torch_nor_libcst(repo: Path) -> None:
+    program = (
+        "import sys\nsys.argv = ['fsdp-migrate', 'rewrite', '--check', '.']\nfrom fsdp_migrate.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\nprint(sorted({'torch', 'libcst'} & set(sys.modules)))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=repo, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_explain_and_rules_print_the_manual() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+
+    def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "fsdp_migrate", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    by_code, by_name = ask("explain", "FM102"), ask("explain", "sharding_strategy")
+    assert by_code.returncode == 0 and "shard_model(model, ...)" in by_code.stdout
+    assert "NO_SHARD: a named (world, 1) mesh" in by_name.stdout
+    unknown = ask("explain", "no_such_rule")
+    assert unknown.returncode == 2 and "no rule is called" in unknown.stderr
+    listed = ask("rules")
+    assert (
+        listed.returncode == 0 and "FullyShardedDataParallel  [FM101, FM102, FM103, FM104]" in listed.stdout
+    )

@@ -1,0 +1,22 @@
+import torch
+
+from fsdp2_sharding import ModuleWrapPolicy, shard_model
+from model import Block, Model, batch, loss_of
+
+
+def main(out):
+    model = shard_model(
+        Model(),
+        auto_wrap_policy=ModuleWrapPolicy({Block}),
+        device_id=torch.device("cpu"),
+        forward_prefetch=True,
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"model": model, "losses": losses}

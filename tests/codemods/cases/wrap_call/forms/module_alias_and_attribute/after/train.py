@@ -1,0 +1,32 @@
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from model import Model, batch, loss_of
+
+
+class Trainer:
+    def __init__(self):
+        self.model = Model()
+
+    def shard(self):
+        fully_shard(
+            self.model,
+            mesh=init_device_mesh("cpu", (dist.get_world_size(),)),
+            reshard_after_forward=False,
+        )
+        return self.model
+
+
+def main(out):
+    model = Trainer().shard()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"model": model, "losses": losses}

@@ -1,0 +1,32 @@
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import MixedPrecision
+
+from model import Model, batch, loss_of
+
+
+def main(out, dtype):
+    precision = MixedPrecision(param_dtype=getattr(torch, dtype))
+    model = Model()
+    for i in range(len(model.blocks)):
+        model.blocks[i] = FSDP(
+            model.blocks[i],
+            mixed_precision=precision,
+            device_id=torch.device("cpu"),
+            use_orig_params=True,
+        )
+    model = FSDP(
+        model,
+        mixed_precision=precision,
+        device_id=torch.device("cpu"),
+        use_orig_params=True,
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"model": model, "losses": losses}

@@ -1,0 +1,28 @@
+import functools
+
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import ShardingStrategy
+
+from model import Model, batch, loss_of
+
+shard = functools.partial(
+    FSDP,
+    sharding_strategy=ShardingStrategy.SHARD_GRAD_OP,
+    device_id=torch.device("cpu"),
+    limit_all_gathers=True,  # FSDP1 only
+    use_orig_params=True,
+)
+
+
+def main(out):
+    model = shard(Model())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"model": model, "losses": losses}

@@ -1,0 +1,210 @@
+"""The helper module: whatever parts are used, it is formatted, typed and lint-free, and finds FSDP1's units."""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch.distributed.fsdp.wrap as fsdp1
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from codemods.editing.helper_assembly import POLICY_PARTS, Needs, assemble
+from codemods.editing.helper_sharding import KEYWORDS
+from codemods.editing.helper_training_text import TRAINING_PARTS
+
+_FIELDS = [
+    "buffer_dtype",
+    "cast_forward_inputs",
+    "cast_root_forward_inputs",
+    "_module_classes_to_ignore",
+    "batch_norm",
+    "_mutable",
+]
+
+
+def _assembled(names: set[str], keywords: set[str], fields: set[str]) -> str:
+    return assemble(frozenset(names), Needs(frozenset(keywords), frozenset(fields)))
+
+
+def _modules() -> list[str]:
+    """One module per part alone, one with everything, and thirty random ones."""
+    chance = random.Random(0)
+    keywords = [*KEYWORDS, "**"]
+    found = [_assembled({"shard_model"}, {k}, set()) for k in keywords]
+    found += [
+        _assembled({name}, set(), {"buffer_dtype"}) for name in (*POLICY_PARTS, *TRAINING_PARTS, "CPUOffload")
+    ]
+    found.append(_assembled({"shard_model", *POLICY_PARTS, *TRAINING_PARTS}, set(keywords), set(_FIELDS)))
+    for _ in range(30):
+        names = {"shard_model", *chance.sample(list(POLICY_PARTS), chance.randint(0, 3))}
+        some = set(chance.sample(keywords, chance.randint(0, 9)))
+        found.append(_assembled(names, some, set(chance.sample(_FIELDS, chance.randint(0, 4)))))
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("helpers")
+    for number, text in enumerate(_modules()):
+        (folder / f"helper_{number}.py").write_text(text)
+    return folder
+
+
+def test_linter_and_formatter_have_nothing_to_say(folder: Path) -> None:
+    ruff = [sys.executable, "-m", "ruff"]
+    check = [*ruff, "check", "--isolated", "--select", "E,F,W,I,UP", "--target-version", "py310", "."]
+    done = subprocess.run(
+        [*check, "--output-format", "json"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert {(m["code"], m["message"]) for m in json.loads(done.stdout)} == set()
+    form = subprocess.run(
+        [*ruff, "format", "--isolated", "--diff", "."],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert form.stdout == ""
+
+
+def test_types_hold(folder: Path) -> None:
+    everything = folder / "sharding.py"
+    everything.write_text(_assembled({"shard_model", *POLICY_PARTS}, {*KEYWORDS, "**"}, set(_FIELDS)))
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--follow-imports=silent",
+        "--python-version",
+        "3.10",
+    ]
+    done = subprocess.run(
+        [*command, everything.name], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_assembly_of_what_is_there_is_what_is_there() -> None:
+    from codemods.editing.helpers import _already_there
+
+    for text in _modules():
+        names, needs = _already_there(text)
+        assert assemble(frozenset(names), needs) == text
+
+
+def _helper() -> ModuleType:
+    module = ModuleType("helper")
+    text = _assembled({"shard_model", *POLICY_PARTS}, {"auto_wrap_policy"}, set())
+    exec(compile(text, "helper.py", "exec"), module.__dict__)
+    return module
+
+
+HELPER = _helper()
+
+
+class Leaf(nn.Module):
+    def __init__(self, numel: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(nn.Linear(1, numel).weight.detach())
+
+
+class Inner(nn.Sequential):
+    pass
+
+
+def _trees() -> st.SearchStrategy[nn.Module]:
+    leaf = st.integers(1, 9).map(Leaf)
+    attention = st.just(None).map(lambda _: nn.MultiheadAttention(2, 1))
+
+    def grow(children: st.SearchStrategy[nn.Module]) -> st.SearchStrategy[nn.Module]:
+        several = st.lists(children, min_size=1, max_size=3)
+        return st.one_of(
+            several.map(lambda m: Inner(*m)),
+            several.map(lambda m: nn.Sequential(*m)),
+            several.map(nn.ModuleList),
+            several.map(lambda m: nn.ModuleDict({str(i): part for i, part in enumerate(m)})),
+        )
+
+    return st.recursive(st.one_of(leaf, attention), grow, max_leaves=12).map(
+        lambda m: nn.Sequential(m, Leaf(3))
+    )
+
+
+class _Wrapper(nn.Module):
+    """Stands where FSDP1 would put its wrapper, and remembers the order."""
+
+    def __init__(self, module: nn.Module, wrapped: list[nn.Module]) -> None:
+        super().__init__()
+        self.inner = module
+        wrapped.append(module)
+
+
+def _units_of_fsdp1(model: nn.Module, policy: Any) -> list[nn.Module]:
+    """FSDP1's own recursion, with a wrapper that only remembers."""
+    wrapped: list[nn.Module] = []
+    if isinstance(policy, fsdp1.ModuleWrapPolicy):
+        targets = policy._run_policy(model, set(), {})
+        targets.pop(model, None)
+        fsdp1._post_order_apply(model, lambda m: wrapped.append(m) if m in targets else None)
+        return wrapped
+    fsdp1._recursive_wrap(
+        module=model,
+        auto_wrap_policy=policy,
+        wrapper_cls=_Wrapper,  # type: ignore[arg-type]
+        ignored_modules=set(),
+        ignored_params=set(),
+        only_wrap_children=True,
+        wrapped=wrapped,
+    )
+    return wrapped
+
+
+def _own(module: nn.Module, recurse: bool, nonwrapped_numel: int) -> bool:
+    return recurse or (isinstance(module, nn.Sequential) and 4 <= nonwrapped_numel <= 20)
+
+
+_POLICIES: dict[str, Callable[[Any], Any]] = {
+    "class": lambda home: functools.partial(
+        home.transformer_auto_wrap_policy, transformer_layer_cls={Inner, Leaf}
+    ),
+    "module class": lambda home: home.ModuleWrapPolicy({Inner}),
+    "size 5": lambda home: functools.partial(home.size_based_auto_wrap_policy, min_num_params=5),
+    "size 1": lambda home: functools.partial(home.size_based_auto_wrap_policy, min_num_params=1),
+    "size of own leaves": lambda home: functools.partial(
+        home.size_based_auto_wrap_policy,
+        min_num_params=4,
+        force_leaf_modules={Inner},
+        exclude_wrap_modules={Leaf},
+    ),
+    "condition": lambda home: functools.partial(
+        home.lambda_auto_wrap_policy, lambda_fn=lambda m: isinstance(m, Leaf) and m.weight.numel() > 4
+    ),
+    "any of": lambda home: functools.partial(
+        getattr(home, "_or_policy", None) or home.or_policy,
+        policies=[
+            functools.partial(home.size_based_auto_wrap_policy, min_num_params=12),
+            functools.partial(home.transformer_auto_wrap_policy, transformer_layer_cls={Inner}),
+        ],
+    ),
+    "own": lambda home: _own,
+}
+
+
+@pytest.mark.parametrize("name", _POLICIES)
+@settings(max_examples=15, deadline=None)
+@given(model=_trees())
+def test_units_are_those_of_fsdp1(name: str, model: nn.Module) -> None:
+    policy = _POLICIES[name]
+    found = HELPER.find_units(model, policy(HELPER))
+    assert found == _units_of_fsdp1(model, policy(fsdp1))

@@ -1,0 +1,134 @@
+"""The manifest and the originals: written first, merged by a second rewrite, restored by undo."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from small import write
+
+from codemods.errors import CodemodError
+from codemods.model import FileChange, Options, Rewrite
+from codemods.plan import plan_rewrite
+from codemods.record import read_records, restore, write_rewrite
+from codemods.sources import find_files
+
+FILES = {
+    "wrap.py": "from torch.distributed.fsdp import FullyShardedDataParallel as F\n\nm = F(m, cpu_offload=c)\n",
+    "pkg/other.py": "from torch.distributed.fsdp import FullyShardedDataParallel as F\n\nm = F(m)\n",
+}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def rewritten(folder: Path) -> Rewrite:
+    done = plan_rewrite(folder, find_files(folder, [folder]), Options())
+    write_rewrite(folder, done, tool="0.1.0", target_torch="2.6")
+    return done
+
+
+def test_manifest_says_what_was_changed(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    done = rewritten(tmp_path)
+    manifest = json.loads((tmp_path / ".fsdp-migrate/manifest.json").read_text())
+    assert manifest["version"] == 1 and manifest["tool"] == "0.1.0" and manifest["target_torch"] == "2.6"
+    files = {f["path"]: f for f in manifest["files"]}
+    assert sorted(files) == ["fsdp2_sharding.py", "pkg/other.py", "wrap.py"]
+    assert (
+        files["fsdp2_sharding.py"]["original"] is None and files["fsdp2_sharding.py"]["sha256_before"] is None
+    )
+    kept = tmp_path / ".fsdp-migrate" / files["pkg/other.py"]["original"]
+    assert kept.read_text() == FILES["pkg/other.py"]
+    forms = {(s["path"], s["line"]): s["form"] for s in manifest["wrap_sites"]}
+    assert forms == {("pkg/other.py", 3): "inline", ("wrap.py", 3): "helper"}
+    assert (tmp_path / ".fsdp-migrate/.gitignore").read_text() == "*\n"
+    assert len(manifest["findings"]) == len(done.reported)
+
+
+def test_undo_restores_every_byte_and_leaves_nothing(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    before = contents(tmp_path)
+    rewritten(tmp_path)
+    assert contents(tmp_path) != before
+    restored = restore(tmp_path)
+    assert sorted(restored) == ["fsdp2_sharding.py", "pkg/other.py", "wrap.py"]
+    assert contents(tmp_path) == before
+
+
+def test_a_second_rewrite_keeps_the_first_originals(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    before = contents(tmp_path)
+    rewritten(tmp_path)
+    later = (tmp_path / "wrap.py").read_text() + "n = F(n)\n"
+    later = later.replace(
+        "import shard_model",
+        "import shard_model\nfrom torch.distributed.fsdp import FullyShardedDataParallel as F",
+    )
+    (tmp_path / "wrap.py").write_text(later)
+    write(tmp_path, {"new.py": FILES["pkg/other.py"]})
+    rewritten(tmp_path)
+    records = {r.path: r for r in read_records(tmp_path)}
+    assert sorted(records) == ["fsdp2_sharding.py", "new.py", "pkg/other.py", "wrap.py"]
+    original = records["wrap.py"].original
+    assert original is not None and (tmp_path / ".fsdp-migrate" / original).read_text() == FILES["wrap.py"]
+    restore(tmp_path)
+    assert contents(tmp_path) == {**before, "new.py": FILES["pkg/other.py"].encode()}
+
+
+def test_interrupted_between_files_everything_can_be_restored(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    before = contents(tmp_path)
+    done = plan_rewrite(tmp_path, find_files(tmp_path, [tmp_path]), Options())
+    seen: list[str] = []
+
+    def interrupt(path: str) -> None:
+        seen.append(path)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_rewrite(tmp_path, done, tool="0.1.0", target_torch="2.6", on_file=interrupt)
+    after = contents(tmp_path)
+    changed = [name for name in before if after[name] != before[name]]
+    assert changed == [seen[0]]
+    restore(tmp_path)
+    assert contents(tmp_path) == before
+
+
+def test_a_file_edited_since_is_not_overwritten_by_undo(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    rewritten(tmp_path)
+    (tmp_path / "wrap.py").write_text("mine\n")
+    with pytest.raises(CodemodError, match=r"edited since the rewrite: wrap\.py"):
+        restore(tmp_path)
+    assert (tmp_path / "wrap.py").read_text() == "mine\n"
+    assert "fully_shard" in (tmp_path / "pkg/other.py").read_text()
+
+
+def test_a_file_that_changed_meanwhile_stops_the_write(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    done = plan_rewrite(tmp_path, find_files(tmp_path, [tmp_path]), Options())
+    (tmp_path / "wrap.py").write_text("mine\n")
+    with pytest.raises(CodemodError, match="changed while it was being rewritten"):
+        write_rewrite(tmp_path, done, tool="0.1.0", target_torch="2.6")
+    assert not (tmp_path / ".fsdp-migrate").exists()
+
+
+def test_what_cannot_be_written_is_said_and_leaves_no_temporary_file(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "x = 1\n", "sub": "a file where a folder is needed\n"})
+    change = FileChange("a.py", b"x = 1\n", b"x = 2\n")
+    blocked = FileChange("sub/b.py", None, b"y\n")
+    with pytest.raises(CodemodError, match="cannot be written") as told:
+        write_rewrite(tmp_path, Rewrite((change, blocked), (), (), 1, 1), tool="0.1.0", target_torch="2.6")
+    assert "--undo" in told.value.hint
+    assert restore(tmp_path) == ["a.py", "sub/b.py"]
+    assert sorted(contents(tmp_path)) == ["a.py", "sub"]
+
+
+def test_a_damaged_manifest_is_an_error_that_says_so(tmp_path: Path) -> None:
+    write(tmp_path, {".fsdp-migrate/manifest.json": "{"})
+    with pytest.raises(CodemodError, match="is damaged"):
+        read_records(tmp_path)
