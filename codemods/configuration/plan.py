@@ -13,7 +13,6 @@ from codemods.configuration.json_tree import read_json
 from codemods.configuration.rule import Surroundings, config_checks
 from codemods.configuration.shell import commands
 from codemods.configuration.tree import ConfigFile, Mapping, below
-from codemods.configuration.yaml_tree import YamlError, read_yaml
 from codemods.editing.apply import apply_edits, compatible
 from codemods.editing.todo import Comment, todo_lines
 from codemods.model import (
@@ -88,7 +87,7 @@ def plan_configuration(
 
 
 def named_configs(file: ConfigFile) -> set[str]:
-    """Files that a script or configuration names as `fsdp_config`, as seen from its folder and from the target."""
+    """Files named as `fsdp_config` by a script or configuration, seen from its folder and from the target."""
     names: set[str] = set()
     if file.kind == "shell":
         options = (option for command in commands(file.text) for option in command.options())
@@ -114,7 +113,7 @@ def _read(target: Path, path: str, around: Surroundings, done: ConfigRewrite) ->
         return None
     try:
         return parse(path, data)
-    except (UnicodeDecodeError, YamlError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         done.skipped[path] = f"cannot be parsed: {error}"
         return None
 
@@ -123,7 +122,7 @@ def parse(path: str, data: bytes) -> ConfigFile:
     """Decode and parse a configuration file.
 
     Raises:
-        YamlError, ValueError: it is not what its ending says (UnicodeDecodeError is a ValueError).
+        ValueError: it is not what its ending says.
     """
     encoding = "utf-8-sig" if data.startswith(b"\xef\xbb\xbf") else "utf-8"
     text = data.decode(encoding)
@@ -131,6 +130,8 @@ def parse(path: str, data: bytes) -> ConfigFile:
     source = SourceFile(path, data, text, encoding, newline)
     match PurePosixPath(path).suffix:
         case ".yaml" | ".yml":
+            from codemods.configuration.yaml_tree import read_yaml  # PyYAML is slow to import
+
             return ConfigFile(source, "yaml", read_yaml(text))
         case ".json":
             return ConfigFile(source, "json", (read_json(text),))
@@ -151,7 +152,7 @@ def _rewrite(file: ConfigFile, options: Options, around: Surroundings, done: Con
         return
     try:
         parse(file.path, encoded)
-    except (YamlError, ValueError) as error:
+    except ValueError as error:
         message = f"the file was left as it is: its rewritten form could not be read ({error})"
         place = Place(file.path, 1, 1, Span(0, 0))
         done.reported.append(Reported(Finding("FM903", place, message), Outcome.TODO))

@@ -11,7 +11,7 @@ from codemods.configuration.tree import Entry, Items, Mapping, Node, Scalar
 from codemods.model import Span
 
 
-class YamlError(Exception):
+class YamlError(ValueError):
     """The text is no YAML (a template, or a mistake); the message names the line."""
 
 

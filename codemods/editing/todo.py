@@ -42,7 +42,12 @@ def todo_lines(code: str, remedy: str, width: int) -> list[str]:
     first = f"# TODO(fsdp-migrate {code}): "
     text = " ".join(remedy.split())
     return textwrap.wrap(
-        text, max(width, 50), initial_indent=first, subsequent_indent=_CONTINUED, break_on_hyphens=False
+        text,
+        max(width, 50),
+        initial_indent=first,
+        subsequent_indent=_CONTINUED,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 

@@ -1,8 +1,8 @@
 import transformers
 
-# TODO(fsdp-migrate FM617): set `fsdp=True`, `version: 2` in `fsdp_config`, and `paralle
-#   lism_config=ParallelismConfig(dp_replicate_size=<machines>, dp_shard_size=<processes
-#   of one machine>)`
+# TODO(fsdp-migrate FM617): set `fsdp=True`, `version: 2` in `fsdp_config`, and
+#   `parallelism_config=ParallelismConfig(dp_replicate_size=<machines>,
+#   dp_shard_size=<processes of one machine>)`
 first = transformers.TrainingArguments("out", fsdp="hybrid_shard auto_wrap")
 # TODO(fsdp-migrate FM617): pass `fsdp=True`, and write "reshard_after_forward": false,
 #   "auto_wrap_policy": "NO_WRAP" into "fsdp.json"
