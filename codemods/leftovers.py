@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from codemods.analysis.index import Module
+from codemods.analysis.scopes import BindingKind
 from codemods.editing.apply import replaces
 from codemods.editing.code import finding
 from codemods.model import Edit, Finding, Outcome, Reported
@@ -35,7 +36,9 @@ def left_over(
             continue
         for use in project.uses(name):
             module, node = use.module, use.node
-            if _is_inner(project, module, node) or _is_gone(module, node, edits):
+            if _is_variable(module, node) or _is_inner(project, module, node):
+                continue
+            if _is_gone(module, node, edits):
                 continue
             if any((module.path, line) in spoken for line in _header(module, node)):
                 continue
@@ -55,6 +58,14 @@ def _finding(module: Module, node: ast.AST, name: str) -> Finding:
         message = f"`{short}` belongs to FSDP1 and is still used here"
         remedy = _REMEDIES.get(words[0], "rewrite this by hand for `fully_shard`")
     return finding(module, node, CODE, message, remedy=remedy)
+
+
+def _is_variable(module: Module, node: ast.expr) -> bool:
+    """Whether a chain starts at a variable that was assigned an FSDP1 name: the assignment is spoken of."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
+    return found is not None and all(b.kind is not BindingKind.IMPORT for b in found[1])
 
 
 def _is_inner(project: Project, module: Module, node: ast.expr) -> bool:

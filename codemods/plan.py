@@ -102,7 +102,7 @@ def find_all(project: Project) -> list[Finding]:
     for rule in all_rules():
         if rule.check is not None:
             found.extend(rule.check(project))
-    return found
+    return list(dict.fromkeys(found))
 
 
 def decide(

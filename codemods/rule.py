@@ -113,6 +113,7 @@ from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dict_blocks import BlockPlan, plan_block
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
 from codemods.editing.statements import (
+    is_annotation,
     is_result_used,
     is_where_not_instance,
     is_where_other_branch_shards,
@@ -172,6 +173,7 @@ __all__ = [
     "insert_after",
     "insert_before",
     "insert_text",
+    "is_annotation",
     "is_fsdp1_import",
     "is_result_used",
     "is_under_rank0",

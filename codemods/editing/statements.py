@@ -35,6 +35,25 @@ def is_result_used(module: Module, call: ast.expr) -> bool:
     return not isinstance(module.parent(call), ast.Expr)
 
 
+def is_annotation(module: Module, node: ast.expr) -> bool:
+    """Whether an expression stands in a type annotation, or is the type given to `typing.cast`."""
+    child: ast.AST = node
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.arg | ast.AnnAssign):
+            return parent.annotation is child
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            return parent.returns is child
+        if isinstance(parent, ast.Call):
+            name = (
+                parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
+            )
+            return name == "cast" and bool(parent.args) and parent.args[0] is child
+        if not isinstance(parent, ast.expr):
+            return False
+        child = parent
+    return False
+
+
 def may_be_ddp(module: Module) -> bool:
     """Whether a file also wraps models in DistributedDataParallel."""
     return "DistributedDataParallel" in module.text or "DDP(" in module.text

@@ -6,7 +6,20 @@ import ast
 import re
 from collections.abc import Iterator
 
-from codemods.rule import FSDP, Edit, Finding, Module, Project, Safety, Span, code, finding, replace, rule
+from codemods.rule import (
+    FSDP,
+    Edit,
+    Finding,
+    Module,
+    Project,
+    Safety,
+    Span,
+    code,
+    finding,
+    is_annotation,
+    replace,
+    rule,
+)
 
 _FSDP_MODULE = "{torch.distributed.fsdp.FSDPModule}"
 
@@ -22,12 +35,12 @@ def annotation(project: Project) -> Iterator[Finding]:
     that is to know `model.parameters()` too wants a class that inherits from both it and `nn.Module`.
     """
     for use in project.uses(FSDP):
-        if _is_annotation(use.module, use.node):
+        if is_annotation(use.module, use.node):
             yield _finding(use.module, use.node, replace(use.module, use.node, code(None, _FSDP_MODULE)))
     for module in list(project.modules.values()):
         for node in module.nodes(ast.Constant):
             assert isinstance(node, ast.Constant)
-            if isinstance(node.value, str) and _is_annotation(module, node):
+            if isinstance(node.value, str) and is_annotation(module, node):
                 edit = _in_string(project, module, node, node.value)
                 if edit is not None:
                     yield _finding(module, node, edit)
@@ -36,24 +49,6 @@ def annotation(project: Project) -> Iterator[Finding]:
 def _finding(module: Module, node: ast.AST, edit: Edit) -> Finding:
     message = "a sharded model is an `FSDPModule`"
     return finding(module, node, "FM502", message, safety=Safety.SAFE, edits=[edit])
-
-
-def _is_annotation(module: Module, node: ast.expr) -> bool:
-    child: ast.AST = node
-    for parent in module.ancestors(node):
-        if isinstance(parent, ast.arg | ast.AnnAssign):
-            return parent.annotation is child
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            return parent.returns is child
-        if isinstance(parent, ast.Call):
-            name = (
-                parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
-            )
-            return name == "cast" and bool(parent.args) and parent.args[0] is child
-        if not isinstance(parent, ast.expr):
-            return False
-        child = parent
-    return False
 
 
 def _in_string(project: Project, module: Module, node: ast.Constant, text: str) -> Edit | None:

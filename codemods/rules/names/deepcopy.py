@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from codemods.rule import Finding, No, Project, finding, rule
+from codemods.rule import Finding, Maybe, No, Project, finding, rule
 
 _COPIES = ("copy.deepcopy", "torch.optim.swa_utils.AveragedModel")
 
@@ -24,7 +24,8 @@ def deepcopy(project: Project) -> Iterator[Finding]:
             symbol = project.resolve(module, call.func)
             if symbol is None or symbol.name not in _COPIES or not call.args:
                 continue
-            if isinstance(project.sharded(module, call.args[0]), No):
+            holding = project.sharded(module, call.args[0])
+            if isinstance(holding, No):
                 continue
             yield finding(
                 module,
@@ -32,4 +33,5 @@ def deepcopy(project: Project) -> Iterator[Finding]:
                 "FM510",
                 "a model sharded by FSDP2 cannot be copied",
                 remedy="copy the model before it is sharded, and shard the copy as well",
+                is_note=isinstance(holding, Maybe),
             )

@@ -24,7 +24,10 @@ def tied_weights(project: Project) -> Iterator[Finding]:
     if not project.wraps:
         return
     classes = _unit_classes(project)
+    groups = {project.group(site.module.path) for site in project.wraps}
     for module in list(project.modules.values()):
+        if project.group(module.path) not in groups:
+            continue
         for node in module.nodes(ast.Assign):
             assert isinstance(node, ast.Assign)
             ends = _ends(node)
@@ -39,6 +42,7 @@ def tied_weights(project: Project) -> Iterator[Finding]:
                 "FM506",
                 "these modules share a weight, and the wrap policy can make units of them: FSDP2 wants both in one unit",
                 remedy="keep both out of the policy, or shard them together: `fully_shard([first, second])`",
+                is_note=classes is None,  # the policy goes by something that cannot be followed
             )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from codemods.rule import (
     Finding,
+    Maybe,
     Module,
     No,
     Project,
@@ -41,7 +42,8 @@ def torch_clip(project: Project) -> Iterator[Finding]:
             if symbol is None or symbol.name not in _FUNCTIONS or not call.args:
                 continue
             model = _owner(call.args[0])
-            if model is None or isinstance(project.sharded(module, model), No):
+            holding = project.sharded(module, model) if model is not None else No()
+            if model is None or isinstance(holding, No):
                 continue
             text = ast.unparse(model)
             if is_where_not_instance(module, call, text) or _already_full(module, call):
@@ -60,6 +62,7 @@ def torch_clip(project: Project) -> Iterator[Finding]:
                 + (" and add `.full_tensor()` to the norm" if edits else ""),
                 safety=Safety.UNSAFE if edits else Safety.MANUAL,
                 edits=edits,
+                is_note=isinstance(holding, Maybe) and not edits,
             )
 
 

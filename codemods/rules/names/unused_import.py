@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from codemods.rule import (
@@ -14,6 +15,7 @@ from codemods.rule import (
     delete,
     delete_aliases,
     finding,
+    is_annotation,
     is_fsdp1_import,
     rule,
 )
@@ -61,10 +63,8 @@ def _words(module: Module) -> set[str]:
     """Names read anywhere in a file, string annotations included."""
     found = {n.id for n in module.nodes(ast.Name) if isinstance(n, ast.Name)}
     for node in module.nodes(ast.Constant):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
-            found.update(
-                node.value.replace(".", " ").replace("[", " ").replace("]", " ").replace(",", " ").split()
-            )
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_annotation(module, node):
+            found.update(re.findall(r"\w+", node.value))
     return found
 
 

@@ -94,8 +94,7 @@ def shard_model(
     Build the optimizer afterwards.
     """
     device = training_device(device_id)
-    mesh = make_mesh(device)
-    options: dict[str, Any] = {"mesh": mesh}
+    options: dict[str, Any] = {"mesh": make_mesh(device)}
     ignored = list(ignored_modules or ())
     modules = {m for i in ignored if isinstance(i, nn.Module) for m in i.modules()}
     parameters = {p for m in modules for p in m.parameters()}

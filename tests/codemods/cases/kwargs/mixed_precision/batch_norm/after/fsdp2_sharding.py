@@ -122,8 +122,7 @@ def shard_model(
     """
     precision = mixed_precision or MixedPrecision()
     device = training_device(device_id)
-    mesh = make_mesh(device)
-    options: dict[str, Any] = {"mesh": mesh}
+    options: dict[str, Any] = {"mesh": make_mesh(device)}
     full_precision = tuple(precision._module_classes_to_ignore)
     units = []
     if auto_wrap_policy is not None:

@@ -104,8 +104,7 @@ def shard_model(
     Build the optimizer afterwards.
     """
     device = training_device(device_id)
-    mesh = make_mesh(device, process_group)
-    options: dict[str, Any] = {"mesh": mesh}
+    options: dict[str, Any] = {"mesh": make_mesh(device, process_group)}
     units = []
     if auto_wrap_policy is not None:
         units = find_units(model, auto_wrap_policy)

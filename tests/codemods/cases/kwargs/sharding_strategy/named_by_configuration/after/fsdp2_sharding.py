@@ -109,8 +109,7 @@ def shard_model(
     """
     strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
     device = training_device(device_id)
-    mesh = make_mesh(strategy, device)
-    options: dict[str, Any] = {"mesh": mesh}
+    options: dict[str, Any] = {"mesh": make_mesh(strategy, device)}
     if strategy in (
         ShardingStrategy.SHARD_GRAD_OP,
         ShardingStrategy._HYBRID_SHARD_ZERO2,

@@ -77,8 +77,7 @@ def shard_model(
     Build the optimizer afterwards.
     """
     device = training_device(device_id)
-    mesh = make_mesh(device)
-    options: dict[str, Any] = {"mesh": mesh}
+    options: dict[str, Any] = {"mesh": make_mesh(device)}
     units = []
     if auto_wrap_policy is not None:
         units = find_units(model, auto_wrap_policy)
