@@ -26,7 +26,12 @@ class ReportFormat(str, enum.Enum):
 
 
 def rewrite(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Python files or directories.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH...", help="Files or directories: Python, notebooks, configuration, scripts."
+        ),
+    ],
     diff: Annotated[
         bool, typer.Option("--diff", help="Print the changes (for `git apply`); write nothing.")
     ] = False,
@@ -57,6 +62,8 @@ def rewrite(
     """Rewrite FSDP1 code into FSDP2 code, in place.
 
     Example: fsdp-migrate rewrite --diff ./my_trainer
+
+    Besides Python files: notebooks (code cells), Accelerate and Transformers settings in YAML and JSON, and launch scripts.
 
     The originals are kept in .fsdp-migrate/ of the target, where `verify` finds them. What is not translated
     gets a

