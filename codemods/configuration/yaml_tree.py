@@ -21,8 +21,10 @@ def read_yaml(text: str) -> tuple[Node, ...]:
     Raises:
         YamlError: it cannot be parsed.
     """
-    loader = yaml.SafeLoader(text)
-    # PyYAML drops a byte order mark, and its marks count from behind it.
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.YAMLError as error:  # a character that YAML does not allow
+        raise YamlError(" ".join(str(error).split())) from error
     builder = _Builder(loader, text)
     documents = []
     try:
@@ -30,7 +32,7 @@ def read_yaml(text: str) -> tuple[Node, ...]:
             node = loader.get_node()
             if node is not None:
                 documents.append(builder.build(node, 0, 0))
-    except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError, OverflowError) as error:
         raise YamlError(" ".join(str(error).split())) from error
     finally:
         loader.dispose()

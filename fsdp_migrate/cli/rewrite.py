@@ -63,11 +63,11 @@ def rewrite(
 
     Example: fsdp-migrate rewrite --diff ./my_trainer
 
-    Besides Python files: notebooks (code cells), Accelerate and Transformers settings in YAML and JSON, and launch scripts.
+    Besides Python files: notebooks (code cells), launch scripts, and the FSDP settings of Accelerate and
+    Transformers in YAML and JSON.
 
     The originals are kept in .fsdp-migrate/ of the target, where `verify` finds them. What is not translated
-    gets a
-    comment `# TODO(fsdp-migrate FM...)` and the exit status 1; `fsdp-migrate explain FM...` says more.
+    gets a comment `# TODO(fsdp-migrate FM...)` and the exit status 1; `fsdp-migrate explain FM...` says more.
     """
     from codemods.model import Options
     from codemods.plan import plan_rewrite
@@ -101,7 +101,7 @@ def _target(paths: list[Path]) -> Path:
     """The directory that is rewritten: the one named; for files, their repository or folder."""
     for path in paths:
         if not path.exists():
-            raise UsageError(f"{path} does not exist", hint="Name Python files or directories.")
+            raise UsageError(f"{path} does not exist", hint="Name files or directories.")
     folders = [path.resolve() if path.is_dir() else _home_of(path.resolve()) for path in paths]
     return Path(os.path.commonpath(folders))
 

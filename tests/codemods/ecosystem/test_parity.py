@@ -77,7 +77,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[Run]]]
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_losses_are_equal(runs: dict[str, list[list[Run]]], name: str) -> None:
-    """Bit for bit in groups of two; sums over four ranks are made in the order of the layout, which differs."""
+    """Bit for bit in groups of two; sums over four ranks follow the order of the layout, which differs."""
     before, after = ([rank["losses"] for rank in arm] for arm in runs[name])
     if name.startswith("hybrid"):
         assert before == after
