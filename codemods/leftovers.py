@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
 from codemods.editing.apply import replaces
 from codemods.editing.code import finding
@@ -17,9 +17,9 @@ CODE = "FM516"
 _PREFIX = "torch.distributed.fsdp."
 _REMEDIES = {
     "FullyShardedDataParallel": "shard with `fully_shard` in place; a sharded module is an `FSDPModule`",
-    "StateDictType": "say at each state dict call what it gives (`StateDictOptions`), or keep a type of your own here",
+    "StateDictType": "say at each state dict call what it gives (`StateDictOptions`)",
     "FlatParameter": "there is no flat parameter: work on `model.parameters()`, which are DTensors",
-    "enable_wrap": "build the modules first, then shard each with `fully_shard`, and the model around them last",
+    "enable_wrap": "build the modules first, then shard each with `fully_shard`, the model around them last",
     "wrap": "shard the module with `fully_shard` once it is built",
     "CustomPolicy": "loop over `reversed(list(model.modules()))` and shard what the function wants",
     "OptimStateKeyType": "optimizer state stays keyed by parameter name",
@@ -53,7 +53,10 @@ def _finding(module: Module, node: ast.AST, name: str) -> Finding:
     short = ".".join(words)
     if any(word.startswith("_") for word in words):
         message = f"`{short}` is private to FSDP1 and has no counterpart"
-        remedy = "do without FSDP1's internals: `FSDPModule` has `unshard()` and `reshard()`, parameters are DTensors"
+        remedy = (
+            "do without FSDP1's internals: `FSDPModule` has `unshard()` and `reshard()`, "
+            "parameters are DTensors"
+        )
     else:
         message = f"`{short}` belongs to FSDP1 and is still used here"
         remedy = _REMEDIES.get(words[0], "rewrite this by hand for `fully_shard`")

@@ -1,4 +1,5 @@
-"""From findings to a rewrite: what is applied, what conflicts, what is left to a person. Pure: writes nothing."""
+"""From findings to a rewrite: what is applied, what conflicts, what is left to a person. Pure: writes
+nothing."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from codemods.analysis.collect import read_project
-from codemods.analysis.index import Module
 from codemods.analysis.library_calls import surroundings
+from codemods.analysis.module import Module
 from codemods.configuration.plan import is_configuration, plan_configuration
 from codemods.editing import todo
 from codemods.editing.apply import compatible, replaces
@@ -149,6 +150,9 @@ def _outcome(
         return Reported(finding, Outcome.TODO)
     if finding.safety is Safety.UNSAFE and not project.options.unsafe_fixes:
         return Reported(finding, Outcome.TODO, "a fix is offered by --unsafe-fixes")
+    if todo.stands(project, finding):
+        # What an earlier run left to a person is not done behind that person's back.
+        return Reported(finding, Outcome.TODO, "remove its TODO to have it translated")
     if (clash := _clash(finding, edits)) is not None:
         detail = f"its edit overlaps that of {clash.code} in line {clash.place.line}"
         return Reported(finding, Outcome.TODO, detail)

@@ -6,10 +6,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from codemods.analysis.evaluate import Evaluator
 from codemods.analysis.holding import Holding, WrapCall
-from codemods.analysis.index import Index, Module, Symbol
+from codemods.analysis.index import Index, Symbol
 from codemods.analysis.link import Links
-from codemods.analysis.values import Evaluator, Value
+from codemods.analysis.module import Module
+from codemods.analysis.values import Value
 from codemods.model import Options
 
 
@@ -78,7 +80,7 @@ class Project:
         return self.links.optimizer_of(module, node)
 
     def group(self, path: str) -> str:
-        """A name for the files that belong together, because one imports the other or a third imports both."""
+        """A name for files that belong together: one imports the other, or a third imports both."""
         if not self._leaders:
             self._leaders = {path: path for path in self.modules}
             for importer in self.modules:

@@ -1,7 +1,8 @@
-"""Writing a rewrite down: originals and manifest first, then each file at once, so that everything can be restored.
+"""Writing a rewrite down: originals and manifest first, then each file at once, so that everything can be
+restored.
 
-`<target>/.fsdp-migrate/manifest.json` says what was changed; `<target>/.fsdp-migrate/original/<path>` holds every
-changed file as it was before the first rewrite. `fsdp-migrate verify` runs the original from there.
+`<target>/.fsdp-migrate/manifest.json` says what was changed; `<target>/.fsdp-migrate/original/<path>` holds
+every changed file as it was before the first rewrite. `fsdp-migrate verify` runs the original from there.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def write_rewrite(
 ) -> None:
     """Write every change of a rewrite.
 
-    The originals and the manifest are on disk before the first file is replaced, and each file is replaced at once: a
-    run that is interrupted at any moment can be undone by `restore`.
+    The originals and the manifest are on disk before the first file is replaced, and each file is replaced at
+    once: a run that is interrupted at any moment can be undone by `restore`.
 
     Raises:
         CodemodError: a file changed since it was read, or cannot be written.

@@ -14,8 +14,8 @@ registers itself by its decorator; nothing else has to be touched. The function'
     def summon_everything(project: Project) -> Iterator[Finding]:
         '''`model.summon_everything(x)` becomes `everything(model, x)`.
 
-        FSDP1 did such and such; FSDP2 has no method for it. Where the receiver is a sharded model only on some
-        paths, the call is left to a person.
+        FSDP1 did such and such; FSDP2 has no method for it. Where the receiver is a sharded model only on
+        some paths, the call is left to a person.
         '''
         for call in project.method_calls("summon_everything"):
             holding = project.sharded(call.module, call.receiver)
@@ -34,31 +34,36 @@ registers itself by its decorator; nothing else has to be touched. The function'
 
 Asking (see `codemods.project.Project`):
 
-- `project.method_calls("name", ...)` every `x.name(...)`; `project.static_calls("name")` only `FSDP.name(...)`;
-  `project.uses(canonical_name)` and `project.calls_of(canonical_name)` by meaning, aliases and re-exports followed.
-- `project.sharded(module, expr)` -> `Sharded(sites) | Maybe(sites) | No()`; `project.optimizer_of(module, expr)`;
-  `project.links.optimizers(module, expr)` gives the constructor calls, `project.links.held(...)` the raw answer.
+- `project.method_calls("name", ...)` every `x.name(...)`; `project.static_calls("name")` only
+  `FSDP.name(...)`; `project.uses(canonical_name)` and `project.calls_of(canonical_name)` by meaning, aliases
+  and re-exports followed.
+- `project.sharded(module, expr)` -> `Sharded(sites) | Maybe(sites) | No()`; `project.optimizer_of(module,
+  expr)`; `project.links.optimizers(module, expr)` gives the constructor calls, `project.links.held(...)` the
+  raw answer.
 - `project.wraps` every wrap call (`WrapCall.node`, `.module`, `.wrapped`).
 - `project.evaluate(module, expr)` -> `Literal | Named | CallValue | Sequenced | DictValue | Choice | Opaque`;
   `options(value)` flattens choices. Each remembers where it was written (`value.origin.module`, `.node`).
-- `module.parent(node)`, `.ancestors(node)`, `.statement(node)`, `.function(node)`, `.class_of(node)`, `.scope_of(node)`,
-  `.code(node)` (source text), `.nodes(ast.With)`, `.calls()`, `.tree`, `.text`, `.span(node)`.
+- `module.parent(node)`, `.ancestors(node)`, `.statement(node)`, `.function(node)`, `.class_of(node)`,
+  `.scope_of(node)`, `.code(node)` (source text), `.nodes(ast.With)`, `.calls()`, `.tree`, `.text`,
+  `.span(node)`.
 
-Writing. New code is a template: `{name}` keeps a piece of the original (an `ast` node; edits inside it are kept),
-inserts text (a `str`) or other code (a tuple); `{torch.distributed.fsdp.fully_shard}`, any dotted name, is spelled as the
-file imports it, and imported where it is not (imports that become unused go by themselves); `{helper.shard_model}` names
-something of the helper module, which is written with exactly the parts used. Edits:
-`replace(module, node, code)`, `insert_before(module, statement, code)`, `insert_after(...)`, `delete(module, statement)`,
-`unwrap_block(module, with_statement, before=code)` (keeps the body, moved to the left), `delete_argument(module, call, node)`, `append_argument(module, call, text)`.
-Original text in no hole is gone, and edits of other rules that fall there are conflicts, which are reported. A finding with
-`fades=True` is about the text at its place and nothing more: it is dropped where that text is replaced by another rule.
+Writing. New code is a template: `{name}` keeps a piece of the original (an `ast` node; edits inside it are
+kept), inserts text (a `str`) or other code (a tuple); `{torch.distributed.fsdp.fully_shard}`, any dotted
+name, is spelled as the file imports it, and imported where it is not (imports that become unused go by
+themselves); `{helper.shard_model}` names something of the helper module, which is written with exactly the
+parts used. Edits: `replace(module, node, code)`, `insert_before(module, statement, code)`,
+`insert_after(...)`, `delete(module, statement)`, `unwrap_block(module, with_statement, before=code)` (keeps
+the body, moved to the left), `delete_argument(module, call, node)`, `append_argument(module, call, text)`.
+Original text in no hole is gone, and edits of other rules that fall there are conflicts, which are reported.
+A finding with `fades=True` is about the text at its place and nothing more: it is dropped where that text is
+replaced by another rule.
 
-The edits of one finding are applied together or not at all. `Safety.MANUAL` findings get a TODO comment before their
-statement and carry no edits; `is_note=True` informs only.
+The edits of one finding are applied together or not at all. `Safety.MANUAL` findings get a TODO comment
+before their statement and carry no edits; `is_note=True` informs only.
 
-Codes: FM1xx the wrap call and its keywords, FM2xx configuration types and policies, FM3xx methods, FM4xx state dicts
-and checkpoints, FM5xx names and surroundings, FM9xx the files themselves; FM516 is every FSDP1 name no rule
-spoke of (`codemods.leftovers`).
+Codes: FM1xx the wrap call and its keywords, FM2xx configuration types and policies, FM3xx methods, FM4xx
+state dicts and checkpoints, FM5xx names and surroundings, FM9xx the files themselves; FM516 is every FSDP1
+name no rule spoke of (`codemods.leftovers`).
 """
 
 from __future__ import annotations
@@ -69,7 +74,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
-from codemods.analysis.index import Module, Symbol
+from codemods.analysis.index import Symbol
+from codemods.analysis.module import Module
 from codemods.analysis.state_dicts import (
     Kind,
     Setting,

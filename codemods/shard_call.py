@@ -7,9 +7,10 @@ A keyword rule is one file in `codemods/rules/kwargs`, named for the keyword:
         '''Manual page.'''
         return Translation(inline=Inline(), keep=False)
 
-It answers for both roads. `inline`: what the value becomes in code written at the call, None where that cannot be told
-from the text. `keep`: the helper module's `shard_model` takes the keyword as it stands, and decides at run time.
-Two rules that give the same part of one call are a conflict, and the call is left to a person.
+It answers for both roads. `inline`: what the value becomes in code written at the call, None where that
+cannot be told from the text. `keep`: the helper module's `shard_model` takes the keyword as it stands, and
+decides at run time. Two rules that give the same part of one call are a conflict, and the call is left to a
+person.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from codemods.analysis.holding import WrapCall
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.values import DictValue, Value, options
 from codemods.model import Code, Finding, Hole
 from codemods.project import Project
@@ -44,7 +45,8 @@ SIGNATURE = (
     "ignored_states",
     "device_mesh",
 )
-"""`FullyShardedDataParallel.__init__` of torch 2.6 to 2.13, in order; a test holds it against the installed torch."""
+"""`FullyShardedDataParallel.__init__` of torch 2.6 to 2.13, in order; a test holds it against the installed
+torch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,8 +76,8 @@ class Argument:
 
 
 def written_at(project: Project, site: WrapCall, module: Module, node: ast.expr) -> Code | None:
-    """An expression's text for use at a wrap call: kept as a hole where it stands there, copied where its names
-    mean the same there, None otherwise."""
+    """An expression's text for use at a wrap call: kept as a hole where it stands there, copied where its
+    names mean the same there, None otherwise."""
     span = module.span(node)
     if module is site.module:
         if module.span(site.node).holds(span):
@@ -195,7 +197,7 @@ def refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
     for parent in site.module.ancestors(site.node):
         if isinstance(parent, _COMPREHENSIONS):
             return (
-                "a wrap inside a comprehension says neither which model the parts belong to nor when it is whole",
+                "a wrap inside a comprehension does not say which model the parts belong to",
                 "build the modules first, then shard each and the model around them with fully_shard",
             )
         if isinstance(parent, ast.stmt):

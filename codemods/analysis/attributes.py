@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from codemods.analysis.flow import reaching
 from codemods.analysis.holding import DECLARED, OTHER, Held, HeldSet, Instance
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class Attributes:
         return frozenset(held) or frozenset({OTHER})
 
     def _same_class_chain(self, module: Module, node: ast.Attribute, not_yet: frozenset[ast.AST]) -> HeldSet:
-        """What `self.a.b` is assigned in the same class, its bases and heirs, where nothing is known of `self.a`."""
+        """What `self.a.b` is assigned in the same class, its bases and heirs, where nothing is known of
+        `self.a`."""
         owner, text = module.class_of(node), ast.unparse(node)
         if owner is None or not text.startswith("self."):
             return frozenset()
@@ -80,8 +81,8 @@ class Attributes:
             assigned.append(self.links.unpacked(module, value, unpack))
             wrapped_in_place |= self._wraps_itself(module, target, value)
         for statement in owner.body:
-            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                if statement.target.id == name:
+            match statement:
+                case ast.AnnAssign(target=ast.Name(id=field_name)) if field_name == name:
                     assigned.append(self._field(home, owner, statement, name))
         held = frozenset().union(*assigned)
         return held - {OTHER} if wrapped_in_place else held

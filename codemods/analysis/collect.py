@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from codemods.analysis.evaluate import Evaluator
 from codemods.analysis.holding import WrapCall
-from codemods.analysis.index import Index, Module
+from codemods.analysis.index import Index
 from codemods.analysis.link import Links
-from codemods.analysis.values import Evaluator
+from codemods.analysis.module import Module
 from codemods.editing.layout import configured_line_length
 from codemods.editing.notebooks import code_bytes, read_notebook
 from codemods.model import Options

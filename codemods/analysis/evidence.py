@@ -1,11 +1,13 @@
-"""What the code says outright about an object: annotations, `isinstance` tests, calls of FSDP1's static methods."""
+"""What the code says outright about an object: annotations, `isinstance` tests, calls of FSDP1's static
+methods."""
 
 from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
 
-from codemods.analysis.index import Index, Module, Symbol
+from codemods.analysis.index import Index, Symbol
+from codemods.analysis.module import Module
 from codemods.torch_names import FSDP
 
 _STATIC = frozenset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind, Scope, ScopeNode
 
 _Live = frozenset[Binding]
@@ -30,7 +30,7 @@ _WITH_STATEMENTS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunction
 
 
 class _Walker:
-    """Runs the statements of a scope in the abstract; what is live is a set of bindings, None after a jump."""
+    """Runs a scope's statements in the abstract; what is live is a set of bindings, None after a jump."""
 
     def __init__(self, module: Module, bindings: Iterable[Binding], use: ast.stmt) -> None:
         self._use = use

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,154 +3,13 @@
 from __future__ import annotations
 
 import ast
-import bisect
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from codemods.analysis.scopes import Binding, BindingKind, Scope, ScopeTable, build_scopes
-from codemods.model import Place, Span
-from codemods.sources import SourceFile
+from codemods.analysis.module import Module
+from codemods.analysis.scopes import Binding, BindingKind, Scope
 from codemods.torch_names import canonical, public_names_of
-
-_LINE_END = re.compile(r"\r\n|\r|\n")
-
-
-class Module:
-    """One parsed file: its tree, scopes, and the way from tree positions to text positions."""
-
-    def __init__(self, source: SourceFile) -> None:
-        """Parse.
-
-        Raises:
-            SyntaxError, ValueError, RecursionError: Python cannot parse the file.
-        """
-        self.source = source
-        self.path = source.path
-        self.text = source.text
-        self.tree = ast.parse(source.text, filename=source.path)
-        self.table: ScopeTable = build_scopes(self.tree)
-        self._line_starts = [0, *(m.end() for m in _LINE_END.finditer(source.text))]
-        self._nodes: dict[type[ast.AST], list[ast.AST]] = {}
-        for node in (self.tree, *self.table.parents):
-            self._nodes.setdefault(type(node), []).append(node)
-
-    def nodes(self, kind: type[ast.AST]) -> list[ast.AST]:
-        """All nodes of exactly that type, in the order of the tree walk."""
-        return self._nodes.get(kind, [])
-
-    def statements(self) -> Iterator[ast.stmt]:
-        """Every statement."""
-        for kind, nodes in self._nodes.items():
-            if issubclass(kind, ast.stmt):
-                for node in nodes:
-                    assert isinstance(node, ast.stmt)
-                    yield node
-
-    def statement_at(self, span: Span) -> ast.stmt | None:
-        """The innermost statement around a span of text."""
-        best: tuple[int, ast.stmt] | None = None
-        first, last = self.line_of(span.start), self.line_of(span.end)
-        for node in self.statements():
-            if node.end_lineno is None or node.end_lineno < last or _first_line(node) > first:
-                continue
-            at = self.span(node)
-            if at.holds(span) and (best is None or at.end - at.start <= best[0]):
-                best = (at.end - at.start, node)
-        return best[1] if best else None
-
-    def calls(self) -> Iterator[ast.Call]:
-        """Every call."""
-        for node in self.nodes(ast.Call):
-            assert isinstance(node, ast.Call)
-            yield node
-
-    @property
-    def scope(self) -> Scope:
-        """The module's own scope."""
-        return self.table.scopes[self.tree]
-
-    def offset(self, line: int, byte_column: int) -> int:
-        """Text position of a tree position (`ast` counts columns in UTF-8 bytes)."""
-        start = self._line_starts[line - 1]
-        prefix = self.text[start : start + byte_column]
-        if prefix.isascii():
-            return start + byte_column
-        end = self._line_starts[line] if line < len(self._line_starts) else len(self.text)
-        return start + len(self.text[start:end].encode()[:byte_column].decode())
-
-    def span(self, node: ast.AST) -> Span:
-        """Where a statement or expression stands, decorators included, surrounding parentheses not."""
-        assert isinstance(node, ast.stmt | ast.expr | ast.keyword | ast.arg | ast.alias | ast.ExceptHandler)
-        line, column = node.lineno, node.col_offset
-        decorators = getattr(node, "decorator_list", None)
-        if decorators:
-            start = self.offset(decorators[0].lineno, decorators[0].col_offset)
-            start = self.text.rindex("@", 0, start)
-        else:
-            start = self.offset(line, column)
-        assert node.end_lineno is not None and node.end_col_offset is not None
-        return Span(start, self.offset(node.end_lineno, node.end_col_offset))
-
-    def code(self, node: ast.AST) -> str:
-        """The source text of a node."""
-        span = self.span(node)
-        return self.text[span.start : span.end]
-
-    def line_of(self, position: int) -> int:
-        """Line number, from 1, of a text position."""
-        return bisect.bisect_right(self._line_starts, position)
-
-    def line_start(self, position: int) -> int:
-        """Position of the first character of the line of a position."""
-        return self._line_starts[self.line_of(position) - 1]
-
-    def line_end(self, position: int) -> int:
-        """Position just after the line ending of the line of a position."""
-        line = self.line_of(position)
-        return self._line_starts[line] if line < len(self._line_starts) else len(self.text)
-
-    def place(self, node: ast.AST) -> Place:
-        """Where a node stands, for people and for edits."""
-        span = self.span(node)
-        return Place(self.path, self.line_of(span.start), span.start - self.line_start(span.start) + 1, span)
-
-    def parent(self, node: ast.AST) -> ast.AST | None:
-        return self.table.parents.get(node)
-
-    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Parents, innermost first."""
-        current = self.table.parents.get(node)
-        while current is not None:
-            yield current
-            current = self.table.parents.get(current)
-
-    def statement(self, node: ast.AST) -> ast.stmt:
-        """The innermost statement that holds an expression; the node itself if it is a statement."""
-        current: ast.AST | None = node
-        while current is not None and not isinstance(current, ast.stmt):
-            current = self.table.parents.get(current)
-        assert current is not None, "expression outside any statement"
-        return current
-
-    def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """The innermost `def` around a node."""
-        for parent in self.ancestors(node):
-            if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-                return parent
-        return None
-
-    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
-        """The innermost class around a node, whatever functions lie between."""
-        for parent in self.ancestors(node):
-            if isinstance(parent, ast.ClassDef):
-                return parent
-        return None
-
-    def scope_of(self, node: ast.AST) -> Scope:
-        """The scope in which an expression looks up its names."""
-        return self.table.scope_of(node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,11 +184,6 @@ class Index:
                 if found:
                     return found
         return None
-
-
-def _first_line(node: ast.stmt) -> int:
-    decorators = getattr(node, "decorator_list", None)
-    return decorators[0].lineno if decorators else node.lineno
 
 
 def _preferred(symbols: list[Symbol]) -> Symbol | None:

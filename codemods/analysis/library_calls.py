@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from codemods.analysis.index import Module, Symbol
+from codemods.analysis.index import Symbol
+from codemods.analysis.module import Module
 from codemods.analysis.values import (
     CallValue,
     Choice,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from codemods.analysis.arguments import argument_for, is_bound_call, returns_of
 from codemods.analysis.attributes import Attributes
 from codemods.analysis.evidence import Evidence, is_optimizer
 from codemods.analysis.flow import reaching
@@ -28,9 +29,9 @@ from codemods.analysis.holding import (
     Sharded,
     WrapCall,
 )
-from codemods.analysis.index import Index, Module
+from codemods.analysis.index import Index
+from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind
-from codemods.analysis.values import argument_for, is_bound_call, returns_of
 
 PASS_THROUGH = frozenset(
     {"to", "cuda", "cpu", "half", "float", "bfloat16", "train", "eval", "requires_grad_", "double"}
@@ -104,7 +105,7 @@ class Links:
         return Sharded(frozenset(sites)) if certain else Maybe(frozenset(sites))
 
     def parameter_owners(self, module: Module, call: ast.Call) -> list[ast.expr]:
-        """`m` of every `m.parameters()` or `m.named_parameters()` an optimizer call is given, through names."""
+        """`m` of every `m.parameters()` or `m.named_parameters()` an optimizer is given, through names."""
         owners: list[ast.expr] = []
         seen: set[ast.AST] = set()
         stack: list[ast.AST] = [*call.args, *(k.value for k in call.keywords)]

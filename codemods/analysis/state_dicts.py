@@ -1,8 +1,9 @@
-"""Which kind of state dict FSDP1 gives at a place: contexts, `set_state_dict_type`, callers' contexts, the default.
+"""Which kind of state dict FSDP1 gives at a place: contexts, `set_state_dict_type`, callers' contexts, the
+default.
 
 Source: `torch/distributed/fsdp/fully_sharded_data_parallel.py` (`state_dict_type`, `set_state_dict_type`,
-`get_state_dict_type`), `torch/distributed/fsdp/api.py` (the config classes and their defaults), torch 2.6 to 2.13.
-"""
+`get_state_dict_type`), `torch/distributed/fsdp/api.py` (the config classes and their defaults), torch 2.6
+to 2.13."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from codemods.analysis.holding import Maybe, Sharded
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.values import CallValue, Literal, Named, options
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class Flags:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What `state_dict()` and `FSDP.optim_state_dict()` give. The defaults are those of an untouched model."""
+    """What `state_dict()` and `FSDP.optim_state_dict()` give. The defaults are those of an untouched
+    model."""
 
     kind: Kind = Kind.FULL
     model: Flags = Flags(offload_to_cpu=False)
@@ -226,9 +228,8 @@ def _has_kept_context(project: Project, module: Module, node: ast.AST) -> bool:
                     if (
                         isinstance(value, CallValue)
                         and value.function.name == f"{FSDP_CLASS}.state_dict_type"
-                    ):
-                        if value.origin.node is not item.context_expr:
-                            return True
+                    ) and value.origin.node is not item.context_expr:
+                        return True
     entered = (use for use in project.static_calls("state_dict_type") if use.module is module)
     return any(
         isinstance(call := module.parent(use.node), ast.Call)
@@ -243,7 +244,8 @@ def _has_kept_context(project: Project, module: Module, node: ast.AST) -> bool:
 def _set_earlier(
     project: Project, module: Module, node: ast.AST, model: ast.expr
 ) -> Setting | Unknown | None:
-    """What `FSDP.set_state_dict_type` chose: the last call before in the same function, else all must agree."""
+    """What `FSDP.set_state_dict_type` chose: the last call before in the same function, else all must
+    agree."""
     here, elsewhere = [], []
     for use in project.static_calls("set_state_dict_type"):
         target = argument(use.node, 0, "module")

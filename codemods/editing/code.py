@@ -7,7 +7,7 @@ import re
 import string
 from collections.abc import Collection, Iterable
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.model import Code, Edit, Finding, Hole, Part, Ref, Safety, Span
 
 _ATOMS = (
@@ -29,10 +29,10 @@ def code(module: Module | None, template: str, **parts: ast.AST | str | Code) ->
 
     Args:
         module: the file the nodes come from; None where no node is given.
-        template: text with `{name}` for a part, `{dotted.name}` for a name from elsewhere (`{helper.x}`: of the
-            helper module), `{{` and `}}` for braces.
-        parts: nodes are kept as they stand, edits inside them included, in parentheses where the template goes
-            on with a dot, call or index that the node would not hold together.
+        template: text with `{name}` for a part, `{dotted.name}` for a name from elsewhere (`{helper.x}`: of
+            the helper module), `{{` and `}}` for braces.
+        parts: nodes are kept as they stand, edits inside them included, in parentheses where the template
+            goes on with a dot, call or index that the node would not hold together.
     """
     found: list[Part] = []
     pieces = list(string.Formatter().parse(template))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing.code import stands_alone
 from codemods.sources import SourceFile
 
@@ -52,9 +52,8 @@ def _assignments(module: Module) -> Iterator[tuple[str, ast.Assign]]:
     for node in module.nodes(ast.Assign):
         assert isinstance(node, ast.Assign)
         target = node.targets[0]
-        if len(node.targets) == 1 and isinstance(target, ast.Name):
-            if _is_pure(node.value):
-                yield target.id, node
+        if len(node.targets) == 1 and isinstance(target, ast.Name) and _is_pure(node.value):
+            yield target.id, node
 
 
 def _is_pure(value: ast.expr) -> bool:

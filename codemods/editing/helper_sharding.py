@@ -111,7 +111,8 @@ def mixed_precision(draft: Draft) -> str:
 
 
 def _cast(fields: frozenset[str]) -> str:
-    """Which inputs are cast: a root's by `cast_root_forward_inputs or cast_forward_inputs`, a unit's by the latter."""
+    """Which inputs are cast: a root's by `cast_root_forward_inputs or cast_forward_inputs`, a unit's by the
+    latter."""
     unit, root = "cast_forward_inputs" in fields, "cast_root_forward_inputs" in fields
     if unit and root:
         return "self.cast_forward_inputs\n            or (is_root and self.cast_root_forward_inputs)"

@@ -1,4 +1,5 @@
-"""The text of the helper module's parts for sharding; `codemods.editing.helper_assembly` chooses and joins them.
+"""The text of the helper module's parts for sharding; `codemods.editing.helper_assembly` chooses and joins
+them.
 
 What the functions do is what FSDP1 did (torch 2.6 to 2.13: `torch.distributed.fsdp._init_utils`,
 `._wrap_utils`, `.wrap`), written anew on `fully_shard`. `{name}` marks are filled in by

@@ -1,4 +1,5 @@
-"""The text of the helper module's parts for training and saving: what FSDP1's methods did, on FSDP2's modules.
+"""The text of the helper module's parts for training and saving: what FSDP1's methods did, on FSDP2's
+modules.
 
 What the functions do is what FSDP1 did (torch 2.6 to 2.13: `FullyShardedDataParallel.no_sync`,
 `.clip_grad_norm_`, `.summon_full_params`, `._state_dict_utils`, `._optim_utils`), written anew on DTensors.

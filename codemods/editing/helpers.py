@@ -118,7 +118,8 @@ def _common_folder(folders: list[PurePosixPath]) -> PurePosixPath:
 
 
 def _package_of(project: Project, folder: PurePosixPath, target: Path) -> str:
-    """The dotted name other files import that folder's modules under; packages by their `__init__.py` otherwise."""
+    """The dotted name other files import that folder's modules under; packages by their `__init__.py`
+    otherwise."""
     seen: Counter[str] = Counter()
     for path, module in project.modules.items():
         for node in module.nodes(ast.ImportFrom):

@@ -1,4 +1,5 @@
-"""Where a new top-level import goes: in its group, in order; in place of one that goes, where a file has no groups."""
+"""Where a new top-level import goes: in its group, in order; in place of one that goes, where a file has no
+groups."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ import ast
 import sys
 from collections.abc import Callable
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing.spelling import Needed
 
 
 class ImportGroups:
-    """The leading imports of a file, by group: future, standard library, third party, the project's, relative."""
+    """The leading imports of a file, by group: future, standard library, third party, the project's,
+    relative."""
 
     def __init__(self, module: Module, is_ours: Callable[[str], bool], width: int) -> None:
         self._module = module
@@ -27,7 +29,7 @@ class ImportGroups:
     def placed(
         self, needed: list[Needed], freed: list[ast.stmt]
     ) -> tuple[list[tuple[int, int, str]], list[ast.stmt]]:
-        """Text changes that add imports, and the statements among `freed` (which go) whose place they took."""
+        """Text changes that add imports, and which of the statements that go (`freed`) they replace."""
         by_source: dict[tuple[str, bool], list[Needed]] = {}
         for wanted in needed:
             by_source.setdefault((wanted.module, bool(wanted.name)), []).append(wanted)
@@ -47,7 +49,7 @@ class ImportGroups:
         return _merged(changes), taken
 
     def _fits(self, place: ast.stmt, source: str) -> bool:
-        """Whether an import may stand where another one goes: in its own group, or in a file without groups."""
+        """Whether an import may take the place of another: in its own group, or in a file without groups."""
         assert isinstance(place, ast.Import | ast.ImportFrom)
         if not self._is_grouped(self._group(source)):
             return True
@@ -57,7 +59,8 @@ class ImportGroups:
         return [s for s in self._top if self._group_of(s) == self._group(source)]
 
     def _is_grouped(self, own: int) -> bool:
-        """Whether blank lines part a group from the others; from all groups, if the file has none of that group."""
+        """Whether blank lines part a group from the others; from all groups, if the file has none of that
+        group."""
         pairs = list(zip(self._top, self._top[1:], strict=False))
         borders = [(a, b) for a, b in pairs if (self._group_of(a) == own) != (self._group_of(b) == own)]
         for earlier, later in borders or pairs:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing.import_groups import ImportGroups, import_line, import_order, plain_import
 from codemods.editing.spelling import Needed, qualified
 
@@ -18,7 +18,8 @@ def rewritten_imports(
     is_ours: Callable[[str], bool],
     width: int,
 ) -> list[tuple[int, int, str]]:
-    """Text changes for import statements: names dropped, names joined to a statement of the same module, new lines.
+    """Text changes for import statements: names dropped, names joined to a statement of the same module, new
+    lines.
 
     Args:
         gone: import statement and local name of what is dropped.

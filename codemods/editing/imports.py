@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind, Scope
 from codemods.editing.import_lines import rewritten_imports
 from codemods.editing.spelling import Needed, Spelling
@@ -51,9 +51,9 @@ def _newly_unused(
                 if at_top and (name in exported or is_exported(name)):
                     continue
                 torch = is_fsdp_namespace(canonical(binding.target))
-                if torch or _was_used(before, after, scope, name):
-                    if not _is_kept_on_purpose(after, binding):
-                        gone.add((binding.node, name))
+                lost = torch or _was_used(before, after, scope, name)
+                if lost and not _is_kept_on_purpose(after, binding):
+                    gone.add((binding.node, name))
     return gone
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from codemods.analysis.holding import WrapCall
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing.code import code, delete, indentation, join, stands_alone
 from codemods.editing.layout import DEFAULT
 from codemods.model import Code, Edit, Hole, Ref

@@ -1,9 +1,8 @@
 """Breaks lines that a rewrite made longer than the repository's line length, the way its formatter would.
 
-Only lines that were not in the file before are touched. The style is that of black and ruff: the last bracket opens,
-its contents on one line if they fit, else one item a line with a trailing comma; conditional expressions and boolean
-operators in parentheses, one operand a line.
-"""
+Only lines that were not in the file before are touched. The style is that of black and ruff: the last
+bracket opens, its contents on one line if they fit, else one item a line with a trailing comma; conditional
+expressions and boolean operators in parentheses, one operand a line."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from codemods.analysis.holding import Maybe, Sharded
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.state_dicts import Flags, Kind, Setting, argument
 from codemods.analysis.values import Literal
 from codemods.editing.code import code, delete, replace

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.values import CallValue, DictValue, Literal, Named, Sequenced, Value
 from codemods.editing.code import code, join, replace
 from codemods.model import Code, Edit

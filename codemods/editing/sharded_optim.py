@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.state_dicts import argument
 from codemods.editing.code import code, replace
 from codemods.editing.state_dicts import API, Edits, Refused
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def load_sharded_optimizer(project: Project, module: Module, call: ast.Call) -> Edits:
-    """`state = load_sharded_optimizer_state_dict(sd, "optim", reader)` reads into the optimizer's own state dict."""
+    """`state = load_sharded_optimizer_state_dict(sd, "optim", reader)` reads into the optimizer's own state
+    dict."""
     statement = module.statement(call)
     key, reader = argument(call, 1, "optimizer_key"), argument(call, 2, "storage_reader")
     is_plain = isinstance(statement, ast.Assign) and statement.value is call and len(statement.targets) == 1
@@ -49,11 +50,10 @@ def _subjects(module: Module, statement: ast.Assign) -> tuple[ast.expr, ast.expr
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and node.lineno > statement.lineno
-        ):
-            if node.func.attr in ("optim_state_dict_to_load", "flatten_sharded_optim_state_dict"):
-                model, optim = argument(node, 0, "model"), argument(node, 1, "optim")
-                if node.func.attr.startswith("flatten"):
-                    model, optim = argument(node, 1, "model"), argument(node, 2, "optim")
-                if model is not None and optim is not None:
-                    return model, optim
+        ) and node.func.attr in ("optim_state_dict_to_load", "flatten_sharded_optim_state_dict"):
+            model, optim = argument(node, 0, "model"), argument(node, 1, "optim")
+            if node.func.attr.startswith("flatten"):
+                model, optim = argument(node, 1, "model"), argument(node, 2, "optim")
+            if model is not None and optim is not None:
+                return model, optim
     return None

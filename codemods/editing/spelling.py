@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from codemods.analysis.index import Index, Module
+from codemods.analysis.index import Index
+from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind
 from codemods.torch_names import canonical, is_fsdp_namespace
 
@@ -91,10 +92,10 @@ class Spelling:
     def _bound_as(self, name: str) -> str | None:
         """A top-level binding that means exactly that name."""
         for local, bindings in self.module.scope.bindings.items():
-            for binding in bindings:
-                if binding.kind is BindingKind.IMPORT and canonical(binding.target) == name:
-                    if len({b.kind for b in bindings}) == 1 and not _is_guarded(self.module, binding):
-                        return local
+            only_imports = all(b.kind is BindingKind.IMPORT for b in bindings)
+            for binding in bindings if only_imports else ():
+                if canonical(binding.target) == name and not _is_guarded(self.module, binding):
+                    return local
         return None
 
     def _through_parent(self, name: str) -> str | None:
@@ -147,7 +148,7 @@ class Spelling:
         return any(n.module == module and n.name == name for n in self.needed)
 
     def _goes_away(self, name: str) -> bool:
-        """Whether every binding of a name is an import from torch's FSDP, so that a new import replaces it."""
+        """Whether every binding of a name is an import from torch's FSDP, which a new import replaces."""
         bindings = [b for s in self.module.table.scopes.values() for b in s.bindings.get(name, [])]
         return all(b.kind is BindingKind.IMPORT and is_fsdp_namespace(canonical(b.target)) for b in bindings)
 

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.state_dicts import (
     Block,
     Flags,
@@ -54,7 +54,8 @@ class BlockPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """Code that names the options of the model's and of the optimizer's state dicts, where there is a name."""
+    """Code that names the options of the model's and of the optimizer's state dicts, where there is a
+    name."""
 
     model: Code | None = None
     optim: Code | None = None
@@ -122,12 +123,13 @@ def _gives_model_away(project: Project, block: Block, call: ast.Call) -> str | N
     """Why a call in the block may ask for a state dict that is not seen here."""
     given = [*call.args, *(k.value for k in call.keywords)]
     if not any(isinstance(a, ast.Name | ast.Attribute) and _is_model(project, block, a) for a in given):
-        if isinstance(call.func, ast.Attribute) and call.func.attr in ("save_pretrained", "push_to_hub"):
-            if _is_model(project, block, call.func.value) and not any(
-                k.arg == "state_dict" for k in call.keywords
-            ):
-                return f"`{call.func.attr}` asks the model for its state dict by itself"
-        return None
+        func = call.func
+        if not isinstance(func, ast.Attribute) or func.attr not in ("save_pretrained", "push_to_hub"):
+            return None
+        told = any(keyword.arg == "state_dict" for keyword in call.keywords)
+        if told or not _is_model(project, block, func.value):
+            return None
+        return f"`{func.attr}` asks the model for its state dict by itself"
     symbol = project.resolve(block.module, call.func)
     if symbol is not None and (
         symbol.module is not None or ".fsdp." in symbol.name or symbol.name.startswith("torch.")
@@ -159,7 +161,8 @@ def _bound_options(
 
 
 def _configs(project: Project, block: Block, setting: Setting) -> tuple[list[Edit], _Shared]:
-    """Configuration objects bound to a name become `StateDictOptions` under that name, or go where none is needed."""
+    """Configuration objects bound to a name become `StateDictOptions` under that name, or go where none is
+    needed."""
     edits: list[Edit] = []
     shared: list[Code | None] = []
     for node, flags in ((setting.model_config, setting.model), (setting.optim_config, setting.optim)):
@@ -196,7 +199,7 @@ def _definition(project: Project, module: Module, node: ast.expr) -> tuple[Modul
 
 def _used_for_blocks_only(project: Project, definition: tuple[Module, ast.Assign]) -> bool:
     """Whether each use of a configuration is an argument of a context that is translated."""
-    home, assignment = definition
+    _home, assignment = definition
     target = assignment.targets[0]
     assert isinstance(target, ast.Name)
     arguments = {a: b for b in blocks(project) for a in (*b.call.args, *(k.value for k in b.call.keywords))}

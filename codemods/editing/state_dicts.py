@@ -1,8 +1,7 @@
 """FSDP2 code for one state dict call: `torch.distributed.checkpoint.state_dict` with the right options.
 
-Source: `torch/distributed/checkpoint/state_dict.py` (`StateDictOptions`: with `full_state_dict` and `cpu_offload`
-only rank 0 gets values), torch 2.6 to 2.13.
-"""
+Source: `torch/distributed/checkpoint/state_dict.py` (`StateDictOptions`: with `full_state_dict` and
+`cpu_offload` only rank 0 gets values), torch 2.6 to 2.13."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ import ast
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.analysis.state_dicts import Flags, Kind, Setting, argument
 from codemods.editing.code import code, replace
 from codemods.model import Code, Edit
@@ -77,7 +76,8 @@ def model_saved(module: Module, call: ast.Call, setting: Setting, shared: Code |
 
 
 def model_loaded(module: Module, call: ast.Call, setting: Setting) -> Edits:
-    """`model.load_state_dict(state)`; `set_model_state_dict` turns the values of the dict it is given into shards."""
+    """`model.load_state_dict(state)`; `set_model_state_dict` turns the values of the dict it is given into
+    shards."""
     if setting.kind is Kind.LOCAL:
         return Refused(LOCAL)
     state, strict, assign = (

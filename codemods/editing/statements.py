@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing.code import code, join
 from codemods.model import Code, Edit, Span
 
@@ -93,7 +93,8 @@ def _item(module: Module, item: ast.withitem) -> Code:
 
 
 def is_where_not_instance(module: Module, node: ast.AST, text: str) -> bool:
-    """Whether a place is reached only when `isinstance(<text>, FSDP)` fails: an else branch, or after a jump."""
+    """Whether a place is reached only when `isinstance(<text>, FSDP)` fails: an else branch, or after a
+    jump."""
     child = node
     for parent in module.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp):
@@ -115,7 +116,8 @@ def is_where_not_instance(module: Module, node: ast.AST, text: str) -> bool:
 
 
 def is_where_other_branch_shards(module: Module, node: ast.AST, text: str) -> bool:
-    """Whether a place is in the else branch of an `if` whose other branch treats `<text>` as FSDP1's wrapper."""
+    """Whether a place is in the else branch of an `if` whose other branch treats `<text>` as FSDP1's
+    wrapper."""
     child = node
     for parent in module.ancestors(node):
         if isinstance(parent, ast.If) and any(child is part for part in parent.orelse):
@@ -150,7 +152,8 @@ def _after_leaving_branch(parent: ast.AST, child: ast.AST, text: str) -> bool:
         if not isinstance(block, list) or not any(child is statement for statement in block):
             continue
         for statement in block[: block.index(child)]:
-            if isinstance(statement, ast.If) and _is_instance_test(statement.test, text):
-                if isinstance(statement.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
-                    return True
+            if not isinstance(statement, ast.If) or not _is_instance_test(statement.test, text):
+                continue
+            if isinstance(statement.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
+                return True
     return False

@@ -1,4 +1,5 @@
-"""The comments this tool reads and writes: `# TODO(fsdp-migrate FM203): ...` and `# fsdp-migrate: ignore[FM203] why`."""
+"""The comments this tool reads and writes: `# TODO(fsdp-migrate FM203): ...` and `# fsdp-migrate:
+ignore[FM203] why`."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing.layout import DEFAULT
 from codemods.model import Edit, Finding, Outcome, Reported, Span
 from codemods.project import Project
@@ -122,6 +123,12 @@ def _position(project: Project, finding: Finding) -> int:
     statement = module.statement_at(finding.place.span)
     start = module.span(statement).start if statement is not None else finding.place.span.start
     return module.line_start(start)
+
+
+def stands(project: Project, finding: Finding) -> bool:
+    """Whether an earlier run left a TODO of that code at the finding's statement."""
+    module = project.modules[finding.place.path]
+    return "fsdp-migrate" in module.text and _stands(module, _position(project, finding), finding)
 
 
 def _stands(module: Module, position: int, finding: Finding) -> bool:

@@ -29,12 +29,13 @@ from codemods.shard_call import Argument, Inline, Translation, arguments_of, key
     order=10,
 )
 def wrap_call(project: Project) -> Iterator[Finding]:
-    """`model = FSDP(model, ...)` becomes `fully_shard` on each unit, children before parents, and on the model.
+    """`model = FSDP(model, ...)` becomes `fully_shard` on each unit, children before parents, and on the
+    model.
 
-    Where every value can be read at the call, the loop is written there. Where strategy, policy or precision are decided
-    at run time, the call becomes `shard_model(model, ...)` of a small helper module written into the repository,
-    with the same keywords, so that configuration values and command lines stay. `fully_shard` changes the model in place
-    and gives it back: `y = FSDP(x)` becomes one object under two names.
+    Where every value can be read at the call, the loop is written there. Where strategy, policy or precision
+    are decided at run time, the call becomes `shard_model(model, ...)` of a small helper module written into
+    the repository, with the same keywords, so that configuration values and command lines stay. `fully_shard`
+    changes the model in place and gives it back: `y = FSDP(x)` becomes one object under two names.
 
     Left to a person: a wrap inside a comprehension, positional arguments unpacked with `*`, and keywords that
     FSDP1 does not have.

@@ -37,10 +37,12 @@ _ENABLE = "torch.distributed.fsdp.wrap.enable_wrap"
 def enable_wrap(project: Project) -> Iterator[Finding]:
     """`wrap(m)` within `with enable_wrap(wrapper_cls=FSDP, **settings)` becomes `shard_model(m, **settings)`.
 
-    The block goes, the order of the calls stays, and parts of the model that is wrapped last are sharded as parts of it.
+    The block goes, the order of the calls stays, and parts of the model that is wrapped last are sharded as
+    parts of it.
 
-    Left to a person: blocks of another wrapper class, `wrap` calls in functions that the block only calls, double wraps,
-    and wraps within comprehensions. Shard what was wrapped with fully_shard once it is built, then the model around it.
+    Left to a person: blocks of another wrapper class, `wrap` calls in functions that the block only calls,
+    double wraps, and wraps within comprehensions. Shard what was wrapped with fully_shard once it is built,
+    then the model around it.
     """
     blocks: dict[ast.With, list[WrapCall]] = {}
     for site in project.wraps:
@@ -113,8 +115,8 @@ def _translated(project: Project, module: Module, block: ast.With, sites: list[W
 def subclass(project: Project) -> Iterator[Finding]:
     """A subclass of `FullyShardedDataParallel` is left to a person: FSDP2 has no wrapper to derive from.
 
-    `fully_shard` changes the model's own class to one that is also an `FSDPModule`. What the subclass added becomes a
-    function that shards the model, or methods of the model itself.
+    `fully_shard` changes the model's own class to one that is also an `FSDPModule`. What the subclass added
+    becomes a function that shards the model, or methods of the model itself.
     """
     for use in project.uses(FSDP):
         parent = use.module.parent(use.node)
@@ -124,5 +126,5 @@ def subclass(project: Project) -> Iterator[Finding]:
                 use.node,
                 "FM106",
                 f"`{parent.name}` derives from FSDP1's wrapper; FSDP2 has none",
-                remedy="make it a function that calls fully_shard, and methods of the model for what it added",
+                remedy="make it a function that calls fully_shard, and what it added methods of the model",
             )

@@ -140,9 +140,7 @@ def _refuse_dirty(target: Path, files: list[str]) -> None:
         shown = ", ".join(dirty[:5]) + (f" and {len(dirty) - 5} more" if len(dirty) > 5 else "")
         raise UsageError(
             f"uncommitted changes in {target}: {shown}",
-            hint=(
-                "Commit or stash them first, so that the rewrite can be reviewed alone; or use --allow-dirty."
-            ),
+            hint="Commit or stash them first, to review the rewrite alone; or use --allow-dirty.",
         )
 
 

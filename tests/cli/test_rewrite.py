@@ -1,4 +1,4 @@
-"""`fsdp-migrate rewrite` at the prompt: exit codes, what is written and what is not, git, reports, interruption."""
+"""`fsdp-migrate rewrite` at the prompt: exit codes, what is written, git, reports, interruption."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TRANSLATED = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\nmodel = FSDP(model)\n"
-LEFT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\nmodels = [FSDP(m) for m in models]\n"
+_IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n"
+TRANSLATED = f"{_IMPORT}model = FSDP(model)\n"
+LEFT = f"{_IMPORT}models = [FSDP(m) for m in models]\n"
 
 
 def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -194,8 +195,9 @@ def test_interrupted_while_reading_nothing_is_written(tmp_path: Path) -> None:
 
 def test_rewrite_imports_neither_torch_nor_libcst(repo: Path) -> None:
     program = (
-        "import sys\nsys.argv = ['fsdp-migrate', 'rewrite', '--check', '.']\nfrom fsdp_migrate.cli.app import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\nprint(sorted({'torch', 'libcst'} & set(sys.modules)))\n"
+        "import sys\nsys.argv = ['fsdp-migrate', 'rewrite', '--check', '.']\n"
+        "from fsdp_migrate.cli.app import main\ntry:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'torch', 'libcst'} & set(sys.modules)))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import dedent
 
 from codemods.analysis.collect import read_project
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.model import Options, Rewrite
 from codemods.plan import plan_rewrite
 from codemods.project import Project

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from small import rewrite_of
 
-from codemods.analysis.index import Module
+from codemods.analysis.module import Module
 from codemods.editing.apply import apply_edits, compatible, shifted
 from codemods.editing.code import code, delete_argument, replace, unwrap_block
 from codemods.editing.diff import unified
@@ -118,32 +118,33 @@ def test_a_long_todo_takes_several_lines_that_read_as_one() -> None:
     assert all(line.startswith("#   word") for line in lines[1:])
 
 
+_FSDP = "from torch.distributed.fsdp import FullyShardedDataParallel"
 _WRAP = "model = FSDP(model, sharding_strategy=cfg.strategy)\n"
 _IMPORT_CASES = {
     "alias of a used one stays": (
-        f"import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\nx = torch.ones(1)\n{_WRAP}",
+        f"import torch\n{_FSDP} as FSDP\n\nx = torch.ones(1)\n{_WRAP}",
         "import torch\n\nfrom fsdp2_sharding import shard_model\n\nx = torch.ones(1)\n",
     ),
     "only import": (
-        f"from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n{_WRAP}",
+        f"{_FSDP} as FSDP\n\n{_WRAP}",
         "from fsdp2_sharding import shard_model\n\n",
     ),
     "docstring and future": (
-        f'"""Doc."""\nfrom __future__ import annotations\nimport torch.distributed.fsdp as f\n\n{_WRAP}'.replace(
-            "FSDP(", "f.FullyShardedDataParallel("
-        ),
+        '"""Doc."""\nfrom __future__ import annotations\nimport torch.distributed.fsdp as f\n\n'
+        "model = f.FullyShardedDataParallel(model, cpu_offload=cfg.x)\n",
         '"""Doc."""\nfrom __future__ import annotations\nfrom fsdp2_sharding import shard_model\n\n',
     ),
     "others of the statement stay": (
-        f"from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel as FSDP\n\n{_WRAP}x = FSDPModule\n",
+        "from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel as FSDP\n\n"
+        f"{_WRAP}x = FSDPModule\n",
         "from torch.distributed.fsdp import FSDPModule\n\nfrom fsdp2_sharding import shard_model\n\n",
     ),
     "noqa is respected": (
-        f"from torch.distributed.fsdp import FullyShardedDataParallel as FSDP  # noqa: F401\n\n{_WRAP}",
+        f"{_FSDP} as FSDP  # noqa: F401\n\n{_WRAP}",
         "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP  # noqa: F401\n",
     ),
     "own name of that kind": (
-        f"from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n\ndef shard_model(): ...\n\n\n{_WRAP}",
+        f"{_FSDP} as FSDP\n\n\ndef shard_model(): ...\n\n\n{_WRAP}",
         "import fsdp2_sharding\n\n\ndef shard_model(): ...\n\n\nmodel = fsdp2_sharding.shard_model(",
     ),
 }
@@ -169,7 +170,8 @@ def test_lazy_imports_stay_lazy(tmp_path: Path) -> None:
         },
     )
     assert texts["main.py"] == (
-        "def wrap(model):\n    from torch.distributed.fsdp import fully_shard\n\n    return fully_shard(model)\n"
+        "def wrap(model):\n    from torch.distributed.fsdp import fully_shard\n\n"
+        "    return fully_shard(model)\n"
     )
 
 
@@ -187,7 +189,7 @@ def test_a_name_exported_to_another_file_stays_until_that_file_stops_using_it(tm
 
 
 def test_the_helper_module_lies_where_its_users_can_import_it(tmp_path: Path) -> None:
-    wrap = "from torch.distributed.fsdp import FullyShardedDataParallel as F\n\n\ndef shard(m, s):\n    return F(m, sharding_strategy=s)\n"
+    wrap = f"{_FSDP} as F\n\n\ndef shard(m, s):\n    return F(m, sharding_strategy=s)\n"
     _, flat = rewrite_of(tmp_path / "flat", {"one/wrap.py": wrap, "two/wrap.py": wrap})
     assert {"one/fsdp2_sharding.py", "two/fsdp2_sharding.py"} <= set(flat)
     _, package = rewrite_of(
@@ -209,7 +211,7 @@ def test_a_file_of_that_name_that_is_not_ours_is_left_alone(tmp_path: Path) -> N
         tmp_path,
         {
             "fsdp2_sharding.py": "print('mine')\n",
-            "main.py": "from torch.distributed.fsdp import FullyShardedDataParallel as F\n\nm = F(m, **kw)\n",
+            "main.py": f"{_FSDP} as F\n\nm = F(m, **kw)\n",
         },
     )
     assert "fsdp2_sharding.py" not in texts
@@ -218,14 +220,12 @@ def test_a_file_of_that_name_that_is_not_ours_is_left_alone(tmp_path: Path) -> N
 
 
 def test_a_second_rewrite_adds_to_the_helper_module(tmp_path: Path) -> None:
-    first = {
-        "a.py": "from torch.distributed.fsdp import FullyShardedDataParallel as F\n\nm = F(m, device_id=cfg.d)\n"
-    }
+    first = {"a.py": f"{_FSDP} as F\n\nm = F(m, device_id=cfg.d)\n"}
     _, texts = rewrite_of(tmp_path, first)
     second = {
         "fsdp2_sharding.py": texts["fsdp2_sharding.py"],
         "a.py": texts["a.py"],
-        "b.py": "import a\nfrom torch.distributed.fsdp import FullyShardedDataParallel as F\n\nm = F(m, cpu_offload=cfg.c)\n",
+        "b.py": f"import a\n{_FSDP} as F\n\nm = F(m, cpu_offload=cfg.c)\n",
     }
     _, again = rewrite_of(tmp_path, second)
     assert (
@@ -260,7 +260,7 @@ def test_diffs_are_taken_by_git(tmp_path: Path) -> None:
 def test_bom_encoding_and_mixed_newlines_are_kept(tmp_path: Path) -> None:
     from codemods.plan import plan_rewrite
 
-    source = "# -*- coding: latin-1 -*-\nfrom torch.distributed.fsdp import FullyShardedDataParallel as F\n\ns = 'é'\nm = F(m)\n"
+    source = f"# -*- coding: latin-1 -*-\n{_FSDP} as F\n\ns = 'é'\nm = F(m)\n"
     (tmp_path / "latin.py").write_bytes(source.encode("latin-1"))
     body = source.splitlines(keepends=True)
     (tmp_path / "bom.py").write_bytes(b"\xef\xbb\xbf" + "".join(body[1:]).encode())
@@ -279,9 +279,7 @@ def test_files_that_cannot_be_read_stand_in_the_report(tmp_path: Path) -> None:
     (tmp_path / "bytes.py").write_bytes(b"# fsdp \xff\xfe\nx = 1\n")
     (tmp_path / "codec.py").write_bytes(b"# -*- coding: no-such-codec -*-\n# fsdp\n")
     (tmp_path / "null.py").write_bytes(b"# fsdp\nx = 1\x00\n")
-    (tmp_path / "fine.py").write_text(
-        "from torch.distributed.fsdp import FullyShardedDataParallel as F\nm = F(m)\n"
-    )
+    (tmp_path / "fine.py").write_text(f"{_FSDP} as F\nm = F(m)\n")
     names = sorted(p.name for p in tmp_path.glob("*.py"))
     done = plan_rewrite(tmp_path, names, Options())
     assert set(done.skipped) == {"broken.py", "bytes.py", "codec.py", "null.py"}
@@ -290,3 +288,27 @@ def test_files_that_cannot_be_read_stand_in_the_report(tmp_path: Path) -> None:
     }
     assert told == set(done.skipped)
     assert [change.path for change in done.changes] == ["fine.py"]
+
+
+def test_what_a_todo_leaves_to_a_person_is_not_done_by_a_later_run(tmp_path: Path) -> None:
+    todo = "# TODO(fsdp-migrate FM101): look at this first\n"
+    text = f"{_FSDP} as F\n\n{todo}m = F(m)\n"
+    done, texts = rewrite_of(tmp_path, {"main.py": text})
+    assert texts == {}
+    assert [(r.finding.code, r.outcome) for r in done.reported if not r.finding.is_note] == [
+        ("FM101", Outcome.TODO)
+    ]
+    done, texts = rewrite_of(tmp_path, {"main.py": text.replace(todo, "")})
+    assert texts["main.py"].endswith("fully_shard(m)\n")
+
+
+def test_an_old_todo_keeps_check_failing_until_it_is_gone_or_ignored(tmp_path: Path) -> None:
+    todo = "# TODO(fsdp-migrate FM401): save the whole\n#   state dict\nx = 1  # fsdp\n"
+    done, _ = rewrite_of(tmp_path, {"main.py": todo})
+    (item,) = done.reported
+    assert item.outcome is Outcome.TODO and item.finding.remedy == "save the whole state dict"
+    ignored = todo.replace("x = 1", "# fsdp-migrate: ignore[FM401] done elsewhere\nx = 1")
+    done, _ = rewrite_of(tmp_path, {"main.py": ignored})
+    assert [r.outcome for r in done.reported] == [Outcome.IGNORED] and done.reported[
+        0
+    ].detail == "done elsewhere"

@@ -17,7 +17,8 @@ LONG = [
     "is_unit = isinstance(module, (TransformerBlock, Embedding)) or module in set_of_units_by_policy",
     "return get_optimizer_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True))",
     "set_model_state_dict(self.model.generator, state_dict, options=StateDictOptions(full_state_dict=True))",
-    "norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01, norm_type=2).full_tensor().item())",
+    "norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01, "
+    "norm_type=2).full_tensor().item())",
     "total = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, norm_type=2.0).full_tensor()  # usual",
 ]
 
@@ -39,10 +40,12 @@ def test_breaks_as_the_formatter_does(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "if module is not model and (is_trainable_leaf(module) or isinstance(module, TransformerBlock)): pass",
+        "if module is not model and (is_trainable_leaf(module) or isinstance(module, "
+        "TransformerBlock)): pass",
         "value = (first_long_condition_name or second_long_condition_name) and third_long_condition_name_",
         "call(some_first_argument_of_it, (second_argument_long or third_argument_long), (fourth, fifth_one))",
-        "f((yield_of_a_very_long_name_of_something for yield_of_a_very_long_name_of_something in all_things))",
+        "f((yield_of_a_very_long_name_of_something for yield_of_a_very_long_name_of_something in "
+        "all_things))",
         "x = {**first_dictionary_of_settings, 'second': second_setting_of_everything, **third_dictionary_}",
         "message = 'a string, which nobody can break: ' 'and another one that follows it without a comma  '",
     ],

@@ -59,7 +59,7 @@ def test_another_class_of_that_name_is_no_wrap(tmp_path: Path) -> None:
     project = project_of(
         tmp_path,
         {
-            "main.py": "from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel as FSDP\nm = FSDP(m)\n",
+            "main.py": "from torch_xla.fsdp import XlaFullyShardedDataParallel as FSDP\nm = FSDP(m)\n",
             "own.py": "class FSDP:\n    pass\n\nm = FSDP(m)\n",
         },
     )
@@ -78,7 +78,7 @@ def test_relative_and_absolute_imports_find_the_module(layout: str, tmp_path: Pa
                     return FSDP(model)
             """,
             f"{layout}pkg/sub/__init__.py": "",
-            f"{layout}pkg/sub/near.py": "from ..wrap import shard\nmodel = shard(build())\nmodel.state_dict()\n",
+            f"{layout}pkg/sub/near.py": "from ..wrap import shard\nmodel = shard(net)\nmodel.state_dict()\n",
             f"{layout}far.py": "import pkg.wrap\nmodel = pkg.wrap.shard(build())\nmodel.state_dict()\n",
         },
     )
@@ -127,7 +127,8 @@ def test_values_are_followed(name: str, tmp_path: Path) -> None:
         tmp_path,
         {
             "main.py": f"{text}\nuse({asked})  # fsdp\n",
-            "other.py": "import functools\nSHARED = functools.partial(len, x=1)\ndef make():\n    return 1, 'two'\n",
+            "other.py": "from functools import partial\nSHARED = partial(len)\n"
+            "def make():\n    return 1, 'two'\n",
         },
     )
     module = project.modules["main.py"]

@@ -14,10 +14,8 @@ from codemods.plan import plan_rewrite
 from codemods.record import read_records, restore, write_rewrite
 from codemods.sources import find_files
 
-FILES = {
-    "wrap.py": "from torch.distributed.fsdp import FullyShardedDataParallel as F\n\nm = F(m, cpu_offload=c)\n",
-    "pkg/other.py": "from torch.distributed.fsdp import FullyShardedDataParallel as F\n\nm = F(m)\n",
-}
+_IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as F\n\n"
+FILES = {"wrap.py": f"{_IMPORT}m = F(m, cpu_offload=c)\n", "pkg/other.py": f"{_IMPORT}m = F(m)\n"}
 
 
 def contents(folder: Path) -> dict[str, bytes]:

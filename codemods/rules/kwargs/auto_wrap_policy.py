@@ -1,11 +1,11 @@
-"""`auto_wrap_policy`. Source: `torch.distributed.fsdp.wrap`, `torch.distributed.fsdp._wrap_utils._auto_wrap`."""
+"""`auto_wrap_policy`. Source: `torch.distributed.fsdp.wrap`, `._wrap_utils._auto_wrap`."""
 
 from __future__ import annotations
 
 import ast
 
-from codemods.analysis.index import Module
-from codemods.analysis.values import returns_of
+from codemods.analysis.arguments import returns_of
+from codemods.analysis.module import Module
 from codemods.rule import (
     CallValue,
     Code,
@@ -27,10 +27,10 @@ def auto_wrap_policy(argument: Argument) -> Translation:
     """`auto_wrap_policy` becomes a loop over the submodules, children before parents, that shards each unit.
 
     By class (`ModuleWrapPolicy`, `transformer_auto_wrap_policy`) and by condition (`lambda_auto_wrap_policy`,
-    `_or_policy` of these): the loop is written at the call where the classes or the condition can be read there.
-    By size, by a function of the project, or chosen at run time: the helper module asks the policy as FSDP1 asked it,
-    with the number of parameters that are in no unit yet, and so finds the same units. Policies keep their names and
-    arguments; only their import changes.
+    `_or_policy` of these): the loop is written at the call where the classes or the condition can be read
+    there. By size, by a function of the project, or chosen at run time: the helper module asks the policy as
+    FSDP1 asked it, with the number of parameters that are in no unit yet, and so finds the same units.
+    Policies keep their names and arguments; only their import changes.
     """
     if isinstance(argument.value, Literal) and argument.value.value is None:
         return Translation(inline=Inline())
@@ -52,7 +52,7 @@ def _custom(argument: Argument) -> Translation:
     function = value.arguments[0] if value.arguments else value.keywords.get("lambda_fn")
     if function is None or not _says_yes_or_no(argument, module, function):
         why = "`CustomPolicy` may give single units settings of their own"
-        remedy = "write the loop over the submodules by hand: fully_shard(unit, ...) with each unit's own arguments"
+        remedy = "loop over the submodules by hand: fully_shard(unit, ...) with each unit's own arguments"
         return Translation(inline=None, refused=why, remedy=remedy)
     assignment = local_assignment(argument.module, argument.node)
     visible = argument.at_call and (not isinstance(argument.node, ast.Name) or assignment is not None)

@@ -10,8 +10,8 @@ from codemods.shard_call import Argument, Inline, Translation, keyword
 def backward_prefetch(argument: Argument) -> Translation:
     """`backward_prefetch` is dropped: FSDP2 prefetches as BACKWARD_PRE did. Numerics do not depend on it.
 
-    BACKWARD_POST and None held one unit less in memory at the peak; `unit.set_modules_to_backward_prefetch([unit])` on every
-    unit turns the prefetch off.
+    BACKWARD_POST and None held one unit less in memory at the peak;
+    `unit.set_modules_to_backward_prefetch([unit])` on every unit turns the prefetch off.
     """
     usual = all(
         isinstance(v, Named) and v.symbol.name.endswith(".BACKWARD_PRE") for v in options(argument.value)

@@ -10,10 +10,12 @@ from codemods.shard_call import Argument, Inline, Translation, keyword, local_as
 
 @keyword("cpu_offload", {"FM113": "`cpu_offload` cannot be followed"})
 def cpu_offload(argument: Argument) -> Translation:
-    """`cpu_offload=CPUOffload(offload_params=True)` becomes `offload_policy=CPUOffloadPolicy()` on every unit.
+    """`cpu_offload=CPUOffload(offload_params=True)` becomes `offload_policy=CPUOffloadPolicy()` on every
+    unit.
 
-    `offload_params=False` and None are FSDP2's default and are not written. A flag decided at run time goes through
-    the helper module. Collectives on CPU tensors need a backend for them: `init_process_group("cpu:gloo,cuda:nccl")`.
+    `offload_params=False` and None are FSDP2's default and are not written. A flag decided at run time goes
+    through the helper module. Collectives on CPU tensors need a backend for them:
+    `init_process_group("cpu:gloo,cuda:nccl")`.
     """
     value = argument.value
     if isinstance(value, Literal) and value.value is None:

@@ -1,4 +1,5 @@
-"""`device_id`. Source: `torch.distributed.fsdp._init_utils._get_device_from_device_id`, `fully_shard`'s mesh device."""
+"""`device_id`. Source: `torch.distributed.fsdp._init_utils._get_device_from_device_id`, `fully_shard`'s mesh
+device."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ def device_id(argument: Argument) -> Translation:
     """`device_id` becomes the current device.
 
     `fully_shard` moves parameters to the current device of the mesh's type. Where the program calls
-    `torch.cuda.set_device` itself, the argument is dropped; where it relied on `device_id`, the call is added. An explicit
-    CPU device becomes a CPU mesh. A device known at run time only goes through the helper module.
+    `torch.cuda.set_device` itself, the argument is dropped; where it relied on `device_id`, the call is
+    added. An explicit CPU device becomes a CPU mesh. A device known at run time only goes through the helper
+    module.
     """
     value, node = argument.value, argument.node
     if isinstance(value, CallValue) and value.function.name == "torch.cuda.current_device":
@@ -39,7 +41,8 @@ def _explicit(argument: Argument, value: CallValue) -> Translation:
     if kind.value == "cpu":
         mesh = code(
             None,
-            '{torch.distributed.device_mesh.init_device_mesh}("cpu", ({torch.distributed}.get_world_size(),))',
+            '{torch.distributed.device_mesh.init_device_mesh}("cpu", '
+            "({torch.distributed}.get_world_size(),))",
         )
         return Translation(inline=Inline(shared={"mesh": mesh}))
     if "set_device" in argument.project.mentions:

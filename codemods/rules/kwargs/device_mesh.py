@@ -15,8 +15,8 @@ _BUILDERS = ("torch.distributed.device_mesh.init_device_mesh", "torch.distribute
 def device_mesh(argument: Argument) -> Translation:
     """`device_mesh` becomes `mesh=`; a 2-D mesh is (replicate, shard) in both.
 
-    `fully_shard` refuses a 2-D mesh without names, so `mesh_dim_names=("replicate", "shard")` is added where such a
-    mesh is built, in whatever function or module that is.
+    `fully_shard` refuses a 2-D mesh without names, so `mesh_dim_names=("replicate", "shard")` is added where
+    such a mesh is built, in whatever function or module that is.
     """
     if isinstance(argument.value, Literal) and argument.value.value is None:
         return Translation(inline=Inline(), keep=False)

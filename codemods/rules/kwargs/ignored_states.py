@@ -10,9 +10,11 @@ from codemods.shard_call import Argument, Inline, Translation, keyword
 
 @keyword("ignored_states", {"FM118": "ignored parameters need torch 2.7"})
 def ignored_states(argument: Argument) -> Translation:
-    """`ignored_states`, modules or parameters, becomes `ignored_params=` on every `fully_shard` call; None and an empty list are dropped.
+    """`ignored_states`, modules or parameters, becomes `ignored_params=` on every `fully_shard` call; None
+    and an empty list are dropped.
 
-    FSDP2 neither moves ignored parameters to the device nor reduces their gradients, as FSDP1 did not reduce them.
+    FSDP2 neither moves ignored parameters to the device nor reduces their gradients, as FSDP1 did not reduce
+    them.
     """
     value = argument.value
     if isinstance(value, Literal) and value.value is None:

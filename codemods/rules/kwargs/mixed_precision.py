@@ -1,4 +1,4 @@
-"""`mixed_precision`. Source: `torch.distributed.fsdp.api.MixedPrecision`, `_runtime_utils._root_pre_forward`."""
+"""`mixed_precision`. Source: `torch.distributed.fsdp.api`, `._runtime_utils._root_pre_forward`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from codemods.torch_names import MIXED_PRECISION_FIELDS
 
 @keyword("mixed_precision", {"FM112": "a field of `MixedPrecision` that has no counterpart"})
 def mixed_precision(argument: Argument) -> Translation:
-    """`mixed_precision=MixedPrecision(...)` becomes `mp_policy=MixedPrecisionPolicy(...)` on every unit and the root.
+    """`mixed_precision=MixedPrecision(...)` becomes `mp_policy=MixedPrecisionPolicy(...)` on every unit and
+    the root.
 
     FSDP1 casts inputs once, at the root; `fully_shard` would cast them at every unit, so units get
-    `cast_forward_inputs=False` (or what FSDP1's field said) and the root True. `reduce_dtype` is always written, because
-    later torch versions read an absent one differently. `buffer_dtype` has no counterpart: floating-point buffers
-    are cast once, after sharding. With a policy, FSDP1 kept BatchNorm in full precision as units of their own; so does the
-    helper module. `keep_low_precision_grads=True` has no counterpart.
+    `cast_forward_inputs=False` (or what FSDP1's field said) and the root True. `reduce_dtype` is always
+    written, because later torch versions read an absent one differently. `buffer_dtype` has no counterpart:
+    floating-point buffers are cast once, after sharding. With a policy, FSDP1 kept BatchNorm in full
+    precision as units of their own; so does the helper module. `keep_low_precision_grads=True` has no
+    counterpart.
     """
     value = argument.value
     if isinstance(value, Literal) and value.value is None:
@@ -76,7 +78,8 @@ def mixed_precision(argument: Argument) -> Translation:
 
 
 def field_values(value: Value) -> dict[str, ast.expr] | None:
-    """Fields given to a `MixedPrecision(...)` call, by name; None where it is no such call or not all are known."""
+    """Fields given to a `MixedPrecision(...)` call, by name; None where it is no such call or not all are
+    known."""
     if not isinstance(value, CallValue) or value.function.name != "torch.distributed.fsdp.MixedPrecision":
         return None
     if value.spreads or any(isinstance(a, ast.Starred) for a in value.arguments):

@@ -10,8 +10,8 @@ from codemods.shard_call import Argument, Inline, Translation, keyword
 def process_group(argument: Argument) -> Translation:
     """`process_group` becomes the mesh of that group; a pair of groups (shard, replicate) a 2-D mesh.
 
-    None and the default group are FSDP2's default. FSDP1's pair names the sharding group first; a mesh has the
-    replicating dimension first.
+    None and the default group are FSDP2's default. FSDP1's pair names the sharding group first; a mesh has
+    the replicating dimension first.
     """
     value = argument.value
     if isinstance(value, Literal) and value.value is None:

@@ -26,13 +26,14 @@ _NOTES = {
 def sharding_strategy(argument: Argument) -> Translation:
     """`sharding_strategy` becomes a mesh and `reshard_after_forward`.
 
-    FULL_SHARD: nothing is written; `fully_shard` keeps the root gathered after forward and reshards the units, as
-    FSDP1 did (an explicit True would also reshard the root, one all-gather more per step from torch 2.8 on).
+    FULL_SHARD: nothing is written; `fully_shard` keeps the root gathered after forward and reshards the
+        units, as FSDP1 did (an explicit True would also reshard the root, one all-gather more per step from
+        torch 2.8 on).
     SHARD_GRAD_OP: `reshard_after_forward=False` on units and root.
     HYBRID_SHARD, _HYBRID_SHARD_ZERO2: a named 2-D mesh, one sharding group per node unless a mesh is given.
-    NO_SHARD: a named (world, 1) mesh, equal to the last bit and still with mixed precision. DistributedDataParallel
-    would save one copy of the weights.
-    Decided at run time: the helper module's `ShardingStrategy` has the same names, so configuration files stay.
+    NO_SHARD: a named (world, 1) mesh, equal to the last bit and still with mixed precision.
+        DistributedDataParallel would save one copy of the weights. Decided at run time: the helper module's
+        `ShardingStrategy` has the same names, so configuration files stay.
     """
     strategies = {_strategy(value) for value in options(argument.value)}
     notes = tuple(_note(argument, name) for name in sorted(strategies) if name in _NOTES)

@@ -12,8 +12,8 @@ from codemods.rule import Finding, No, Project, finding, rule
 
 _METHODS = {
     "check_is_root": "compare with the model you sharded: `module is model`",
-    "apply": "a function that fills parameters with random numbers draws other numbers on DTensors: initialise before "
-    "sharding, or check that the function sets constants",
+    "apply": "random numbers filled into DTensors are other numbers: initialise before sharding, or check "
+    "that the function sets constants",
 }
 _ATTRIBUTES = {
     "process_group": "keep the device mesh and use `mesh.get_group()`",
@@ -33,9 +33,8 @@ def check_is_root(project: Project) -> Iterator[Finding]:
     """Attributes and methods that only the FSDP1 wrapper had, used on a sharded model.
 
     `check_is_root()`, `process_group`, `sharding_strategy`, `mixed_precision`, `compute_device`, `rank`,
-    `world_size` and a few private ones do not exist on an FSDP2 model. `apply(fn)` exists and sees DTensors where FSDP1
-    gave full parameters. Each is left to a person with what to use instead.
-    """
+    `world_size` and a few private ones do not exist on an FSDP2 model. `apply(fn)` exists and sees DTensors
+    where FSDP1 gave full parameters. Each is left to a person with what to use instead."""
     for module in list(project.modules.values()):
         for node in module.nodes(ast.Attribute):
             assert isinstance(node, ast.Attribute)

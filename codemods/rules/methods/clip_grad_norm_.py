@@ -34,18 +34,18 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
     """`model.clip_grad_norm_(c)` becomes `torch.nn.utils.clip_grad_norm_(model.parameters(), c)`.
 
     FSDP1's wrapper had its own clipping because each rank held a part of a flat parameter. Under FSDP2 the
-    gradients are DTensors and PyTorch's own function computes the global norm. What it returns is a DTensor too:
-    where the norm is used, `.full_tensor()` makes it the plain tensor that FSDP1 gave, so that `f"{norm:.3f}"`,
-    `dist.all_reduce(norm)` and sums with plain tensors keep working.
+    gradients are DTensors and PyTorch's own function computes the global norm. What it returns is a DTensor
+    too: where the norm is used, `.full_tensor()` makes it the plain tensor that FSDP1 gave, so that
+    `f"{norm:.3f}"`, `dist.all_reduce(norm)` and sums with plain tensors keep working.
 
         norm = model.clip_grad_norm_(1.0)
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).full_tensor()
 
-    FSDP1 accumulates the norm in float32 whatever the dtype of the gradients; PyTorch's function does so in their
-    own dtype, and it refuses parameters on different meshes or a mixture of plain and sharded ones. Where the code
-    shows low-precision parameters or modules left out of sharding, a helper function with FSDP1's arithmetic is
-    used instead. Otherwise the norm agrees to the last digit or two of float32 (the order of additions differs).
-    """
+    FSDP1 accumulates the norm in float32 whatever the dtype of the gradients; PyTorch's function does so in
+    their own dtype, and it refuses parameters on different meshes or a mixture of plain and sharded ones.
+    Where the code shows low-precision parameters or modules left out of sharding, a helper function with
+    FSDP1's arithmetic is used instead. Otherwise the norm agrees to the last digit or two of float32 (the
+    order of additions differs)."""
     for call in project.method_calls("clip_grad_norm_"):
         holding = project.sharded(call.module, call.receiver)
         max_norm = argument(call.node, 0, "max_norm")
@@ -58,7 +58,10 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
                     call.node,
                     "FM301",
                     "only FSDP1's wrapper has this method, but where this object comes from was not found",
-                    remedy="if this is the sharded model: `torch.nn.utils.clip_grad_norm_(model.parameters(), c)`",
+                    remedy=(
+                        "if this is the sharded model: "
+                        "`torch.nn.utils.clip_grad_norm_(model.parameters(), c)`"
+                    ),
                 )
             continue
         norm_type = argument(call.node, 1, "norm_type")
@@ -67,7 +70,10 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
             arguments = (*arguments, *code(call.module, ", norm_type={p}", p=norm_type))
         if needs_helper(project, call.module.path):
             new = code(call.module, "{helper.clip_grad_norm_}({arguments})", arguments=arguments)
-            message = "gradients are clipped with FSDP1's arithmetic: they can be of low precision or partly unsharded"
+            message = (
+                "gradients are clipped with FSDP1's arithmetic: they can be of low precision or "
+                "partly unsharded"
+            )
         else:
             message = "gradients are clipped by PyTorch's own function on the sharded parameters"
             new = code(call.module, "{torch.nn.utils.clip_grad_norm_}({arguments})", arguments=arguments)

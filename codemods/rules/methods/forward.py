@@ -15,9 +15,9 @@ from codemods.rule import Finding, No, Project, Safety, code, finding, replace, 
 def forward(project: Project) -> Iterator[Finding]:
     """`model.forward(x)` becomes `model(x)`.
 
-    FSDP1's wrapper gathered parameters in its own `forward`. FSDP2 does so in hooks, and hooks run only when the
-    model is called: `model.forward(x)` meets sharded parameters and fails with "got mixed torch.Tensor and DTensor".
-    """
+    FSDP1's wrapper gathered parameters in its own `forward`. FSDP2 does so in hooks, and hooks run only
+    when the model is called: `model.forward(x)` meets sharded parameters and fails with "got mixed
+    torch.Tensor and DTensor"."""
     for call in project.method_calls("forward"):
         if isinstance(call.receiver, ast.Call) or isinstance(project.sharded(call.module, call.receiver), No):
             continue

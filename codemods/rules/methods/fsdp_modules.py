@@ -20,8 +20,8 @@ def fsdp_modules(project: Project) -> Iterator[Finding]:
         for unit in FSDP.fsdp_modules(model): ...
         for unit in [module for module in model.modules() if isinstance(module, FSDPModule)]: ...
 
-    `root_only=True` has no public counterpart and is left to a person: keep the list of the models you sharded.
-    """
+    `root_only=True` has no public counterpart and is left to a person: keep the list of the models you
+    sharded."""
     for use in project.static_calls("fsdp_modules"):
         model, root_only = argument(use.node, 0, "module"), argument(use.node, 1, "root_only")
         if model is None or not (
@@ -31,13 +31,15 @@ def fsdp_modules(project: Project) -> Iterator[Finding]:
                 use.module,
                 use.node,
                 "FM306",
-                "`fsdp_modules(root_only=True)` has no FSDP2 counterpart; on an FSDP2 model it gives an empty list",
+                "`fsdp_modules(root_only=True)` has no FSDP2 counterpart; on an FSDP2 model it gives "
+                "an empty list",
                 remedy="name the root models here: they are the ones given last to `fully_shard`",
             )
             continue
         new = code(
             use.module,
-            "[module for module in {model}.modules() if isinstance(module, {torch.distributed.fsdp.FSDPModule})]",
+            "[module for module in {model}.modules() if isinstance(module, "
+            "{torch.distributed.fsdp.FSDPModule})]",
             model=model,
         )
         yield finding(

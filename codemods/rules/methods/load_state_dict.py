@@ -25,7 +25,8 @@ from codemods.rule import (
 )
 
 _REMEDY = (
-    "use `set_model_state_dict(model, state, options=StateDictOptions(full_state_dict=True))` for whole tensors or "
+    "use `set_model_state_dict(model, state, options=StateDictOptions(full_state_dict=True))` for "
+    "whole tensors or "
     "`set_model_state_dict(model, state)` for shards, from `torch.distributed.checkpoint.state_dict`"
 )
 
@@ -34,15 +35,14 @@ _REMEDY = (
 def load_state_dict(project: Project) -> Iterator[Finding]:
     """A bare `model.load_state_dict(state)` becomes `set_model_state_dict(...)`.
 
-    FSDP1 took a full state dict on every rank by default. FSDP2's `load_state_dict` wants shards and stops with
-    "got mixed torch.Tensor and DTensor".
+    FSDP1 took a full state dict on every rank by default. FSDP2's `load_state_dict` wants shards and stops
+    with "got mixed torch.Tensor and DTensor".
 
         model.load_state_dict(state)
         set_model_state_dict(model, state, options=StateDictOptions(full_state_dict=True))
 
-    `set_model_state_dict` puts shards into the dict it is given; where the dict is read again afterwards it gets a
-    shallow copy. Loading before the model is sharded needs no change and gets none.
-    """
+    `set_model_state_dict` puts shards into the dict it is given; where the dict is read again afterwards it
+    gets a shallow copy. Loading before the model is sharded needs no change and gets none."""
     for call in project.method_calls("load_state_dict"):
         holding = project.sharded(call.module, call.receiver)
         text = ast.unparse(call.receiver)

@@ -15,14 +15,14 @@ _NAMES = ("module", "_fsdp_wrapped_module")
 
 @rule("module", {"FM307": "the module inside the FSDP1 wrapper"})
 def module(project: Project) -> Iterator[Finding]:
-    """`model.module` becomes `model`: `fully_shard` changes the module in place, there is no wrapper around it.
+    """`model.module` becomes `model`: `fully_shard` changes the module in place, there is no wrapper around
+    it.
 
         names = [name for name, _ in model.module.named_children()]
         names = [name for name, _ in model.named_children()]
 
-    Where the name holds a sharded model on some paths and something else on others (DistributedDataParallel keeps
-    its `.module`), `getattr(model, "module", model)` is right for both.
-    """
+    Where the name holds a sharded model on some paths and something else on others (DistributedDataParallel
+    keeps its `.module`), `getattr(model, "module", model)` is right for both."""
     for home in list(project.modules.values()):
         for node in home.nodes(ast.Attribute):
             assert isinstance(node, ast.Attribute)

@@ -35,20 +35,24 @@ _NOTHING = ("contextlib.nullcontext", "contextlib.suppress")
 def no_sync(project: Project) -> Iterator[Finding]:
     """`model.no_sync()` becomes `model.set_requires_gradient_sync(...)`.
 
-    FSDP2 has a switch instead of a context. Where the context was chosen per micro-batch, the switch is set per
-    micro-batch, with the condition turned round:
+    FSDP2 has a switch instead of a context. Where the context was chosen per micro-batch, the switch is set
+    per micro-batch, with the condition turned round:
 
-        with model.no_sync() if (i + 1) % n else nullcontext():      model.set_requires_gradient_sync((i + 1) % n == 0)
-            loss = model(batch)                                      loss = model(batch)
-            loss.backward()                                          loss.backward()
+        with model.no_sync() if (i + 1) % n else nullcontext():
+            loss = model(batch)
+            loss.backward()
+
+        model.set_requires_gradient_sync((i + 1) % n == 0)
+        loss = model(batch)
+        loss.backward()
 
     This is done where every backward pass of the function stands in that block. Everywhere else (a plain
-    `with model.no_sync():`, a context in a variable, an `ExitStack`, the bound method handed on) a context manager
-    of five lines is written into the helper module and the place keeps its shape: `with no_sync(model):`.
+    `with model.no_sync():`, a context in a variable, an `ExitStack`, the bound method handed on) a context
+    manager of five lines is written into the helper module and the place keeps its shape:
+    `with no_sync(model):`.
 
-    With bfloat16 compute and float32 reduction FSDP1 accumulated in bfloat16 between synchronisations and FSDP2
-    accumulates in float32: the second is more accurate, and the results then differ.
-    """
+    With bfloat16 compute and float32 reduction FSDP1 accumulated in bfloat16 between synchronisations and
+    FSDP2 accumulates in float32: the second is more accurate, and the results then differ."""
     for module in list(project.modules.values()):
         for node in module.nodes(ast.Attribute):
             assert isinstance(node, ast.Attribute)
@@ -62,8 +66,11 @@ def no_sync(project: Project) -> Iterator[Finding]:
                     module,
                     node,
                     "FM303",
-                    "this model can be sharded or wrapped in DistributedDataParallel, which keeps its `no_sync`",
-                    remedy="where it is an FSDPModule use `set_requires_gradient_sync(...)`, else `no_sync()`",
+                    "this model can be sharded or wrapped in DistributedDataParallel, which keeps its "
+                    "`no_sync`",
+                    remedy=(
+                        "where it is an FSDPModule use `set_requires_gradient_sync(...)`, else `no_sync()`"
+                    ),
                 )
                 continue
             call = module.parent(node)

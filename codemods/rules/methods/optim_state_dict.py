@@ -21,7 +21,8 @@ from codemods.rule import (
 )
 
 _REMEDY = (
-    "use `get_optimizer_state_dict(model, optimizer, options=...)` from `torch.distributed.checkpoint.state_dict`; "
+    "use `get_optimizer_state_dict(model, optimizer, options=...)` from "
+    "`torch.distributed.checkpoint.state_dict`; "
     "its layout is the same, by parameter name"
 )
 
@@ -30,15 +31,17 @@ _REMEDY = (
 def optim_state_dict(project: Project) -> Iterator[Finding]:
     """`FSDP.optim_state_dict(model, optimizer)` becomes `get_optimizer_state_dict(model, optimizer, ...)`.
 
-    Both give state by parameter name. What FSDP1 gave by default, whole tensors on the CPU of every rank, no option
-    says: where the result is only used under `if rank == 0:`, rank 0 alone gets it, else a helper brings it to every rank.
+    Both give state by parameter name. What FSDP1 gave by default, whole tensors on the CPU of every rank,
+    no option says: where the result is only used under `if rank == 0:`, rank 0 alone gets it, else a helper
+    brings it to every rank.
 
         moments = FSDP.optim_state_dict(model, optimizer)
-        moments = get_optimizer_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        moments = get_optimizer_state_dict(model, optimizer, options=options)
 
-    `FSDP.full_optim_state_dict` is the same with whole tensors on rank 0, `FSDP.sharded_optim_state_dict` with shards.
-    `FSDP.rekey_optim_state_dict` to parameter numbers has no counterpart and is left to a person.
-    """
+    `FSDP.full_optim_state_dict` is the same with whole tensors on rank 0, `FSDP.sharded_optim_state_dict`
+    with shards. `FSDP.rekey_optim_state_dict` to parameter numbers has no counterpart and is left to a
+    person."""
     for use in project.static_calls("optim_state_dict", "full_optim_state_dict", "sharded_optim_state_dict"):
         model = argument(use.node, 0, "model")
         told = (

@@ -36,25 +36,27 @@ _LOADS = (
 )
 _OLD_LOAD = "torch.distributed.checkpoint.optimizer.load_sharded_optimizer_state_dict"
 _REMEDY = (
-    "use `set_optimizer_state_dict(model, optimizer, state, options=...)` from `torch.distributed.checkpoint.state_dict`; "
+    "use `set_optimizer_state_dict(model, optimizer, state, options=...)` from "
+    "`torch.distributed.checkpoint.state_dict`; "
     "it loads by itself, so the following `optimizer.load_state_dict` goes"
 )
 
 
 @rule("optim_state_dict_to_load", {"FM405": "loading optimizer state in FSDP1's form"})
 def optim_state_dict_to_load(project: Project) -> Iterator[Finding]:
-    """`FSDP.optim_state_dict_to_load(...)` and the `load_state_dict` after it become `set_optimizer_state_dict(...)`.
+    """`FSDP.optim_state_dict_to_load(...)` and the `load_state_dict` after it become
+    `set_optimizer_state_dict(...)`.
 
         state = FSDP.optim_state_dict_to_load(model, optimizer, saved)
         optimizer.load_state_dict(state)
 
         set_optimizer_state_dict(model, optimizer, saved, options=StateDictOptions(full_state_dict=True))
 
-    Before torch 2.1 the saved state was the first argument; which argument is the model is seen from what it holds.
-    A full state that FSDP1 saved from flat parameters (`use_orig_params=False`) has one `step` tensor for all
-    parameters of a unit, and FSDP2 would count it up once per parameter: where that can be, a helper takes the tensors
-    apart first. `scatter_full_optim_state_dict`, `shard_full_optim_state_dict`, `flatten_sharded_optim_state_dict` and
-    `load_sharded_optimizer_state_dict` are translated the same way.
+    Before torch 2.1 the saved state was the first argument; which argument is the model is seen from what
+    it holds. A full state that FSDP1 saved from flat parameters (`use_orig_params=False`) has one `step`
+    tensor for all parameters of a unit, and FSDP2 would count it up once per parameter: where that can be,
+    a helper takes the tensors apart first. `scatter_full_optim_state_dict`, `shard_full_optim_state_dict`,
+    `flatten_sharded_optim_state_dict` and `load_sharded_optimizer_state_dict` are translated the same way.
     """
     for use in project.static_calls(*_LOADS):
         model = _model(project, use)

@@ -1,7 +1,7 @@
 """`model.register_comm_hook(state, hook)`.
 
-Source: `FullyShardedDataParallel.register_comm_hook`, `torch/distributed/algorithms/_comm_hooks/default_hooks.py`.
-"""
+Source: `FullyShardedDataParallel.register_comm_hook`,
+`torch/distributed/algorithms/_comm_hooks/default_hooks.py`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from codemods.rule import Finding, No, Project, argument, finding, rule
 _REMEDIES = {
     "allreduce_hook": "delete the call: this is what FSDP2 does by itself",
     "reduce_scatter_hook": "delete the call: this is what FSDP2 does by itself",
-    "bf16_compress_hook": "delete the call and give `reduce_dtype=torch.bfloat16` in the `MixedPrecisionPolicy`",
-    "fp16_compress_hook": "delete the call and give `reduce_dtype=torch.float16` in the `MixedPrecisionPolicy`",
+    "bf16_compress_hook": "delete the call and give `MixedPrecisionPolicy` `reduce_dtype=torch.bfloat16`",
+    "fp16_compress_hook": "delete the call and give `MixedPrecisionPolicy` `reduce_dtype=torch.float16`",
 }
 _OWN = (
-    "an own sum without division is `set_gradient_divide_factor(1.0)` on every FSDPModule; anything else needs "
+    "an own sum without division is `set_gradient_divide_factor(1.0)` on every FSDPModule; anything "
+    "else needs "
     "`set_custom_reduce_scatter` or `set_all_reduce_hook`"
 )
 
@@ -25,8 +26,8 @@ _OWN = (
 def register_comm_hook(project: Project) -> Iterator[Finding]:
     """`register_comm_hook` has no counterpart of the same shape and is left to a person.
 
-    The default hooks are what FSDP2 does anyway, the compressing ones are a `reduce_dtype`; the finding says which.
-    """
+    The default hooks are what FSDP2 does anyway, the compressing ones are a `reduce_dtype`; the finding
+    says which."""
     for call in project.method_calls("register_comm_hook"):
         if isinstance(project.sharded(call.module, call.receiver), No):
             continue

@@ -29,10 +29,10 @@ from codemods.rule import (
 def set_state_dict_type(project: Project) -> Iterator[Finding]:
     """`FSDP.set_state_dict_type(...)` goes; each later `state_dict()` says what kind it wants.
 
-    The choice was stored in the model and changed the meaning of every later `state_dict()`, `load_state_dict()` and
-    `optim_state_dict()` call. Those calls are translated with the chosen kind (see FM402 to FM405). A choice made at
-    run time, LOCAL_STATE_DICT, a call whose result is kept, and `get_state_dict_type` are left to a person.
-    """
+    The choice was stored in the model and changed the meaning of every later `state_dict()`,
+    `load_state_dict()` and `optim_state_dict()` call. Those calls are translated with the chosen kind (see
+    FM402 to FM405). A choice made at run time, LOCAL_STATE_DICT, a call whose result is kept, and
+    `get_state_dict_type` are left to a person."""
     settings = {use.node: setting_of(project, use.module, use.node) for use in _calls(project)}
     for use in _calls(project):
         statement = use.module.statement(use.node)
@@ -50,7 +50,9 @@ def set_state_dict_type(project: Project) -> Iterator[Finding]:
                 use.node,
                 "FM406",
                 reason,
-                remedy="delete the call and say at each state dict call what kind it gives (`StateDictOptions`)",
+                remedy=(
+                    "delete the call and say at each state dict call what kind it gives (`StateDictOptions`)"
+                ),
             )
             continue
         yield finding(
@@ -86,7 +88,7 @@ def _differs(project: Project, use: MethodCall, settings: dict[ast.Call, Setting
             or use.module.function(use.node) is other.module.function(other.node)
         ):
             continue
-        if isinstance(own, Unknown) or isinstance(chosen, Unknown) or own.bare != chosen.bare:
-            if same_model(project, use.module, model, other.module, target):
-                return True
+        is_same = isinstance(own, Setting) and isinstance(chosen, Setting) and own.bare == chosen.bare
+        if not is_same and same_model(project, use.module, model, other.module, target):
+            return True
     return False

@@ -36,16 +36,16 @@ _REMEDY = (
 def state_dict(project: Project) -> Iterator[Finding]:
     """A bare `model.state_dict()` becomes `get_model_state_dict(...)`.
 
-    FSDP1's default was the full state dict on every rank. FSDP2's `state_dict()` gives this rank's shards under the
-    global shape, so that the old `if rank == 0: torch.save(model.state_dict(), f)` would write a file that looks whole and
-    holds one shard, without a word.
+    FSDP1's default was the full state dict on every rank. FSDP2's `state_dict()` gives this rank's shards
+    under the global shape, so that the old `if rank == 0: torch.save(model.state_dict(), f)` would write a
+    file that looks whole and holds one shard, without a word.
 
         state = model.state_dict()
         state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
 
-    What kind of state dict is meant is looked up: an earlier `FSDP.set_state_dict_type`, a `state_dict_type` block around the
-    calls of the function, or the default. Where these disagree, the place is left to a person.
-    """
+    What kind of state dict is meant is looked up: an earlier `FSDP.set_state_dict_type`, a
+    `state_dict_type` block around the calls of the function, or the default. Where these disagree, the
+    place is left to a person."""
     for call in project.method_calls("state_dict"):
         holding = project.sharded(call.module, call.receiver)
         text = ast.unparse(call.receiver)

@@ -24,7 +24,8 @@ _REMEDY = (
     "`set_optimizer_state_dict` of `torch.distributed.checkpoint.state_dict`, then remove the context"
 )
 _LOCAL = (
-    "write a DCP directory: `dcp.save(get_model_state_dict(model), checkpoint_id=...)`; convert old files with "
+    "write a DCP directory: `dcp.save(get_model_state_dict(model), checkpoint_id=...)`; convert old "
+    "files with "
     "`fsdp-migrate convert-ckpt`"
 )
 
@@ -40,15 +41,14 @@ def state_dict_type(project: Project) -> Iterator[Finding]:
         state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
 
     With `full_state_dict` and `cpu_offload` rank 0 gets the tensors and the others an empty dict, as with
-    `rank0_only=True, offload_to_cpu=True`. SHARDED_STATE_DICT is `get_model_state_dict(model)`: DTensors, no
-    communication; directories that FSDP1 wrote load unchanged. The two combinations that `StateDictOptions` cannot
-    say (CPU on every rank; rank 0 only without CPU) use a small helper. A configuration object bound to a name stays
-    under its name as a `StateDictOptions`.
+    `rank0_only=True, offload_to_cpu=True`. SHARDED_STATE_DICT is `get_model_state_dict(model)`: DTensors,
+    no communication; directories that FSDP1 wrote load unchanged. The two combinations that
+    `StateDictOptions` cannot say (CPU on every rank; rank 0 only without CPU) use a small helper. A
+    configuration object bound to a name stays under its name as a `StateDictOptions`.
 
-    Left to a person, with everything in the block untouched: LOCAL_STATE_DICT (FSDP2 has no flat parameters), a type or
-    configuration decided at run time, a context kept in a variable or returned by a function, and blocks that hand
-    the model to code that is not part of the project.
-    """
+    Left to a person, with everything in the block untouched: LOCAL_STATE_DICT (FSDP2 has no flat
+    parameters), a type or configuration decided at run time, a context kept in a variable or returned by a
+    function, and blocks that hand the model to code that is not part of the project."""
     in_blocks = set()
     for block in state_dict_blocks(project):
         in_blocks.add(block.call)

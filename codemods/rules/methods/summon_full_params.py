@@ -28,13 +28,14 @@ _KEPT = ("recurse", "writeback", "rank0_only", "offload_to_cpu", "with_grads")
 def summon_full_params(project: Project) -> Iterator[Finding]:
     """`with FSDP.summon_full_params(model):` becomes a context of the helper module with the same options.
 
-    On an FSDP2 model FSDP1's context does nothing at all, without a word. `model.unshard()` is no replacement: it
-    is not recursive, gives values in the compute dtype, and what is written to them is lost. The helper puts full
-    parameters in place, writes them back into the shards where `writeback` asks for it, and takes the same
-    options. Where the block only calls `generate`, it goes: FSDP2 needs no full parameters for that.
+    On an FSDP2 model FSDP1's context does nothing at all, without a word. `model.unshard()` is no
+    replacement: it is not recursive, gives values in the compute dtype, and what is written to them is
+    lost. The helper puts full parameters in place, writes them back into the shards where `writeback` asks
+    for it, and takes the same options. Where the block only calls `generate`, it goes: FSDP2 needs no full
+    parameters for that.
 
-        with FSDP.summon_full_params(model, writeback=False):      with summon_full_params(model, writeback=False):
-            norm = model.head.weight.norm()                            norm = model.head.weight.norm()
+        with FSDP.summon_full_params(model, writeback=False): ...
+        with summon_full_params(model, writeback=False): ...
     """
     static = {use.node: use for use in project.static_calls("summon_full_params")}
     for use in project.method_calls("summon_full_params"):

@@ -31,9 +31,9 @@ def annotation(project: Project) -> Iterator[Finding]:
         def save(model: FSDP, path: str) -> None: ...
         def save(model: FSDPModule, path: str) -> None: ...
 
-    Unions and string annotations are rewritten in place. `FSDPModule` has the sharding methods only; a type checker
-    that is to know `model.parameters()` too wants a class that inherits from both it and `nn.Module`.
-    """
+    Unions and string annotations are rewritten in place. `FSDPModule` has the sharding methods only; a type
+    checker that is to know `model.parameters()` too wants a class that inherits from both it and
+    `nn.Module`."""
     for use in project.uses(FSDP):
         if is_annotation(use.module, use.node):
             yield _finding(use.module, use.node, replace(use.module, use.node, code(None, _FSDP_MODULE)))

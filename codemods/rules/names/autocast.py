@@ -22,9 +22,10 @@ _NAMES = (
 def autocast(project: Project) -> Iterator[Finding]:
     """An autocast context that stays open over several steps gets `cache_enabled=False`.
 
-    Autocast keeps the low-precision copy of a weight as long as the context is open. FSDP1 made new views of the
-    weights in each forward pass, so the copies were never found again. FSDP2 uses the same parameter every time: the
-    second step would compute with the first step's weights. Without the cache the results are those of before.
+    Autocast keeps the low-precision copy of a weight as long as the context is open. FSDP1 made new views
+    of the weights in each forward pass, so the copies were never found again. FSDP2 uses the same parameter
+    every time: the second step would compute with the first step's weights. Without the cache the results
+    are those of before.
 
         with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
             for batch in batches:
@@ -61,9 +62,10 @@ def _trains_in_loop(project: Project, module: Module, block: ast.With) -> bool:
     """Whether a loop in the block steps the optimizer of a sharded model."""
     for loop in (n for s in block.body for n in ast.walk(s) if isinstance(n, ast.For | ast.While)):
         for call in (n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)):
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "step":
-                if not isinstance(project.optimizer_of(module, call.func.value), No):
-                    return True
+            if not isinstance(call.func, ast.Attribute) or call.func.attr != "step":
+                continue
+            if not isinstance(project.optimizer_of(module, call.func.value), No):
+                return True
     return False
 
 

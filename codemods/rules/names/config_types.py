@@ -1,4 +1,5 @@
-"""FSDP1's configuration types and policies away from an inline wrap call: the helper module has them under the same names.
+"""FSDP1's configuration types and policies away from an inline wrap call: the helper module has them under
+the same names.
 
 Source: `torch.distributed.fsdp.api`, `torch.distributed.fsdp.wrap`.
 """
@@ -37,11 +38,13 @@ POLICIES = {
     order=80,
 )
 def config_types(project: Project) -> Iterator[Finding]:
-    """`ShardingStrategy`, `MixedPrecision`, `CPUOffload`, `BackwardPrefetch` and the policies keep their names and members.
+    """`ShardingStrategy`, `MixedPrecision`, `CPUOffload`, `BackwardPrefetch` and the policies keep their
+    names and members.
 
-    The wrap call may be far from where its values are made: in a dataclass, a command line, a module of policies. There
-    nothing changes but the import: the helper module has small types and functions of the same names, so that
-    `cfg.sharding_strategy = "HYBRID_SHARD"` and `ShardingStrategy[name]` stay as they are.
+    The wrap call may be far from where its values are made: in a dataclass, a command line, a module of
+    policies. There nothing changes but the import: the helper module has small types and functions of the
+    same names, so that `cfg.sharding_strategy = "HYBRID_SHARD"` and `ShardingStrategy[name]` stay as they
+    are.
     """
     moving = {project.group(s.module.path) for s in project.wraps if refusal(project, s) is None}
     names = {f"{_PREFIX}{name}": name for name in TYPES}
@@ -74,7 +77,8 @@ def _given(use: NameUse, taker: str) -> Finding:
 
 
 def _taker(project: Project, use: NameUse) -> str:
-    """The class or function of a training library that a value is handed to directly, which wants torch's own type."""
+    """The class or function of a training library that a value is handed to directly, which wants torch's own
+    type."""
     for parent in use.module.ancestors(use.node):
         if isinstance(parent, ast.stmt):
             return ""

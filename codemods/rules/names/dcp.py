@@ -36,9 +36,8 @@ _OLD_ORDER = {
 def dist_cp(project: Project) -> Iterator[Finding]:
     """`dist_cp.save_state_dict(...)` becomes `dist_cp.save(...)`, `load_state_dict` becomes `load`.
 
-    The old functions have been deprecated since torch 2.2. Arguments after the state dict get names, as the new
-    functions want them. Calls that use `coordinator_rank` or `no_dist` are left to a person.
-    """
+    The old functions have been deprecated since torch 2.2. Arguments after the state dict get names, as the
+    new functions want them. Calls that use `coordinator_rank` or `no_dist` are left to a person."""
     for old, new in _NEW.items():
         for module, call in _calls(project, old):
             names = [k.arg for k in call.keywords]
@@ -48,7 +47,8 @@ def dist_cp(project: Project) -> Iterator[Finding]:
                     module,
                     call,
                     "FM410",
-                    f"`{old}` is deprecated, and its `coordinator_rank`/`no_dist` have no counterpart in `{new}`",
+                    f"`{old}` is deprecated, and its `coordinator_rank`/`no_dist` have no counterpart "
+                    f"in `{new}`",
                     remedy=f"call `torch.distributed.checkpoint.{new}`",
                 )
                 continue

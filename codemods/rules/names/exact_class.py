@@ -1,7 +1,7 @@
 """`type(module) is Block` on modules of a sharded model.
 
-Source: `torch/distributed/fsdp/_fully_shard/_fully_shard.py` (a unit's class is replaced by a subclass `FSDP<Name>`).
-"""
+Source: `torch/distributed/fsdp/_fully_shard/_fully_shard.py` (a unit's class is replaced by a subclass
+`FSDP<Name>`)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def exact_class(project: Project) -> Iterator[Finding]:
         if type(module) is Block: ...
         if isinstance(module, Block): ...
 
-    `isinstance` also holds for subclasses, which can include more modules than before; the translation is therefore
-    offered with `--unsafe-fixes`. Comparisons of class names (`type(m).__name__ == "Block"`) are left to a person. Only
-    loop variables over `modules()`, `named_modules()`, `children()` of a sharded model are looked at.
-    """
+    `isinstance` also holds for subclasses, which can include more modules than before; the translation is
+    therefore offered with `--unsafe-fixes`. Comparisons of class names (`type(m).__name__ == "Block"`) are
+    left to a person. Only loop variables over `modules()`, `named_modules()`, `children()` of a sharded
+    model are looked at."""
     for module in list(project.modules.values()):
         for node in module.nodes(ast.Compare):
             assert isinstance(node, ast.Compare)
@@ -45,7 +45,8 @@ def exact_class(project: Project) -> Iterator[Finding]:
 
 
 def _subject(node: ast.Compare) -> tuple[ast.expr | None, bool]:
-    """`m` of `type(m) is C`, `m.__class__ == C`, `type(m).__name__ == "C"`; and whether names are compared."""
+    """`m` of `type(m) is C`, `m.__class__ == C`, `type(m).__name__ == "C"`; and whether names are
+    compared."""
     left = node.left
     by_name = isinstance(left, ast.Attribute) and left.attr in ("__name__", "__qualname__")
     if by_name:

@@ -1,8 +1,7 @@
 """`isinstance(x, FSDP)` and other questions about the class.
 
-Source: `torch/distributed/fsdp/_fully_shard/_fully_shard.py` (`fully_shard` gives the module a class `FSDP<Name>` that
-inherits from `FSDPModule` and from the module's own class).
-"""
+Source: `torch/distributed/fsdp/_fully_shard/_fully_shard.py` (`fully_shard` gives the module a class
+`FSDP<Name>` that inherits from `FSDPModule` and from the module's own class)."""
 
 from __future__ import annotations
 
@@ -18,12 +17,11 @@ _FSDP_MODULE = "{torch.distributed.fsdp.FSDPModule}"
 def isinstance_(project: Project) -> Iterator[Finding]:
     """`isinstance(x, FSDP)` becomes `isinstance(x, FSDPModule)`.
 
-    On an FSDP2 model the old question is always False, without a word. `type(x) is FSDP` and `type(x) == FSDP` become
-    `isinstance` too, because `fully_shard` makes a class of its own for every module class.
+    On an FSDP2 model the old question is always False, without a word. `type(x) is FSDP` and `type(x) ==
+    FSDP` become `isinstance` too, because `fully_shard` makes a class of its own for every module class.
 
-    What is new: a sharded module is now also an instance of its own class. Code that met the wrapper and then the
-    module inside it meets one object.
-    """
+    What is new: a sharded module is now also an instance of its own class. Code that met the wrapper and
+    then the module inside it meets one object."""
     for use in project.uses(FSDP):
         edit = _edit(use)
         if edit is None:
@@ -53,7 +51,8 @@ def _edit(use: NameUse) -> Edit | None:
 
 
 def _question(module: Module, node: ast.expr) -> ast.expr | None:
-    """The `isinstance`/`issubclass` call or the comparison that a class name stands in, tuples and unions between."""
+    """The `isinstance`/`issubclass` call or the comparison that a class name stands in, tuples and unions
+    between."""
     child: ast.AST = node
     for parent in module.ancestors(node):
         if isinstance(parent, ast.Tuple | ast.List | ast.BinOp):

@@ -1,7 +1,7 @@
 """An optimizer that is built before the model is sharded.
 
-Source: `torch/distributed/fsdp/_fully_shard/_fsdp_param.py` (`fully_shard` replaces every parameter by a new one).
-"""
+Source: `torch/distributed/fsdp/_fully_shard/_fsdp_param.py` (`fully_shard` replaces every parameter by a
+new one)."""
 
 from __future__ import annotations
 
@@ -30,16 +30,15 @@ _REMEDY = "build the optimizer after the model is sharded, from the sharded mode
 def optimizer(project: Project) -> Iterator[Finding]:
     """An optimizer built from `model.parameters()` before the wrap is moved behind it.
 
-    With `use_orig_params=True` FSDP1 kept the parameter objects, so an optimizer built earlier trained them.
-    `fully_shard` replaces every parameter: the old optimizer then updates tensors nobody uses, the loss stays as it is,
-    and nothing is said.
+    With `use_orig_params=True` FSDP1 kept the parameter objects, so an optimizer built earlier trained
+    them. `fully_shard` replaces every parameter: the old optimizer then updates tensors nobody uses, the
+    loss stays as it is, and nothing is said.
 
         optimizer = AdamW(model.parameters())        model = shard(model)
         model = shard(model)                         optimizer = AdamW(model.parameters())
 
-    Statements that need the optimizer (a scheduler) move along. Where the two are not in the same block, or something
-    in between uses the optimizer in another way, the place is left to a person.
-    """
+    Statements that need the optimizer (a scheduler) move along. Where the two are not in the same block, or
+    something in between uses the optimizer in another way, the place is left to a person."""
     for module, call in _optimizer_calls(project):
         for owner in _models_of(project, module, call):
             wrap = _later_wrap(project, module, call, owner)
@@ -108,7 +107,8 @@ def _takes(value: ast.expr, text: str) -> bool:
 
 
 def _moved(module: Module, first: ast.stmt, wrap: ast.stmt) -> list[Edit]:
-    """Move a statement, and those after it that need what it binds, behind the wrap; empty where that is not safe."""
+    """Move a statement, and those after it that need what it binds, behind the wrap; empty where that is
+    not safe."""
     block = _block_of(module, first)
     if block is None or wrap not in block or not isinstance(first, ast.Assign):
         return []
@@ -144,9 +144,10 @@ def _renames(wrap: ast.stmt, moving: list[ast.stmt]) -> bool:
 def _first_needed(block: list[ast.stmt], first: ast.stmt) -> ast.stmt:
     """The statement before the optimizer's that lists the parameters for it, if there is one."""
     for statement in block[: block.index(first)]:
-        if isinstance(statement, ast.Assign) and _bound(statement) & _names(first):
-            if "parameters()" in ast.unparse(statement.value):
-                return statement
+        if not isinstance(statement, ast.Assign) or not _bound(statement) & _names(first):
+            continue
+        if "parameters()" in ast.unparse(statement.value):
+            return statement
     return first
 
 

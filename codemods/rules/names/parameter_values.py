@@ -1,7 +1,7 @@
 """Code that looks at or changes the parameters of a sharded model one by one.
 
-Source: `torch/distributed/tensor` (a reduction of a DTensor can be partial; mixing with plain tensors raises).
-"""
+Source: `torch/distributed/tensor` (a reduction of a DTensor can be partial; mixing with plain tensors
+raises)."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _VALUES = {
 def parameter_values(project: Project) -> Iterator[Finding]:
     """Loops over `model.parameters()` of a sharded model see other things than before.
 
-    Under FSDP1 the parameters were one-dimensional parts of this rank (with `use_orig_params=False` even flat ones);
-    under FSDP2 they are DTensors of the whole shape.
+    Under FSDP1 the parameters were one-dimensional parts of this rank (with `use_orig_params=False` even
+    flat ones); under FSDP2 they are DTensors of the whole shape.
 
-    - FM509: `p.ndim`, `p.shape` give the whole parameter's shape now. Rules such as "weight decay for everything with two
-      dimensions" matched nothing before and match now: training changes.
+    - FM509: `p.ndim`, `p.shape` give the whole parameter's shape now. Rules such as "weight decay for
+      everything with two dimensions" matched nothing before and match now: training changes.
     - FM514: `p.grad.norm().item()` is this rank's part, `p.numpy()` and `p.data.copy_(plain)` raise,
       `dist.all_reduce(p.grad)` raises. Use `full_tensor()` for whole values, `to_local()` for this rank's.
-    - FM515: `sum(p.numel() for p in model.parameters())` was this rank's share and is the whole model's number; a factor of
-      the world size after it counts twice. A plain count is a note, a count that is multiplied needs a person.
-    """
+    - FM515: `sum(p.numel() for p in model.parameters())` was this rank's share and is the whole model's
+      number; a factor of the world size after it counts twice. A plain count is a note, a count that is
+      multiplied needs a person."""
     for module in list(project.modules.values()):
         for loop in _loops(module):
             model = _owner(loop.iter)
@@ -64,10 +64,9 @@ def _loops(module: Module) -> Iterator[ast.For | ast.comprehension]:
 
 
 def _owner(node: ast.expr) -> ast.expr | None:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in ("parameters", "named_parameters"):
-            return node.func.value
-    return None
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    return node.func.value if node.func.attr in ("parameters", "named_parameters") else None
 
 
 def _of_loop(module: Module, loop: ast.For | ast.comprehension) -> Iterator[Finding]:
@@ -109,15 +108,21 @@ def _finding(module: Module, node: ast.AST, code: str) -> Finding:
             node,
             code,
             "sharded parameters have their whole shape now; FSDP1 showed one-dimensional parts of this rank",
-            remedy="check which parameters this rule is meant to match: it matched by flattened shapes before",
+            remedy=(
+                "check which parameters this rule is meant to match: it matched by flattened shapes before"
+            ),
         )
     if code == "FM514":
         return finding(
             module,
             node,
             code,
-            "this reads or writes DTensors: reductions can be this rank's part, plain tensors cannot be mixed in",
-            remedy="use `full_tensor()` for whole values or `to_local()` for this rank's, and drop reductions of your own",
+            "this reads or writes DTensors: reductions can be this rank's part, plain tensors cannot "
+            "be mixed in",
+            remedy=(
+                "use `full_tensor()` for whole values or `to_local()` for this rank's, and drop "
+                "reductions of your own"
+            ),
         )
     if _is_multiplied(module, node):
         return finding(

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from codemods.rule import Finding, Module, Project, finding, rule
 
 _REMEDIES = {
-    "_handle": "FSDP2 has no handles: reshard with `module.reshard()`, read a shard with `parameter.to_local()`",
-    "_handles": "FSDP2 has no handles: reshard with `module.reshard()`, read a shard with `parameter.to_local()`",
+    "_handle": "FSDP2 has no handles: `module.reshard()` reshards, `parameter.to_local()` is a shard",
+    "_handles": "FSDP2 has no handles: `module.reshard()` reshards, `parameter.to_local()` is a shard",
     "_all_handles": "walk `model.modules()` and test `isinstance(module, FSDPModule)`",
     "flat_param": "there is no flat parameter: work on `model.parameters()`, which are DTensors",
     "_flat_param": "there is no flat parameter: work on `model.parameters()`, which are DTensors",
@@ -26,10 +26,9 @@ _PREFIX = "_fsdp_wrapped_module"
 def private(project: Project) -> Iterator[Finding]:
     """Flat parameters, handles and other private state of FSDP1 have no counterpart.
 
-    `_handle`, `_handles`, `_all_handles`, `flat_param` are left to a person with what to use instead. In an FSDP2
-    model names carry no `_fsdp_wrapped_module.` prefix: `name.replace("_fsdp_wrapped_module.", "")` is harmless and kept, a
-    test or split on the prefix is reported.
-    """
+    `_handle`, `_handles`, `_all_handles`, `flat_param` are left to a person with what to use instead. In an
+    FSDP2 model names carry no `_fsdp_wrapped_module.` prefix: `name.replace("_fsdp_wrapped_module.", "")`
+    is harmless and kept, a test or split on the prefix is reported."""
     for module in list(project.modules.values()):
         for node in module.nodes(ast.Attribute):
             assert isinstance(node, ast.Attribute)

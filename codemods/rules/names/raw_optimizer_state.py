@@ -10,15 +10,19 @@ from collections.abc import Iterator
 
 from codemods.rule import Finding, No, Project, finding, is_under_rank0, rule
 
+_REMEDY = (
+    "use `get_optimizer_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True, "
+    "cpu_offload=True))` on every rank"
+)
+
 
 @rule("optimizer.state_dict", {"FM409": "an optimizer's own state dict over sharded parameters"})
 def raw_optimizer_state(project: Project) -> Iterator[Finding]:
     """`optimizer.state_dict()` holds this rank's part; files written before hold flat parts.
 
-    Saved and loaded by each rank for itself this keeps working, with DTensors in the file. Files that FSDP1 wrote this
-    way do not load into the new optimizer: convert them with `fsdp-migrate convert-ckpt`. Saved on rank 0 only, the file
-    holds one rank's part, as it did under FSDP1: that needs a person.
-    """
+    Saved and loaded by each rank for itself this keeps working, with DTensors in the file. Files that FSDP1
+    wrote this way do not load into the new optimizer: convert them with `fsdp-migrate convert-ckpt`. Saved
+    on rank 0 only, the file holds one rank's part, as it did under FSDP1: that needs a person."""
     for call in project.method_calls("state_dict"):
         if call.node.args or call.node.keywords:
             continue
@@ -38,9 +42,6 @@ def raw_optimizer_state(project: Project) -> Iterator[Finding]:
                 if partial
                 else "; files that FSDP1 wrote this way need converting"
             ),
-            remedy="use `get_optimizer_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True, "
-            "cpu_offload=True))` on every rank"
-            if partial
-            else "",
+            remedy=_REMEDY if partial else "",
             is_note=not partial,
         )

@@ -23,7 +23,8 @@ from codemods.rule import (
 )
 
 NAME = "torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler"
-# ShardedGradScaler's order; torch.amp.GradScaler has growth_factor before backoff_factor and no process_group.
+# ShardedGradScaler's order; torch.amp.GradScaler has growth_factor before backoff_factor and no
+# process_group.
 _PARAMETERS = (
     "device",
     "init_scale",
@@ -39,10 +40,9 @@ _PARAMETERS = (
 def sharded_grad_scaler(project: Project) -> Iterator[Finding]:
     """`ShardedGradScaler(...)` becomes `torch.amp.GradScaler(...)`.
 
-    The gradients of an FSDP2 model are DTensors: the plain scaler's test for infinities is reduced over all ranks
-    by itself, so that all of them skip the same steps. `process_group` goes; positional arguments get names, because
-    the two classes order them differently.
-    """
+    The gradients of an FSDP2 model are DTensors: the plain scaler's test for infinities is reduced over all
+    ranks by itself, so that all of them skip the same steps. `process_group` goes; positional arguments get
+    names, because the two classes order them differently."""
     for use in project.uses(NAME):
         call = use.module.parent(use.node)
         edits = [replace(use.module, use.node, code(None, "{torch.amp.GradScaler}"))]

@@ -18,10 +18,9 @@ _NAME = "torch.distributed.fsdp.StateDictType"
 def state_dict_kind(project: Project) -> Iterator[Finding]:
     """`StateDictType` in a configuration or a comparison keeps its name and members; only the import changes.
 
-    Where the kind of state dict is a setting, `cfg.checkpoint_type == StateDictType.FULL_STATE_DICT` still decides
-    which function saves. The helper module has an enumeration of the same name. What is given to
-    `FSDP.state_dict_type` goes with that call.
-    """
+    Where the kind of state dict is a setting, `cfg.checkpoint_type == StateDictType.FULL_STATE_DICT` still
+    decides which function saves. The helper module has an enumeration of the same name. What is given to
+    `FSDP.state_dict_type` goes with that call."""
     held = held_by_libraries(project)
     for use in project.uses(_NAME):
         span = use.module.span(use.node)

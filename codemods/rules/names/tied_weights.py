@@ -1,8 +1,7 @@
 """Tied weights whose modules a policy can put into different units.
 
-Source: `torch/distributed/fsdp/_fully_shard/_fsdp_init.py` (torch 2.13 raises for a parameter of two groups; up to 2.9
-the two ends silently become different parameters).
-"""
+Source: `torch/distributed/fsdp/_fully_shard/_fsdp_init.py` (torch 2.13 raises for a parameter of two
+groups; up to 2.9 the two ends silently become different parameters)."""
 
 from __future__ import annotations
 
@@ -16,11 +15,10 @@ from codemods.rule import CallValue, Finding, Literal, Module, Project, Value, f
 def tied_weights(project: Project) -> Iterator[Finding]:
     """Two modules that share a weight must be in the same unit.
 
-    With FSDP1 a weight shared between a unit and the root was handled or silently wrong; with FSDP2 it is an error on
-    new releases of torch, and silently two weights on releases up to 2.9. Nothing is said where the policy only makes
-    units of other classes, so that both ends stay in the root. Otherwise leave both modules out of the policy, or shard
-    them together: `fully_shard([model.embed, model.head])`.
-    """
+    With FSDP1 a weight shared between a unit and the root was handled or silently wrong; with FSDP2 it is
+    an error on new releases of torch, and silently two weights on releases up to 2.9. Nothing is said where
+    the policy only makes units of other classes, so that both ends stay in the root. Otherwise leave both
+    modules out of the policy, or shard them together: `fully_shard([model.embed, model.head])`."""
     if not project.wraps:
         return
     classes = _unit_classes(project)
@@ -40,7 +38,8 @@ def tied_weights(project: Project) -> Iterator[Finding]:
                 module,
                 node,
                 "FM506",
-                "these modules share a weight, and the wrap policy can make units of them: FSDP2 wants both in one unit",
+                "these modules share a weight, and the wrap policy can make units of them: FSDP2 wants "
+                "both in one unit",
                 remedy="keep both out of the policy, or shard them together: `fully_shard([first, second])`",
                 is_note=classes is None,  # the policy goes by something that cannot be followed
             )
@@ -91,7 +90,8 @@ def _class_of(module: Module, node: ast.AST, end: ast.expr) -> str:
     """The class name a module attribute was built with, in the same class; empty where that is not seen."""
     owner, text = module.class_of(node), ast.unparse(end)
     for statement in ast.walk(owner) if owner is not None else ():
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
-            if any(ast.unparse(t) == text for t in statement.targets):
-                return ast.unparse(statement.value.func).rpartition(".")[2]
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+            continue
+        if any(ast.unparse(t) == text for t in statement.targets):
+            return ast.unparse(statement.value.func).rpartition(".")[2]
     return ""

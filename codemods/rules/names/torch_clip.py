@@ -31,11 +31,10 @@ _FUNCTIONS = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad.clip_g
 def torch_clip(project: Project) -> Iterator[Finding]:
     """`torch.nn.utils.clip_grad_norm_(model.parameters(), c)` on a sharded model changes its meaning.
 
-    On FSDP1 parameters it clipped each rank by the norm of what that rank held, a number that differs per rank. On
-    FSDP2 parameters it clips by the norm of the whole gradient. The new behaviour is what was meant, but training
-    curves change, so a person should know. With `--unsafe-fixes` a used result gets `.full_tensor()`, because it is a
-    DTensor now; nothing else has to be done.
-    """
+    On FSDP1 parameters it clipped each rank by the norm of what that rank held, a number that differs per
+    rank. On FSDP2 parameters it clips by the norm of the whole gradient. The new behaviour is what was
+    meant, but training curves change, so a person should know. With `--unsafe-fixes` a used result gets
+    `.full_tensor()`, because it is a DTensor now; nothing else has to be done."""
     for module in list(project.modules.values()):
         for call in module.calls():
             symbol = project.resolve(module, call.func)
@@ -57,7 +56,8 @@ def torch_clip(project: Project) -> Iterator[Finding]:
                 module,
                 call,
                 "FM302",
-                "FSDP1 clipped every rank by its own part of the gradient here; FSDP2 clips by the whole gradient's norm",
+                "FSDP1 clipped every rank by its own part of the gradient here; FSDP2 clips by the "
+                "whole gradient's norm",
                 remedy="expect other numbers than before (these are right)"
                 + (" and add `.full_tensor()` to the norm" if edits else ""),
                 safety=Safety.UNSAFE if edits else Safety.MANUAL,

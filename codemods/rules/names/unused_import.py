@@ -25,9 +25,8 @@ from codemods.rule import (
 def unused_import(project: Project) -> Iterator[Finding]:
     """An import of an FSDP1 name that its file does not use, and no other file takes from it, is removed.
 
-    Imports that a rewrite leaves without a use go by themselves; this is about those that had none before. In an
-    `__init__.py` and where `__all__` names it, an import is for others and stays, with a finding.
-    """
+    Imports that a rewrite leaves without a use go by themselves; this is about those that had none before.
+    In an `__init__.py` and where `__all__` names it, an import is for others and stays, with a finding."""
     handed_on = _handed_on(project)
     for module in list(project.modules.values()):
         if module.path.endswith("__init__.py") or "__all__" in module.text:

@@ -1,8 +1,7 @@
 """`zero_grad()` while gradient synchronisation is off.
 
-Source: `torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py` (unsynchronised gradients are kept on the unsharded
-parameters, where `zero_grad` does not see them).
-"""
+Source: `torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py` (unsynchronised gradients are kept on the
+unsharded parameters, where `zero_grad` does not see them)."""
 
 from __future__ import annotations
 
@@ -18,11 +17,10 @@ _BAD_VALUES = ("isnan", "isinf", "isfinite")
 def zero_grad(project: Project) -> Iterator[Finding]:
     """`zero_grad()` between unsynchronised micro-batches no longer discards their gradients.
 
-    FSDP1 kept the gradients of `no_sync` micro-batches in `.grad`, where `zero_grad()` drops them. FSDP2 keeps them
-    aside until the next synchronised backward pass, which adds them in: a batch that was skipped because its loss was
-    NaN comes back. Found: `zero_grad()` inside a `no_sync` block, and `zero_grad()` under a test for NaN or infinity
-    in a loop that also uses `no_sync`.
-    """
+    FSDP1 kept the gradients of `no_sync` micro-batches in `.grad`, where `zero_grad()` drops them. FSDP2
+    keeps them aside until the next synchronised backward pass, which adds them in: a batch that was skipped
+    because its loss was NaN comes back. Found: `zero_grad()` inside a `no_sync` block, and `zero_grad()`
+    under a test for NaN or infinity in a loop that also uses `no_sync`."""
     for module in list(project.modules.values()):
         loops = _accumulating_blocks(project, module)
         for call in module.calls():
@@ -36,9 +34,13 @@ def zero_grad(project: Project) -> Iterator[Finding]:
                     module,
                     call,
                     "FM304",
-                    "under FSDP2 `zero_grad()` does not discard the gradients of unsynchronised micro-batches: they are "
+                    "under FSDP2 `zero_grad()` does not discard the gradients of unsynchronised "
+                    "micro-batches: they are "
                     "added to the next synchronised ones",
-                    remedy="synchronise first: switch synchronisation on, run `(loss * 0).backward()`, then `zero_grad()`",
+                    remedy=(
+                        "synchronise first: switch synchronisation on, run `(loss * 0).backward()`, "
+                        "then `zero_grad()`"
+                    ),
                 )
 
 

@@ -10,8 +10,7 @@ def init(module):
 def build(model):
     model.apply(init)
     fully_shard(model)
-    # TODO(fsdp-migrate FM310): a function that fills parameters with random numbers
-    #   draws other numbers on DTensors: initialise before sharding, or check that the
-    #   function sets constants
+    # TODO(fsdp-migrate FM310): random numbers filled into DTensors are other numbers:
+    #   initialise before sharding, or check that the function sets constants
     model.apply(init)
     return model

@@ -5,8 +5,8 @@ from fsdp2_sharding import shard_model
 
 def build(first, second, own_hook):
     first, second = shard_model(first), shard_model(second)
-    # TODO(fsdp-migrate FM309): delete the call and give `reduce_dtype=torch.bfloat16`
-    #   in the `MixedPrecisionPolicy`
+    # TODO(fsdp-migrate FM309): delete the call and give `MixedPrecisionPolicy`
+    #   `reduce_dtype=torch.bfloat16`
     first.register_comm_hook(None, default_hooks.bf16_compress_hook)
     # TODO(fsdp-migrate FM309): an own sum without division is
     #   `set_gradient_divide_factor(1.0)` on every FSDPModule; anything else needs

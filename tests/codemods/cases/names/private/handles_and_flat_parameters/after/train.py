@@ -4,8 +4,8 @@ from torch.distributed.fsdp._traversal_utils import _get_fsdp_handles
 
 def free(model):
     fully_shard(model)
-    # TODO(fsdp-migrate FM507): FSDP2 has no handles: reshard with `module.reshard()`,
-    #   read a shard with `parameter.to_local()`
+    # TODO(fsdp-migrate FM507): FSDP2 has no handles: `module.reshard()` reshards,
+    #   `parameter.to_local()` is a shard
     model._handle.reshard(True)
     # TODO(fsdp-migrate FM516): do without FSDP1's internals: `FSDPModule` has
     #   `unshard()` and `reshard()`, parameters are DTensors

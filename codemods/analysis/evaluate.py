@@ -1,0 +1,321 @@
+"""Follows expressions to values: through names, modules, dicts, calls and parameters."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from codemods.analysis.arguments import argument_for, default_of, is_bound_call, returns_of
+from codemods.analysis.flow import reaching
+from codemods.analysis.index import Index
+from codemods.analysis.module import Module
+from codemods.analysis.scopes import Binding, BindingKind
+from codemods.analysis.values import (
+    CallValue,
+    Choice,
+    DictValue,
+    Literal,
+    Named,
+    Opaque,
+    Origin,
+    Sequenced,
+    Value,
+    options,
+)
+
+_DEEPEST = 24
+
+
+@dataclass(slots=True)
+class Evaluator:
+    """Follows expressions to values.
+
+    Attributes:
+        callers: function definition -> its calls in the project, so that parameters have values.
+    """
+
+    index: Index
+    callers: dict[ast.AST, list[tuple[Module, ast.Call]]] = field(default_factory=dict)
+    _active: set[ast.AST] = field(default_factory=set)
+
+    def evaluate(self, module: Module, node: ast.expr) -> Value:
+        """What `node`, standing in `module`, comes to."""
+        origin = Origin(module, node)
+        if node in self._active or len(self._active) > _DEEPEST:
+            return Opaque("it depends on itself", origin)
+        self._active.add(node)
+        try:
+            return self._evaluate(module, node, origin)
+        finally:
+            self._active.discard(node)
+
+    def _evaluate(self, module: Module, node: ast.expr, origin: Origin) -> Value:
+        match node:
+            case ast.Constant():
+                return Literal(node.value, origin)
+            case ast.Name():
+                return self._name(module, node, origin)
+            case ast.Attribute():
+                return self._attribute(module, node, origin)
+            case ast.Tuple() | ast.List() | ast.Set():
+                return Sequenced(tuple(node.elts), origin)
+            case ast.IfExp():
+                return _choice([self.evaluate(module, node.body), self.evaluate(module, node.orelse)], origin)
+            case ast.BoolOp():
+                return _choice([self.evaluate(module, value) for value in node.values], origin)
+            case ast.Dict():
+                return self._dict(module, node, origin)
+            case ast.Subscript():
+                return self._subscript(module, node, origin)
+            case ast.Call():
+                return self._call(module, node, origin)
+            case ast.Lambda():
+                return Opaque("a lambda", origin)
+            case ast.NamedExpr():
+                return self.evaluate(module, node.value)
+        return Opaque("an expression", origin)
+
+    def _name(self, module: Module, node: ast.Name, origin: Origin) -> Value:
+        found = module.scope_of(node).lookup(node.id)
+        if found is None or any(b.kind is BindingKind.IMPORT for b in found[1]):
+            return self._imported(module, node, origin)
+        scope, bindings = found
+        live = reaching(module, scope, bindings, node)
+        values = [self._binding(module, b, origin) for b in live]
+        mutated = self._mutations(module, node, values)
+        return mutated or _choice(values, origin)
+
+    def _imported(self, module: Module, node: ast.expr, origin: Origin) -> Value:
+        symbol = self.index.resolve(module, node)
+        if symbol is not None:
+            return Named(symbol, origin)
+        variable = self._variable(module, node)
+        if variable is not None:
+            return variable
+        return Opaque("its definition was not found", origin)
+
+    def _variable(self, module: Module, node: ast.expr) -> Value | None:
+        """A module-level variable of another module: `from .precision import bf16`, `policies.bf16`."""
+        if isinstance(node, ast.Name):
+            found = module.scope_of(node).lookup(node.id)
+            targets = [b.target for b in (found[1] if found else []) if b.kind is BindingKind.IMPORT]
+            stars = [f"{t}.{node.id}" for t in module.scope.star_imports] if found is None else []
+            for target in (*targets, *stars):
+                dots = len(target) - len(target.lstrip("."))
+                head, _, last = target.rpartition(".")
+                value = self._module_variable(module, head if len(head) > dots else target[:dots], last)
+                if value is not None:
+                    return value
+        elif isinstance(node, ast.Attribute):
+            base = self.index.resolve(module, node.value)
+            if base is not None and base.module is not None and isinstance(base.node, ast.Module):
+                return self._variable_of(base.module, node.attr)
+        return None
+
+    def _module_variable(self, module: Module, holder: str, name: str) -> Value | None:
+        found = self.index.find(holder, module.path) if holder else None
+        return self._variable_of(found, name) if found is not None and found is not module else None
+
+    def _variable_of(self, module: Module, name: str) -> Value | None:
+        bindings = module.scope.bindings.get(name, [])
+        imports = [b for b in bindings if b.kind is BindingKind.IMPORT]
+        if imports:
+            head, _, last = imports[-1].target.rpartition(".")
+            dots = len(imports[-1].target) - len(imports[-1].target.lstrip("."))
+            holder = head if len(head) > dots else imports[-1].target[:dots]
+            return self._module_variable(module, holder, last)
+        values = [self._binding(module, b, None) for b in bindings if b.value is not None]
+        return _choice(values, values[0].origin) if values else None
+
+    def _binding(self, module: Module, binding: Binding, use: Origin | None) -> Value:
+        origin = use or Origin(module, binding.value or ast.Constant(None))
+        match binding.kind:
+            case BindingKind.ASSIGN if binding.value is not None:
+                return self.unpacked(module, binding.value, binding.unpack)
+            case BindingKind.DEFINITION:
+                symbol = self.index.lookup(module, module.scope_of(binding.node), binding.name)
+                return Named(symbol, origin) if symbol else Opaque("a definition", origin)
+            case BindingKind.PARAMETER:
+                return self._parameter(module, binding, origin)
+        return Opaque(f"bound by a {binding.kind.value}", origin)
+
+    def unpacked(self, module: Module, node: ast.expr, path: tuple[int, ...]) -> Value:
+        """The value of one element of a (nested) tuple value."""
+        value = self.evaluate(module, node)
+        if not path:
+            return value
+        found = []
+        for option in options(value):
+            if isinstance(option, Sequenced) and path[0] < len(option.elements):
+                found.append(self.unpacked(option.origin.module, option.elements[path[0]], path[1:]))
+            else:
+                found.append(Opaque("one of several results", option.origin))
+        return _choice(found, Origin(module, node))
+
+    def _parameter(self, module: Module, binding: Binding, origin: Origin) -> Value:
+        assert isinstance(binding.node, ast.arg)
+        arguments = module.parent(binding.node)
+        function = module.parent(arguments) if arguments else None
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            return Opaque(f"parameter `{binding.name}`", origin)
+        values: list[Value] = []
+        for caller, call in self.callers.get(function, []):
+            argument = argument_for(function, binding.name, call, bound=is_bound_call(module, function, call))
+            if isinstance(argument, ast.expr):
+                values.append(self.evaluate(caller, argument))
+            elif argument is None:
+                values.append(Opaque(f"parameter `{binding.name}`", origin))
+        default = default_of(function, binding.name)
+        if default is not None and (not values or len(values) < len(self.callers.get(function, []))):
+            values.append(self.evaluate(module, default))
+        if not self.callers.get(function):
+            values.append(Opaque(f"parameter `{binding.name}`", origin))
+        return _choice(values, origin)
+
+    def _attribute(self, module: Module, node: ast.Attribute, origin: Origin) -> Value:
+        symbol = self.index.resolve(module, node)
+        if symbol is not None:
+            return Named(symbol, origin)
+        variable = self._variable(module, node)
+        if variable is not None:
+            return variable
+        return Opaque(f"attribute `{ast.unparse(node)}`", origin)
+
+    def _dict(self, module: Module, node: ast.Dict, origin: Origin) -> Value:
+        items: dict[str, list[Origin]] = {}
+        places: dict[str, list[tuple[Module, ast.AST]]] = {}
+        complete = True
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                complete = self._merge(module, value, items, places) and complete
+            elif isinstance(key, ast.Constant) and isinstance(key.value, str):
+                items[key.value] = [Origin(module, value)]
+                places[key.value] = [(module, key)]
+            else:
+                complete = False
+        return DictValue(items, places, complete, origin)
+
+    def _merge(
+        self,
+        module: Module,
+        node: ast.expr,
+        items: dict[str, list[Origin]],
+        places: dict[str, list[tuple[Module, ast.AST]]],
+    ) -> bool:
+        """Add the items of `**node`; whether all of them are known."""
+        complete = True
+        for option in options(self.evaluate(module, node)):
+            if not isinstance(option, DictValue):
+                complete = False
+                continue
+            complete = complete and option.complete
+            for key, origins in option.items.items():
+                items.setdefault(key, []).extend(origins)
+                places.setdefault(key, []).extend(option.places[key])
+        return complete
+
+    def _mutations(self, module: Module, node: ast.Name, values: list[Value]) -> DictValue | None:
+        """A dict variable with what `d["k"] = v` and `d.update(k=v)` in the same scope add to it."""
+        if len(values) != 1 or not isinstance(values[0], DictValue):
+            return None
+        found = values[0]
+        items = {k: list(v) for k, v in found.items.items()}
+        places = {k: list(v) for k, v in found.places.items()}
+        complete = found.complete
+        for kind, key, value, at in _writes(module, node):
+            if kind == "key":
+                items.setdefault(key, []).append(Origin(module, value))
+                places.setdefault(key, []).append((module, at))
+            elif kind == "merge":
+                complete = self._merge(module, value, items, places) and complete
+            else:
+                complete = False
+        return DictValue(items, places, complete, found.origin)
+
+    def _subscript(self, module: Module, node: ast.Subscript, origin: Origin) -> Value:
+        found: list[Value] = []
+        for option in options(self.evaluate(module, node.value)):
+            if isinstance(option, DictValue):
+                key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+                keys = [key] if isinstance(key, str) and key in option.items else list(option.items)
+                found += [self.evaluate(o.module, o.node) for k in keys for o in option.items[k]]
+            elif isinstance(option, Sequenced) and isinstance(node.slice, ast.Constant):
+                position = node.slice.value
+                if isinstance(position, int) and position < len(option.elements):
+                    found.append(self.evaluate(option.origin.module, option.elements[position]))
+            else:
+                return Opaque("a lookup at run time", origin)
+        return _choice(found, origin) if found else Opaque("a lookup at run time", origin)
+
+    def _call(self, module: Module, node: ast.Call, origin: Origin) -> Value:
+        symbol = self.index.resolve(module, node.func)
+        if symbol is None:
+            if isinstance(node.func, ast.Name) and node.func.id == "dict":
+                return self._dict_call(module, node, origin)
+            return Opaque(f"result of `{ast.unparse(node.func)}(...)`", origin)
+        if isinstance(symbol.node, ast.FunctionDef) and symbol.module is not None:
+            returned = self._returned(symbol.module, symbol.node)
+            if returned is not None:
+                return returned
+        keywords = {k.arg: k.value for k in node.keywords if k.arg is not None}
+        spreads = tuple(k.value for k in node.keywords if k.arg is None)
+        return CallValue(symbol, tuple(node.args), keywords, spreads, origin)
+
+    def _dict_call(self, module: Module, node: ast.Call, origin: Origin) -> Value:
+        items: dict[str, list[Origin]] = {}
+        places: dict[str, list[tuple[Module, ast.AST]]] = {}
+        complete = not node.args
+        for argument in node.args:
+            complete = self._merge(module, argument, items, places)
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                complete = self._merge(module, keyword.value, items, places) and complete
+            else:
+                items[keyword.arg] = [Origin(module, keyword.value)]
+                places[keyword.arg] = [(module, keyword)]
+        return DictValue(items, places, complete, origin)
+
+    def _returned(self, module: Module, function: ast.FunctionDef) -> Value | None:
+        values = [self.evaluate(module, r) for r in returns_of(module, function)]
+        return _choice(values, values[0].origin) if values else None
+
+
+def _choice(values: list[Value], origin: Origin) -> Value:
+    if len(values) == 1:
+        return values[0]
+    return Choice(tuple(values), origin) if values else Opaque("nothing is assigned", origin)
+
+
+def _writes(module: Module, use: ast.Name) -> Iterator[tuple[str, str, ast.expr, ast.AST]]:
+    """`d["k"] = v`, `d.update(...)` and other changes of the dict named by `use`, in its scope."""
+    found = module.scope_of(use).lookup(use.id)
+    scope = found[0] if found else None
+    for node in module.nodes(ast.Name):
+        assert isinstance(node, ast.Name)
+        if (
+            node.id != use.id
+            or (found := module.scope_of(node).lookup(node.id)) is None
+            or found[0] is not scope
+        ):
+            continue
+        parent = module.parent(node)
+        if isinstance(parent, ast.Subscript) and parent.value is node and isinstance(parent.ctx, ast.Store):
+            statement = module.statement(parent)
+            key = parent.slice.value if isinstance(parent.slice, ast.Constant) else None
+            if isinstance(statement, ast.Assign) and isinstance(key, str):
+                yield "key", key, statement.value, parent
+            else:
+                yield "unknown", "", node, parent
+        elif isinstance(parent, ast.Attribute) and parent.attr in ("update", "setdefault", "pop"):
+            call = module.parent(parent)
+            if isinstance(call, ast.Call) and parent.attr == "update":
+                for keyword in call.keywords:
+                    if keyword.arg is not None:
+                        yield "key", keyword.arg, keyword.value, keyword
+                    else:
+                        yield "merge", "", keyword.value, keyword
+                for argument in call.args:
+                    yield "merge", "", argument, call
+            elif parent.attr == "setdefault":
+                yield "unknown", "", node, parent
