@@ -77,7 +77,7 @@ def names_fsdp(data: bytes) -> bool:
 
 
 def find_files(target: Path, paths: Sequence[Path], *, exclude: Iterable[str] = ()) -> list[str]:
-    """Python files, notebooks, configuration files and launch scripts under `paths`; what git ignores is left out.
+    """Python, notebooks, configuration and launch scripts under `paths`; what git ignores is left out.
 
     A file named itself is always taken.
 
