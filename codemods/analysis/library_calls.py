@@ -70,6 +70,33 @@ def is_training_arguments(project: Project, symbol: Symbol, depth: int = 0) -> b
     return any(base is not None and is_training_arguments(project, base, depth + 1) for base in bases)
 
 
+def values_called_fsdp(project: Project, module: Module) -> Iterator[ast.expr]:
+    """Values given to something called `fsdp`: a dictionary's key, an attribute, a field, another call's
+    argument."""
+    for node in module.nodes(ast.Dict):
+        assert isinstance(node, ast.Dict)
+        pairs = zip(node.keys, node.values, strict=True)
+        yield from (value for key, value in pairs if isinstance(key, ast.Constant) and key.value == "fsdp")
+    for kind in (ast.Assign, ast.AnnAssign):
+        for statement in module.nodes(kind):
+            assert isinstance(statement, ast.Assign | ast.AnnAssign)
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            names = [t.attr if isinstance(t, ast.Attribute) else getattr(t, "id", "") for t in targets]
+            if "fsdp" in names and statement.value is not None:
+                yield _default(statement.value)
+    for call in module.calls():
+        symbol = project.resolve(module, call.func)
+        if symbol is None or not is_training_arguments(project, symbol):
+            yield from (k.value for k in call.keywords if k.arg == "fsdp")
+
+
+def _default(value: ast.expr) -> ast.expr:
+    """What `field(default=...)` says; other values as they are."""
+    if isinstance(value, ast.Call):
+        return next((k.value for k in value.keywords if k.arg == "default"), value)
+    return value
+
+
 def surroundings(project: Project) -> Surroundings:
     """What the code says about configuration files."""
     named = set()

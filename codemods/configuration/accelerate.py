@@ -1,10 +1,8 @@
 """Accelerate's FSDP settings: what each becomes under `fsdp_version: 2`. Pure.
 
 Source: accelerate 1.15, `commands/launch.py` (defaults of the launcher), `utils/launch.py` (settings to
-environment),
-`utils/dataclasses.py::FullyShardedDataParallelPlugin`, `utils/fsdp_utils.py` (`fsdp2_prepare_model`,
-`fsdp2_apply_ac`),
-`parallelism_config.py`.
+environment), `utils/dataclasses.py::FullyShardedDataParallelPlugin`, `utils/fsdp_utils.py`
+(`fsdp2_prepare_model`, `fsdp2_apply_ac`), `parallelism_config.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The door for rules about configuration files: how they register and how they say what they found.
 
 A rule's function is given a `ConfigFile` and what the project says about it, and yields findings with edits,
-as the rules
-about Python do. Its docstring is its manual page.
+as the rules about Python do. Its docstring is its manual page.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Shell scripts as commands made of words with places; only quoting, comments and line ends are understood.
 
 What a word says is known where it holds no expansion. Bash arrays (`ARGS=( ... )`) count as one command,
-because that is
-how long argument lists are kept.
+because that is how long argument lists are kept.
 """
 
 from __future__ import annotations

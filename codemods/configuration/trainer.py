@@ -1,8 +1,7 @@
 """Transformers' FSDP settings: what `fsdp=...` and `fsdp_config` of FSDP1 become under FSDP2. Pure.
 
 Source: transformers 5.24 `training_args.py::_process_fsdp_args`, `_apply_legacy_fsdp_to_config`; what the
-FSDP1 forms meant:
-the same function in transformers 4.30 to 4.57.
+FSDP1 forms meant: the same function in transformers 4.30 to 4.57.
 """
 
 from __future__ import annotations

@@ -37,24 +37,19 @@ def accelerate_config(file: ConfigFile, around: Surroundings) -> Iterator[Findin
     same checkpoints.
 
     - `fsdp_sharding_strategy` FULL_SHARD and SHARD_GRAD_OP (names or numbers) become
-      `fsdp_reshard_after_forward: true` and
-      `false`. HYBRID_SHARD and HYBRID_SHARD_ZERO2 need a mesh besides: `parallelism_config` is written from
-      `num_processes`
-      and `num_machines`, and where those do not say it, nothing is changed. NO_SHARD has no FSDP2 form in
-      Accelerate and is
-      left, with the way to DDP.
+      `fsdp_reshard_after_forward: true` and `false`. HYBRID_SHARD and HYBRID_SHARD_ZERO2 need a mesh besides:
+      `parallelism_config` is written from `num_processes` and `num_machines`, and where those do not say it,
+      nothing is changed. NO_SHARD has no FSDP2 form in Accelerate and is left, with the way to DDP.
     - Under `fsdp_version: 1` the key `fsdp_reshard_after_forward` was written by `accelerate config` and
-      never read: the
-      launcher's FULL_SHARD was in force. The rewrite keeps what was in force and says so.
+      never read: the launcher's FULL_SHARD was in force. The rewrite keeps what was in force and says so.
     - `fsdp_state_dict_type` is written out where it is missing, because its default changes from full to
       sharded.
     - `fsdp_sync_module_states` goes where `fsdp_cpu_ram_efficient_loading` sends rank 0's weights; where that
-      is off, the ranks
-      would start from their own weights, which is left to you (`--unsafe-fixes` turns it on).
+      is off, the ranks would start from their own weights, which is left to you (`--unsafe-fixes` turns it
+      on).
     - `fsdp_backward_prefetch`, `fsdp_forward_prefetch`, `fsdp_use_orig_params` go: FSDP2 has no such choice.
     - Units: TRANSFORMER_BASED_WRAP and NO_WRAP are the same (Accelerate's FSDP2 also makes units of the
-      embedding and of the
-      head, which changes no value); SIZE_BASED_WRAP counts differently.
+      embedding and of the head, which changes no value); SIZE_BASED_WRAP counts differently.
     - Everything else stays as it is, comments and order included.
 
     The file is then for accelerate 1.6 or later (`parallelism_config`: 1.10 or later).

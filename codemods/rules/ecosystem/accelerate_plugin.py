@@ -30,18 +30,15 @@ def accelerate_plugin(project: Project) -> Iterator[Finding]:
 
     - `sharding_strategy` becomes `reshard_after_forward=True` or `False`; hybrid sharding (it needs
       `ParallelismConfig(dp_replicate_size=..., dp_shard_size=...)` in `Accelerator(...)`) and NO_SHARD are
-      left to
-      you.
+      left to you.
     - `state_dict_type` is written out where it is missing: its default changes from full to sharded.
     - `MixedPrecision` becomes `MixedPrecisionPolicy`, `CPUOffload(offload_params=x)` becomes `x`.
     - A policy made with `transformer_auto_wrap_policy` becomes `"transformer_based_wrap"` with the names of
-      its
-      classes: Accelerate's FSDP2 reads no other policy object, and would make one single unit of the model
-      without
-      a word.
+      its classes: Accelerate's FSDP2 reads no other policy object, and would make one single unit of the
+      model without a word.
     - `backward_prefetch`, `limit_all_gathers`, `use_orig_params`, `sync_module_states`, `forward_prefetch`
-      and
-      `optim_state_dict_config` go. `state_dict_config` stays: Accelerate reads its fields under FSDP2 too.
+      and `optim_state_dict_config` go. `state_dict_config` stays: Accelerate reads its fields under FSDP2
+      too.
     """
     for module, call in plugin_calls(project):
         given = {keyword.arg: keyword for keyword in call.keywords if keyword.arg is not None}

@@ -34,12 +34,10 @@ def launch_flags(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
     '{...}'`.
 
     Transformers 5 has no `--fsdp_transformer_layer_cls_to_wrap` and `--fsdp_min_num_params`; what they and
-    the words of
-    `--fsdp` said goes into `--fsdp_config`, which takes JSON. Flags of `accelerate launch`
-    (`--fsdp_sharding_strategy` and
-    the others) become those of `--fsdp_version 2`, as in Accelerate's files. A flag whose value is made at
-    run time is left
-    to you. A bare `--fsdp` flag is some other program's, and is not touched.
+    the words of `--fsdp` said goes into `--fsdp_config`, which takes JSON. Flags of `accelerate launch`
+    (`--fsdp_sharding_strategy` and the others) become those of `--fsdp_version 2`, as in Accelerate's files.
+    A flag whose value is made at run time is left to you. A bare `--fsdp` flag is some other program's, and
+    is not touched.
     """
     if file.kind != "shell":
         return

@@ -30,25 +30,21 @@ def lightning_strategy(project: Project) -> Iterator[Finding]:
     `fully_shard` calls.
 
     The two are no drop-in for each other: `FSDPStrategy` wraps the module itself; `ModelParallelStrategy`
-    shards nothing, and a
-    module whose `configure_model` (Fabric: the `parallelize_fn`) makes no `fully_shard` calls would train
-    unsharded without
-    a word. Which modules become units is written in your module, so the new calls belong there.
+    shards nothing, and a module whose `configure_model` (Fabric: the `parallelize_fn`) makes no `fully_shard`
+    calls would train unsharded without a word. Which modules become units is written in your module, so the
+    new calls belong there.
 
     What each argument becomes:
 
     - `auto_wrap_policy={Block}`: `fully_shard(layer, ...)` for each such layer in `configure_model`, the
       module itself last;
     - `sharding_strategy`: "SHARD_GRAD_OP" `reshard_after_forward=False`; "FULL_SHARD" nothing; hybrid
-      sharding has no place in
-      `ModelParallelStrategy`'s mesh; "NO_SHARD" is `strategy="ddp"`;
+      sharding has no place in `ModelParallelStrategy`'s mesh; "NO_SHARD" is `strategy="ddp"`;
     - `cpu_offload=True`: `offload_policy=CPUOffloadPolicy()`; `mixed_precision` and a `precision` other than
-      32:
-      `mp_policy=MixedPrecisionPolicy(...)`;
+      32: `mp_policy=MixedPrecisionPolicy(...)`;
     - `activation_checkpointing_policy`: `apply_activation_checkpointing` before the `fully_shard` calls;
     - `state_dict_type`: `save_distributed_checkpoint`, True for "sharded". The default differs: Lightning's
-      FSDP saves "full",
-      Fabric's "sharded", `ModelParallelStrategy` distributed;
+      FSDP saves "full", Fabric's "sharded", `ModelParallelStrategy` distributed;
     - `tensor_parallel_size` has to be 1: its default, "auto", would take the machines' processes for tensor
       parallelism.
     """

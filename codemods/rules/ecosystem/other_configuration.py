@@ -24,8 +24,7 @@ def other_configuration(file: ConfigFile, around: Surroundings) -> Iterator[Find
     stays as it is.
 
     Which keys a program reads, and what they mean under FSDP2, only that program says. Where the program is
-    part of the
-    repository, the rewritten code keeps understanding the old values.
+    part of the repository, the rewritten code keeps understanding the old values.
     """
     for root in file.roots:
         if isinstance(root, Mapping) and is_accelerate(root.value):

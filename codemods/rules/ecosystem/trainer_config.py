@@ -54,21 +54,15 @@ def trainer_config(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
     `fsdp_config`.
 
     What the string said moves into `fsdp_config`, where FSDP2's trainer reads it: `full_shard` and
-    `shard_grad_op` become
-    `reshard_after_forward`, `offload` becomes `cpu_offload`, and how modules are wrapped is written out,
-    because the default
-    changes: FSDP1 wrapped nothing without `auto_wrap`, FSDP2 wraps the model's layers unless
-    `auto_wrap_policy` says otherwise.
-    `fsdp_transformer_layer_cls_to_wrap` and `fsdp_min_num_params` move there as well; Transformers 5 has no
-    such arguments.
-    `backward_prefetch`, `forward_prefetch`, `limit_all_gathers`, `use_orig_params` and `sync_module_states`
-    go.
+    `shard_grad_op` become `reshard_after_forward`, `offload` becomes `cpu_offload`, and how modules are
+    wrapped is written out, because the default changes: FSDP1 wrapped nothing without `auto_wrap`, FSDP2
+    wraps the model's layers unless `auto_wrap_policy` says otherwise. `fsdp_transformer_layer_cls_to_wrap`
+    and `fsdp_min_num_params` move there as well; Transformers 5 has no such arguments. `backward_prefetch`,
+    `forward_prefetch`, `limit_all_gathers`, `use_orig_params` and `sync_module_states` go.
 
     `hybrid_shard` needs the sizes of a mesh, `no_shard` is DDP: both are left to you. Settings for XLA are
-    not touched, nor
-    are files that merely have a key of that name: a trainer's file is known by its other arguments, a file
-    that holds an
-    `fsdp_config` alone by having no other keys.
+    not touched, nor are files that merely have a key of that name: a trainer's file is known by its other
+    arguments, a file that holds an `fsdp_config` alone by having no other keys.
 
     The result is for a Transformers 5 whose `fsdp_config` defaults to version 2.
     """

@@ -6,7 +6,7 @@ import ast
 import json
 from collections.abc import Iterator
 
-from codemods.analysis.library_calls import is_training_arguments, trainer_calls
+from codemods.analysis.library_calls import trainer_calls, values_called_fsdp
 from codemods.configuration import trainer
 from codemods.configuration.settings import Decisions, number
 from codemods.editing.code import delete_dict_item
@@ -40,16 +40,14 @@ def training_arguments(project: Project) -> Iterator[Finding]:
     `fsdp_config`.
 
     The same translation as in a trainer's files (`explain fsdp`). `fsdp="..." if flag else ""` keeps its
-    condition. A
-    dictionary that is written elsewhere, and a string made at run time, are left to you. Arguments of other
-    classes that
-    happen to be called `fsdp` are not touched.
+    condition. A dictionary that is written elsewhere, and a string made at run time, are left to you.
+    Arguments of other classes that happen to be called `fsdp` are not touched.
     """
 
     for module, call in trainer_calls(project):
         yield from _call(project, module, call)
     for module in project.modules.values():
-        for value in _settings_elsewhere(project, module) if "fsdp" in module.text else ():
+        for value in values_called_fsdp(project, module) if "fsdp" in module.text else ():
             strings = _strings(value)
             if strings and all(_is_fsdp1(s) for s in strings):
                 yield finding(
@@ -66,33 +64,6 @@ def _is_fsdp1(node: ast.expr) -> bool:
     """Whether a value says a sharding strategy in the trainer's words."""
     words = trainer.words_of(_value(node))
     return words is not None and bool(words - {"offload", "auto_wrap"})
-
-
-def _settings_elsewhere(project: Project, module: Module) -> Iterator[ast.expr]:
-    """Values given to something called `fsdp`: a dictionary's key, an attribute, a field, another call's
-    argument."""
-    for node in module.nodes(ast.Dict):
-        assert isinstance(node, ast.Dict)
-        pairs = zip(node.keys, node.values, strict=True)
-        yield from (value for key, value in pairs if isinstance(key, ast.Constant) and key.value == "fsdp")
-    for kind in (ast.Assign, ast.AnnAssign):
-        for statement in module.nodes(kind):
-            assert isinstance(statement, ast.Assign | ast.AnnAssign)
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            names = [t.attr if isinstance(t, ast.Attribute) else getattr(t, "id", "") for t in targets]
-            if "fsdp" in names and statement.value is not None:
-                yield _default(statement.value)
-    for call in module.calls():
-        symbol = project.resolve(module, call.func)
-        if symbol is None or not is_training_arguments(project, symbol):
-            yield from (k.value for k in call.keywords if k.arg == "fsdp")
-
-
-def _default(value: ast.expr) -> ast.expr:
-    """What `field(default=...)` says; other values as they are."""
-    if isinstance(value, ast.Call):
-        return next((k.value for k in value.keywords if k.arg == "default"), value)
-    return value
 
 
 def _keyword(call: ast.Call, name: str) -> ast.keyword | None:
@@ -175,29 +146,33 @@ def _with_config(
             yield _left(module, fsdp, remark.message, remark.remedy)
     if done.blocked:
         return
-    edits = [replace(module, node, ("True",)) for node in strings]
+    edits = _config_edits(module, fsdp, config, display, told, done)
+    if edits is None and config is not None:
+        needed, path = trainer.beyond_defaults(done), module.code(config.value)
+        remedy = f"pass `fsdp=True`, and write {needed} into {path}"
+        yield _left(module, fsdp, f"`fsdp` says what has to stand in {path}", remedy)
+        return
+    edits = [*(edits or ()), *(replace(module, node, ("True",)) for node in strings)]
     edits += [delete_argument(module, call, keyword) for keyword in former]
-    if config is not None and display is None and _is_path(config.value):
-        needed = trainer.beyond_defaults(done)
-        if needed:
-            path = module.code(config.value)
-            yield _left(
-                module,
-                fsdp,
-                f"`fsdp` says what has to stand in {path}",
-                f"pass `fsdp=True`, and write {needed} into {path}",
-            )
-            return
-    elif display is None:
-        text = ", ".join(f"{json.dumps(key)}: {_python(value)}" for key, value in done.added)
-        argument = "fsdp_config={" + text + "}"
-        if config is None:
-            edits.append(_after(module, fsdp, argument))
-        else:
-            edits.append(replace(module, config, (argument,)))
-    else:
-        edits += _display_edits(module, display, told, done)
     yield finding(module, fsdp, "FM616", "`fsdp` becomes FSDP2's", safety=Safety.SAFE, edits=edits)
+
+
+def _config_edits(
+    module: Module,
+    fsdp: ast.keyword,
+    config: ast.keyword | None,
+    display: ast.Dict | None,
+    told: dict[str, object],
+    done: Decisions,
+) -> list[Edit] | None:
+    """The edits of `fsdp_config`; None where a file that it names would have to say more."""
+    if display is not None:
+        return _display_edits(module, display, told, done)
+    if config is not None and _is_path(config.value):
+        return None if trainer.beyond_defaults(done) else []
+    text = ", ".join(f"{json.dumps(key)}: {_python(value)}" for key, value in done.added)
+    argument = "fsdp_config={" + text + "}"
+    return [_after(module, fsdp, argument) if config is None else replace(module, config, (argument,))]
 
 
 def _left(module: Module, node: ast.AST, message: str, remedy: str) -> Finding:

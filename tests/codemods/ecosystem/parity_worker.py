@@ -2,10 +2,9 @@
 after.
 
 Accelerate itself refuses FSDP without an accelerator device, so its two ways to prepare a model are called
-here directly: FSDP1
-with the arguments of `Accelerator.prepare_model`, FSDP2 through `fsdp2_prepare_model`.
+here directly: FSDP1 with the arguments of `Accelerator.prepare_model`, FSDP2 through `fsdp2_prepare_model`.
 
-    torchrun --nproc-per-node 4 parity_worker.py CASES.json OUT
+torchrun --nproc-per-node 4 parity_worker.py CASES.json OUT
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Transformers trainers in Python, YAML, JSON and shell: the real `TrainingArguments` accepts the result, and
-it means
-what the FSDP1 trainer did.
+it means what the FSDP1 trainer did.
 
 What an FSDP1 trainer did is written out here from transformers 4.30 to 4.57
-(`TrainingArguments.__post_init__`): units only
-with `auto_wrap`, by size where `min_num_params` was set; the installed one reads the same settings
-differently.
+(`TrainingArguments.__post_init__`): units only with `auto_wrap`, by size where `min_num_params` was set; the
+installed one reads the same settings differently.
 """
 
 from __future__ import annotations
