@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from codemods.configuration.edits import add_entries, remove_entries, rename_key, set_value
+from codemods.configuration.edits import add_entries, remove_entries, rename_key, set_value, written
 from codemods.configuration.rule import found_at
 from codemods.configuration.settings import Decisions, Remark
 from codemods.configuration.tree import ConfigFile, Entry, Mapping
@@ -59,23 +59,13 @@ def block_edits(file: ConfigFile, block: Mapping, done: Decisions) -> list[Edit]
     edits += remove_entries(file, block, gone)
     if kept:
         edits += add_entries(file, block, done.added, kept)
-    elif done.added:
-        edits = [_whole(file, block, done)]
-    return edits
-
-
-def _whole(file: ConfigFile, block: Mapping, done: Decisions) -> Edit:
-    """A block of which no setting stays is written anew."""
-    from codemods.configuration.edits import written
-
-    span = block.span
-    if block.flow:
+    elif done.added and block.flow:
         quote = '"' if file.kind == "json" else ""
         body = ", ".join(f"{quote}{key}{quote}: {written(file, value)}" for key, value in done.added)
-        return Edit(file.path, span, ("{" + body + "}",))
-    indent = " " * (span.start - file.line_start(span.start))
-    body = f"\n{indent}".join(f"{key}: {written(file, value)}" for key, value in done.added)
-    return Edit(file.path, span, (body,))
+        edits = [Edit(file.path, block.span, ("{" + body + "}",))]
+    elif done.added:  # none of the settings stays; comments between them do
+        edits += add_entries(file, block, done.added, gone)
+    return edits
 
 
 def _remark(file: ConfigFile, entry: Entry, block: Mapping, remark: Remark, done: Decisions) -> Finding:

@@ -90,7 +90,8 @@ def add_entries(
     """Add entries: at their place where the keys are in order, at the end otherwise.
 
     Args:
-        kept: the entries that stay, in the order of the file; at least one.
+        kept: the entries that stay, in the order of the file; at least one. In a block, entries that go will
+        do too.
     """
     edits = []
     keys = [entry.key for entry in kept]
