@@ -21,11 +21,10 @@ from dataclasses import dataclass, field
 
 from codemods.analysis.holding import WrapCall
 from codemods.analysis.module import Module
-from codemods.analysis.values import DictValue, Value, options
+from codemods.analysis.values import Value
 from codemods.model import Code, Finding, Hole
 from codemods.project import Project
 from codemods.rule import Rule, register
-from codemods.torch_names import FSDP
 
 SIGNATURE = (
     "module",
@@ -187,78 +186,6 @@ def keyword(name: str, codes: Mapping[str, str]) -> Callable[[KeywordRule], Keyw
 def keyword_rules() -> Mapping[str, KeywordRule]:
     """Every registered keyword rule."""
     return _keyword_rules
-
-
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
-def refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
-    """Why a wrap call cannot be translated by its form alone, and what to do; None where it can."""
-    for parent in site.module.ancestors(site.node):
-        if isinstance(parent, _COMPREHENSIONS):
-            return (
-                "a wrap inside a comprehension does not say which model the parts belong to",
-                "build the modules first, then shard each and the model around them with fully_shard",
-            )
-        if isinstance(parent, ast.stmt):
-            break
-    missing = site.wrapped is None and site.kind != "partial"
-    if missing or any(isinstance(a, ast.Starred) for a in site.arguments):
-        return (
-            "the arguments of this wrap call are unpacked from a sequence",
-            "name the module and the keywords at the call, then rewrite again",
-        )
-    return _block_refusal(project, site) if site.kind == "wrap" else None
-
-
-def _block_refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
-    """What keeps a `wrap(m)` from becoming a call with the settings of the `enable_wrap` around it."""
-    remedy = "shard the module with fully_shard once it is built, before the model around it"
-    if site.block is None:
-        return "`wrap` stands outside an `enable_wrap` block of its function", remedy
-    given = {k.arg: k.value for k in site.settings.keywords if k.arg is not None}
-    wrapper = given.pop("wrapper_cls", None)
-    symbol = project.resolve(site.module, wrapper) if wrapper is not None else None
-    if symbol is None or symbol.name != FSDP:
-        return "`enable_wrap` has another wrapper class", remedy
-    if not all(isinstance(v, ast.Name | ast.Attribute | ast.Constant) for v in given.values()):
-        return "the settings of `enable_wrap` are made in its call", remedy
-    others = [w.node for w in project.wraps if w.block is site.block and w is not site]
-    if (
-        any(other in set(ast.walk(site.node)) for other in others)
-        or site.node.keywords
-        or len(site.node.args) != 1
-    ):
-        return "the module is wrapped twice, or with settings of its own", remedy
-    return None
-
-
-def arguments_of(project: Project, site: WrapCall) -> tuple[list[Argument], bool]:
-    """Every keyword of a call, `**` dicts opened; and whether some of them are not known."""
-    found: list[Argument] = []
-    unknown = False
-
-    def add(name: str, module: Module, node: ast.expr, item: ast.AST, *, at_call: bool) -> None:
-        value = project.evaluate(module, node)
-        found.append(Argument(project, site, name, module, node, value, at_call, item))
-
-    for position, given in enumerate(site.arguments[0 if site.kind == "partial" else 1 :], start=1):
-        name = SIGNATURE[position] if position < len(SIGNATURE) else f"argument {position}"
-        add(name, site.module, given, given, at_call=True)
-    for keyword in site.settings.keywords:
-        if keyword.arg is not None:
-            if keyword.arg not in ("module", "wrapper_cls"):
-                add(keyword.arg, site.module, keyword.value, keyword, at_call=True)
-            continue
-        for value in options(project.evaluate(site.module, keyword.value)):
-            if not isinstance(value, DictValue):
-                unknown = True
-                continue
-            unknown = unknown or not value.complete
-            for name, origins in value.items.items():
-                for origin, (_, item) in zip(origins, value.places[name], strict=True):
-                    add(name, origin.module, origin.node, item, at_call=False)
-    return found, unknown
 
 
 def sibling(argument: Argument, name: str) -> ast.expr | None:

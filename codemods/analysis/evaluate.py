@@ -180,7 +180,27 @@ class Evaluator:
         variable = self._variable(module, node)
         if variable is not None:
             return variable
-        return Opaque(f"attribute `{ast.unparse(node)}`", origin)
+        return self._field(module, node) or Opaque(f"attribute `{ast.unparse(node)}`", origin)
+
+    def _field(self, module: Module, node: ast.Attribute) -> Value | None:
+        """A field of a class of the project, or of an object of one: its default and what a call gives it."""
+        found: list[Value] = []
+        for option in options(self.evaluate(module, node.value)):
+            holder = option.symbol if isinstance(option, Named) else None
+            if isinstance(option, CallValue):
+                holder = option.function
+                if node.attr in option.keywords:
+                    found.append(self.evaluate(option.origin.module, option.keywords[node.attr]))
+                    continue
+            if holder is None or holder.module is None or not isinstance(holder.node, ast.ClassDef):
+                return None
+            bindings = holder.module.table.scopes[holder.node].bindings.get(node.attr, [])
+            values = [b.value for b in bindings if b.kind is BindingKind.ASSIGN and b.value is not None]
+            if not values:
+                return None
+            found += [self.evaluate(holder.module, value) for value in values]
+        origin = Origin(module, node)
+        return _choice([*found, Opaque("a field can be assigned later", origin)], origin) if found else None
 
     def _dict(self, module: Module, node: ast.Dict, origin: Origin) -> Value:
         items: dict[str, list[Origin]] = {}

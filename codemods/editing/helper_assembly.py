@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 
 from codemods.editing import helper_text as part
-from codemods.editing.helper_sharding import Draft, mixed_precision, sharding
+from codemods.editing.helper_draft import Draft
+from codemods.editing.helper_sharding import mixed_precision, sharding
 from codemods.editing.helper_training_text import TRAINING_HEADER, TRAINING_PARTS
 
 POLICY_PARTS = {

@@ -12,6 +12,7 @@ from codemods.analysis.holding import WrapCall
 from codemods.analysis.module import Module
 from codemods.editing.code import code, delete, indentation, join, stands_alone
 from codemods.editing.layout import DEFAULT
+from codemods.editing.wrap_target import Target, is_nested, target_of
 from codemods.model import Code, Edit, Hole, Ref
 from codemods.project import Project
 from codemods.shard_call import Inline, Precision, UnitTest
@@ -35,26 +36,11 @@ class Written:
     units: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """What is sharded and where the result goes.
-
-    Attributes:
-        model: the expression to shard, short enough to repeat.
-        first: a statement that names the model, if it had no name.
-        lead: what stands before the last `fully_shard` call: nothing, `y = `, `return `.
-    """
-
-    model: Code
-    first: Code | None
-    lead: Code
-
-
 def inline_edits(project: Project, site: WrapCall, parts: Sequence[Inline]) -> Written | Refused:
     """Replace the statement of a wrap call by `fully_shard` calls."""
     module = site.module
     statement = module.statement(site.node)
-    target = _target(site, statement)
+    target = target_of(site, statement)
     if target is None or not stands_alone(module, statement):
         return Refused("the call is part of a larger expression")
     returns_last = target.lead == ("return ",) and any(part.after for part in parts)
@@ -92,71 +78,6 @@ def inline_edits(project: Project, site: WrapCall, parts: Sequence[Inline]) -> W
     return Written(tuple(edits), unit.words if unit is not None else "the whole model is one unit")
 
 
-def _target(site: WrapCall, statement: ast.stmt) -> _Target | None:
-    module, wrapped = site.module, site.wrapped
-    assert wrapped is not None
-    match statement:
-        case ast.Assign() if statement.value is site.node and len(statement.targets) == 1:
-            name: ast.expr | None = statement.targets[0]
-        case ast.AnnAssign() if statement.value is site.node and isinstance(statement.target, ast.Name):
-            return None
-        case ast.Return() if statement.value is site.node:
-            name = None
-        case ast.Expr() if statement.value is site.node:
-            name = wrapped
-        case _:
-            return None
-    if isinstance(name, ast.Tuple | ast.List):
-        return None
-    model: Code = (Hole(module.span(wrapped)),)
-    if not _is_short(wrapped):
-        if name is not None and not isinstance(name, ast.Name | ast.Attribute):
-            return None
-        own = (Hole(module.span(name)),) if name is not None else ("model",)
-        if name is None and module.scope_of(site.node).lookup("model") is not None:
-            return None
-        plain: Code = (module.code(name),) if name is not None else ("model",)
-        return _Target(plain, (*own, " = ", *model), ("return ",) if name is None else ())
-    plain = (module.code(wrapped),)
-    if name is None:
-        return _Target(plain, None, ("return ",))
-    if ast.unparse(name) == ast.unparse(wrapped):
-        return _Target(plain, None, ())
-    return _Target(plain, None, (module.code(name), " = "))
-
-
-def _is_short(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name | ast.Constant):
-        return _is_short(node.value)
-    return isinstance(node, ast.Name)
-
-
-def is_nested(project: Project, site: WrapCall) -> bool:
-    """Whether the wrapped module is a part of a model that is itself wrapped in the same function.
-
-    `m.layers[i] = FSDP(m.layers[i])`, or `m.layers[i] = FSDP(layer)`, beside `m = FSDP(m)`.
-    """
-    module = site.module
-    statement = module.statement(site.node)
-    names = [site.wrapped, *(statement.targets if isinstance(statement, ast.Assign) else [])]
-    around = {
-        ast.unparse(other.wrapped)
-        for other in project.wraps
-        if other is not site
-        and other.module is module
-        and other.wrapped is not None
-        and module.scope_of(other.node) is module.scope_of(site.node)
-    }
-    for node in names:
-        while isinstance(node, ast.Attribute | ast.Subscript):
-            node = node.value
-            if ast.unparse(node) in around:
-                return True
-    return False
-
-
 def _comments(module: Module, statement: ast.stmt) -> list[str]:
     """Comments within the statement, which go before what replaces it."""
     span = module.span(statement)
@@ -175,7 +96,7 @@ def _comments(module: Module, statement: ast.stmt) -> list[str]:
 class _Writer:
     module: Module
     statement: ast.stmt
-    target: _Target
+    target: Target
     every: dict[str, Code]
     width: int
 

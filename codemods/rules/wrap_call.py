@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from codemods.editing.helper_call import helper_call_edits
-from codemods.editing.inline import Refused, inline_edits, is_nested
+from codemods.editing.inline import Refused, inline_edits
+from codemods.editing.wrap_target import is_nested
 from codemods.rule import (
     Finding,
     Project,
@@ -15,7 +16,8 @@ from codemods.rule import (
     finding,
     rule,
 )
-from codemods.shard_call import Argument, Inline, Translation, arguments_of, keyword_rules, refusal
+from codemods.shard_call import Argument, Inline, Translation, keyword_rules
+from codemods.wrap_site import arguments_of, refusal
 
 
 @rule(

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.editing.helper_call import dropped_edits
-from codemods.editing.inline import is_nested
+from codemods.editing.wrap_target import is_nested
 from codemods.rule import (
     Edit,
     Finding,
@@ -20,8 +20,9 @@ from codemods.rule import (
     rule,
     unwrap_block,
 )
-from codemods.shard_call import arguments_of, keyword_rules, refusal
+from codemods.shard_call import keyword_rules
 from codemods.torch_names import FSDP
+from codemods.wrap_site import arguments_of, refusal
 
 _ENABLE = "torch.distributed.fsdp.wrap.enable_wrap"
 

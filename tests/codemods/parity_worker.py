@@ -143,6 +143,9 @@ def differences(before: Any, after: Any, rtol: float, at: str = "") -> list[str]
     if isinstance(before, list | tuple) and isinstance(after, list | tuple):
         if len(before) != len(after):
             return [f"{at}: {len(before)} entries before, {len(after)} after"]
+        if all(isinstance(item, str) for item in (*before, *after)):
+            # Names of a parameter group: FSDP1 lists a flat parameter's together, the state goes by name.
+            before, after = sorted(before), sorted(after)
         pairs = enumerate(zip(before, after, strict=True))
         return [d for i, (b, a) in pairs for d in differences(b, a, rtol, f"{at}[{i}]")]
     if before == NOT_READABLE:

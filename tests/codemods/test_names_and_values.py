@@ -116,6 +116,8 @@ _VALUES = {
     "both branches": ("v = 0\nif flag:\n    v = 1\nelse:\n    v = 2", "v", Choice),
     "dict": ("v = dict(a=1)\nv['b'] = 2\nv.update(c=3)", "v", DictValue),
     "item of a dict": ("d = {'a': 1}\nv = d['a']", "v", Literal),
+    "default of a dataclass field": ("from other import Config\nc = Config(b=2)\nv = c.a", "v", Choice),
+    "given dataclass field": ("from other import Config\nc = Config(b=2)\nv = c.b", "v", Choice),
     "unknown": ("v = cfg.x", "v", Opaque),
 }
 
@@ -128,7 +130,8 @@ def test_values_are_followed(name: str, tmp_path: Path) -> None:
         {
             "main.py": f"{text}\nuse({asked})  # fsdp\n",
             "other.py": "from functools import partial\nSHARED = partial(len)\n"
-            "def make():\n    return 1, 'two'\n",
+            "def make():\n    return 1, 'two'\n"
+            "@dataclass\nclass Config:\n    a: int = 1\n    b: int = 0\n",
         },
     )
     module = project.modules["main.py"]
@@ -138,6 +141,9 @@ def test_values_are_followed(name: str, tmp_path: Path) -> None:
         assert sorted(o.value for o in options(value) if isinstance(o, Literal)) == [1, 2]
     if isinstance(value, DictValue):
         assert sorted(value.items) == ["a", "b", "c"] and value.complete
+    if "dataclass" in name:
+        known = [option.value for option in options(value) if isinstance(option, Literal)]
+        assert known == [{"default": 1, "given": 2}[name.split()[0]]]
     if name == "element of a tuple result":
         assert isinstance(value, Literal) and value.value == "two"
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from codemods.rule import (
     Finding,
+    Module,
     No,
     Project,
     Safety,
@@ -50,6 +51,9 @@ def summon_full_params(project: Project) -> Iterator[Finding]:
         if isinstance(block, ast.With) and len(block.items) == 1 and _only_generates(block):
             edits = [unwrap_block(use.module, block)]
             message = "`generate` needs no full parameters under FSDP2"
+        elif (unneeded := _unneeded_context(use.module, use.node)) is not None:
+            edits = [replace(use.module, unneeded, code(None, "{contextlib.nullcontext}()"))]
+            message = "`generate` needs no full parameters under FSDP2"
         else:
             given = [k for k in use.node.keywords if k.arg in _KEPT]
             new = code(use.module, "{helper.summon_full_params}({model}", model=model)
@@ -58,6 +62,33 @@ def summon_full_params(project: Project) -> Iterator[Finding]:
             edits = [replace(use.module, use.node, (*new, ")"))]
             message = "full parameters are put in place and written back by a context of the helper module"
         yield finding(use.module, use.node, "FM305", message, safety=Safety.SAFE, edits=edits)
+
+
+def _unneeded_context(module: Module, call: ast.Call) -> ast.expr | None:
+    """What makes a context that is kept in a name for blocks which only generate."""
+    statement = module.statement(call)
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+        return None
+    name, function = statement.targets[0].id, module.function(call) or module.tree
+    entered = []
+    for block in (n for n in ast.walk(function) if isinstance(n, ast.With)):
+        for item in block.items:
+            made = item.context_expr.func if isinstance(item.context_expr, ast.Call) else item.context_expr
+            if isinstance(made, ast.Name) and made.id == name:
+                entered.append(block)
+    uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name and _is_read(n)]
+    if not entered or len(uses) != len(entered) or not all(_only_generates(block) for block in entered):
+        return None
+    choice = module.parent(call)
+    if isinstance(choice, ast.IfExp):
+        other = choice.orelse if choice.body is call else choice.body
+        if "nullcontext" in ast.unparse(other):
+            return choice
+    return call
+
+
+def _is_read(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Load)
 
 
 def _only_generates(block: ast.With) -> bool:

@@ -10,15 +10,16 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.library_calls import held_by_libraries
-from codemods.rule import Edit, Finding, NameUse, Project, Ref, Safety, finding, rule
-from codemods.shard_call import refusal
+from codemods.rule import Edit, Finding, NameUse, Project, Ref, Safety, delete_argument, finding, rule
 from codemods.torch_names import MIXED_PRECISION_FIELDS
+from codemods.wrap_site import refusal
 
 _PREFIX = "torch.distributed.fsdp."
 TYPES = ("ShardingStrategy", "MixedPrecision", "CPUOffload", "BackwardPrefetch")
 _LIBRARIES = frozenset(
     {"accelerate", "transformers", "trl", "lightning", "pytorch_lightning", "composer", "axolotl"}
 )
+_GRADIENTS = "keep_low_precision_grads"
 POLICIES = {
     "transformer_auto_wrap_policy": "transformer_auto_wrap_policy",
     "size_based_auto_wrap_policy": "size_based_auto_wrap_policy",
@@ -34,6 +35,7 @@ POLICIES = {
     {
         "FM201": "a configuration type or policy moves to the helper module",
         "FM202": "a configuration type or policy is handed to a training library",
+        "FM203": "`keep_low_precision_grads` has no counterpart",
     },
     order=80,
 )
@@ -62,7 +64,9 @@ def config_types(project: Project) -> Iterator[Finding]:
             if taker:
                 yield _given(use, taker)
             elif project.group(use.module.path) in moving:
-                yield _moved(use, new)
+                yield _moved(project, use, new)
+                if new == "MixedPrecision":
+                    yield from _low_precision_gradients(use)
 
 
 def _given(use: NameUse, taker: str) -> Finding:
@@ -89,12 +93,14 @@ def _taker(project: Project, use: NameUse) -> str:
     return ""
 
 
-def _moved(use: NameUse, new: str) -> Finding:
+def _moved(project: Project, use: NameUse, new: str) -> Finding:
     module, node = use.module, use.node
     needs: set[str] = set()
     parent = module.parent(node)
     if new == "MixedPrecision" and isinstance(parent, ast.Call) and parent.func is node:
         needs = _fields(parent)
+    if new == "MixedPrecision" and _is_assigned_to(project):
+        needs.add("field:_mutable")
     return finding(
         module,
         node,
@@ -109,9 +115,38 @@ def _moved(use: NameUse, new: str) -> Finding:
 
 def _fields(call: ast.Call) -> set[str]:
     """Fields a `MixedPrecision(...)` call sets, marked as such."""
-    names = {f"field:{name}" for name, _ in zip(MIXED_PRECISION_FIELDS, call.args, strict=False)}
+    names = {name for name, _ in zip(MIXED_PRECISION_FIELDS, call.args, strict=False)}
     for keyword in call.keywords:
-        names |= (
-            {f"field:{keyword.arg}"} if keyword.arg else {f"field:{name}" for name in MIXED_PRECISION_FIELDS}
-        )
-    return names
+        names |= {keyword.arg} if keyword.arg else set(MIXED_PRECISION_FIELDS)
+    return {f"field:{name}" for name in names - {_GRADIENTS}}
+
+
+def _is_assigned_to(project: Project) -> bool:
+    """Whether the project changes a precision after it is made: `policy.param_dtype = torch.float16`."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and node.attr in MIXED_PRECISION_FIELDS
+        for module in project.modules.values()
+        for node in module.nodes(ast.Attribute)
+    )
+
+
+def _low_precision_gradients(use: NameUse) -> Iterator[Finding]:
+    """`keep_low_precision_grads` goes: False is what FSDP2 does, True has no counterpart."""
+    call = use.module.parent(use.node)
+    if not isinstance(call, ast.Call) or call.func is not use.node:
+        return
+    for keyword in call.keywords:
+        if keyword.arg == _GRADIENTS:
+            is_off = isinstance(keyword.value, ast.Constant) and not keyword.value.value
+            yield finding(
+                use.module,
+                keyword,
+                "FM203",
+                "`keep_low_precision_grads` kept gradients in the compute dtype; FSDP2 in the parameter's",
+                remedy="remove it: the optimizer gets more exact gradients, which take more memory",
+                safety=Safety.SAFE if is_off else Safety.UNSAFE,
+                edits=[delete_argument(use.module, call, keyword)],
+                fades=True,
+            )

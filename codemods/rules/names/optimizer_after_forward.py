@@ -1,0 +1,90 @@
+"""An optimizer that is built after the sharded model has run.
+
+Source: `torch/distributed/fsdp/_fully_shard/_fsdp_state.py` (the root stays gathered after a forward pass).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import Finding, Module, No, Project, Safety, code, finding, insert_before, rule
+
+_DEPTH = 2
+
+
+@rule(
+    "optimizer after a forward pass",
+    {"FM519": "an optimizer built after the sharded model has run"},
+    order=30,
+)
+def optimizer_after_forward(project: Project) -> Iterator[Finding]:
+    """Before an optimizer that is built after a forward pass, the units are resharded.
+
+    After a forward pass the root of an FSDP2 model stays gathered: `model.parameters()` then shows whole,
+    temporary parameters for it, and an optimizer built from them would never update the root, without a word.
+
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+        optimizer = AdamW(model.parameters())
+    """
+    for module in list(project.modules.values()):
+        for call in module.calls():
+            if not project.links.builds_optimizer(module, call):
+                continue
+            for owner in project.links.parameter_owners(module, call):
+                if isinstance(project.sharded(module, owner), No) or not _has_run(
+                    project, module, call, owner
+                ):
+                    continue
+                lines = code(
+                    module,
+                    "# After a forward pass the root shows temporary parameters.\n"
+                    "for module in {model}.modules():\n"
+                    "    if isinstance(module, {torch.distributed.fsdp.FSDPModule}):\n"
+                    "        module.reshard()",
+                    model=ast.unparse(owner),
+                )
+                yield finding(
+                    module,
+                    call,
+                    "FM519",
+                    "the model has run before: its root would show temporary parameters to the optimizer",
+                    safety=Safety.SAFE,
+                    edits=[insert_before(module, module.statement(call), lines)],
+                )
+                break
+
+
+def _has_run(project: Project, module: Module, optimizer: ast.Call, owner: ast.expr) -> bool:
+    """Whether the sharded model is run earlier in the same function."""
+    function = module.function(optimizer)
+    if function is None:
+        return False
+    start, text = module.span(optimizer).start, ast.unparse(owner)
+    for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
+        if module.span(call).start >= start or not _runs(project, module, call, text, _DEPTH):
+            continue
+        given = [call.func, *call.args]
+        parts = (n for part in given for n in ast.walk(part))
+        models = [n for n in parts if isinstance(n, ast.Name | ast.Attribute)]
+        if any(ast.unparse(n) == text and not isinstance(project.sharded(module, n), No) for n in models):
+            return True
+    return False
+
+
+def _runs(project: Project, module: Module, call: ast.Call, text: str, depth: int) -> bool:
+    """Whether a call runs the model of that name: by itself or in a function it is given to."""
+    if ast.unparse(call.func) in (text, f"{text}.generate", f"{text}.forward"):
+        return True
+    position = next((i for i, a in enumerate(call.args) if ast.unparse(a) == text), None)
+    symbol = project.resolve(module, call.func) if position is not None and depth else None
+    if symbol is None or symbol.module is None or not isinstance(symbol.node, ast.FunctionDef):
+        return False
+    parameters = symbol.node.args.args
+    if position is None or position >= len(parameters):
+        return False
+    inner = (n for n in ast.walk(symbol.node) if isinstance(n, ast.Call))
+    home = symbol.module
+    return any(_runs(project, home, c, parameters[position].arg, depth - 1) for c in inner)

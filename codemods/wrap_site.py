@@ -1,0 +1,110 @@
+"""What a wrap call is given, keyword by keyword, and whether its form can be translated at all."""
+
+from __future__ import annotations
+
+import ast
+
+from codemods.analysis.flow import reaching
+from codemods.analysis.holding import WrapCall
+from codemods.analysis.module import Module
+from codemods.analysis.scopes import BindingKind
+from codemods.analysis.values import Choice, DictValue, Opaque, Origin, options
+from codemods.project import Project
+from codemods.shard_call import SIGNATURE, Argument
+from codemods.torch_names import FSDP
+
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
+    """Why a wrap call cannot be translated by its form alone, and what to do; None where it can."""
+    for parent in site.module.ancestors(site.node):
+        if isinstance(parent, _COMPREHENSIONS):
+            return (
+                "a wrap inside a comprehension does not say which model the parts belong to",
+                "build the modules first, then shard each and the model around them with fully_shard",
+            )
+        if isinstance(parent, ast.stmt):
+            break
+    missing = site.wrapped is None and site.kind != "partial"
+    if missing or any(isinstance(a, ast.Starred) for a in site.arguments):
+        return (
+            "the arguments of this wrap call are unpacked from a sequence",
+            "name the module and the keywords at the call, then rewrite again",
+        )
+    return _block_refusal(project, site) if site.kind == "wrap" else None
+
+
+def _block_refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
+    """What keeps a `wrap(m)` from becoming a call with the settings of the `enable_wrap` around it."""
+    remedy = "shard the module with fully_shard once it is built, before the model around it"
+    if site.block is None:
+        return "`wrap` stands outside an `enable_wrap` block of its function", remedy
+    given = {k.arg: k.value for k in site.settings.keywords if k.arg is not None}
+    wrapper = given.pop("wrapper_cls", None)
+    symbol = project.resolve(site.module, wrapper) if wrapper is not None else None
+    if symbol is None or symbol.name != FSDP:
+        return "`enable_wrap` has another wrapper class", remedy
+    if not all(isinstance(v, ast.Name | ast.Attribute | ast.Constant) for v in given.values()):
+        return "the settings of `enable_wrap` are made in its call", remedy
+    others = [w.node for w in project.wraps if w.block is site.block and w is not site]
+    if (
+        any(other in set(ast.walk(site.node)) for other in others)
+        or site.node.keywords
+        or len(site.node.args) != 1
+    ):
+        return "the module is wrapped twice, or with settings of its own", remedy
+    return None
+
+
+def arguments_of(project: Project, site: WrapCall) -> tuple[list[Argument], bool]:
+    """Every keyword of a call, `**` dicts opened; and whether some of them are not known."""
+    found: list[Argument] = []
+    unknown = False
+
+    def add(name: str, module: Module, node: ast.expr, item: ast.AST, *, at_call: bool) -> None:
+        value = project.evaluate(module, node)
+        if _is_chosen_outside(module, node):
+            # The parameter goes on deciding, whatever the callers of today give it.
+            decided = Opaque("decided by the caller", Origin(module, node))
+            value = Choice((value, decided), Origin(module, node))
+        found.append(Argument(project, site, name, module, node, value, at_call, item))
+
+    for position, given in enumerate(site.arguments[0 if site.kind == "partial" else 1 :], start=1):
+        name = SIGNATURE[position] if position < len(SIGNATURE) else f"argument {position}"
+        add(name, site.module, given, given, at_call=True)
+    for keyword in site.settings.keywords:
+        if keyword.arg is not None:
+            if keyword.arg not in ("module", "wrapper_cls"):
+                add(keyword.arg, site.module, keyword.value, keyword, at_call=True)
+            continue
+        for value in options(project.evaluate(site.module, keyword.value)):
+            if not isinstance(value, DictValue):
+                unknown = True
+                continue
+            unknown = unknown or not value.complete
+            for name, origins in value.items.items():
+                for origin, (_, item) in zip(origins, value.places[name], strict=True):
+                    add(name, origin.module, origin.node, item, at_call=False)
+    return found, unknown
+
+
+def _is_chosen_outside(module: Module, node: ast.expr, depth: int = 8) -> bool:
+    """Whether which value an expression has is up to a parameter of the function it stands in."""
+    match node:
+        case ast.Name() if depth:
+            found = module.scope_of(node).lookup(node.id)
+            return found is not None and any(
+                binding.kind is BindingKind.PARAMETER
+                or (binding.value is not None and _is_chosen_outside(module, binding.value, depth - 1))
+                for binding in reaching(module, *found, node)
+            )
+        case ast.Attribute():
+            return _is_chosen_outside(module, node.value, depth)
+        case ast.Subscript():
+            return any(_is_chosen_outside(module, part, depth) for part in (node.value, node.slice))
+        case ast.IfExp():
+            return any(_is_chosen_outside(module, part, depth) for part in (node.body, node.orelse))
+        case ast.BoolOp():
+            return any(_is_chosen_outside(module, part, depth) for part in node.values)
+    return False

@@ -1,0 +1,32 @@
+import functools
+
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
+from model import Block, Model, batch, loss_of
+
+
+def shard(model):
+    return FSDP(
+        model,
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={Block}
+        ),
+        device_id=torch.device("cpu"),
+        use_orig_params=True,
+    )
+
+
+def main(out):
+    model = shard(Model())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for step in range(4):
+            optimizer.zero_grad()
+            loss = loss_of(model, batch(step))
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return {"model": model, "losses": losses}
