@@ -8,9 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from codemods.analysis.collect import read_project
+from codemods.analysis.library_calls import surroundings
+from codemods.configuration.plan import is_configuration, plan_configuration
 from codemods.editing import todo
 from codemods.editing.apply import compatible, replaces
 from codemods.editing.changes import file_changes
+from codemods.editing.notebooks import Notebook
 from codemods.leftovers import left_over
 from codemods.model import (
     Edit,
@@ -39,9 +42,10 @@ def plan_rewrite(
 
     Args:
         target: the directory that paths are relative to.
-        files: Python files, relative to it, forward slashes.
+        files: Python files, notebooks and configuration files, relative to it, forward slashes.
         only: the files that may be changed; all if None. The others are read to understand these.
     """
+    files, configs = split(files)
     project, skipped = read_project(target, files, options)
     findings = [f for f in find_all(project) if options.wants(f.code)]
     if only is not None:
@@ -53,10 +57,45 @@ def plan_rewrite(
         reported = [_undone(item, broken) for item in reported]
         reported += [_left_alone(path, why) for path, why in broken.items()]
     reported += suppressions
+    settings = plan_configuration(target, configs, options, surroundings(project), only=only)
+    changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
+    skipped.update(settings.skipped)
+    reported += settings.reported
     reported += [_unread(path, why) for path, why in sorted(skipped.items())]
     reported.sort(key=lambda r: (r.finding.place.path, r.finding.place.line, r.finding.code))
     sites = _wrap_reports(project, reported)
-    return Rewrite(tuple(changes), tuple(reported), sites, len(files), len(project.modules), skipped)
+    return Rewrite(
+        tuple(changes),
+        tuple(_in_cell(project, item) for item in reported),
+        tuple(replace(s, line=_cell(project, s.path, s.line)[0]) for s in sites),
+        len(files),
+        len(project.modules),
+        skipped,
+        (settings.searched, settings.read),
+    )
+
+
+def _cell(project: Project, path: str, line: int) -> tuple[int, str]:
+    """The line that a person sees, and where that is in a notebook."""
+    source = project.modules[path].source if path in project.modules else None
+    if not isinstance(source, Notebook):
+        return line, ""
+    line, cell, inside = source.locate(line)
+    return line, f"cell {cell}, line {inside}"
+
+
+def _in_cell(project: Project, item: Reported) -> Reported:
+    place = item.finding.place
+    line, where = _cell(project, place.path, place.line)
+    if not where:
+        return item
+    detail = f"{where}; {item.detail}" if item.detail else where
+    return replace(item, finding=replace(item.finding, place=replace(place, line=line)), detail=detail)
+
+
+def split(files: list[str]) -> tuple[list[str], list[str]]:
+    """Files that hold Python, and configuration files."""
+    return [f for f in files if not is_configuration(f)], [f for f in files if is_configuration(f)]
 
 
 def find_all(project: Project) -> list[Finding]:

@@ -31,6 +31,9 @@ _SKIPPED_DIRECTORIES = frozenset(
         "site-packages",
     }
 )
+CONFIG_SUFFIXES = frozenset({".yaml", ".yml", ".json", ".sh", ".bash", ".slurm", ".sbatch"})
+"""Endings of configuration files and launch scripts."""
+_SUFFIXES = CONFIG_SUFFIXES | {".py", ".ipynb"}
 _NAMES_FSDP = re.compile(rb"fsdp|fullysharded|fully_shard", re.IGNORECASE)
 
 
@@ -88,9 +91,12 @@ def any_names_fsdp(target: Path, files: Iterable[str]) -> bool:
 
 
 def find_files(target: Path, paths: Sequence[Path], *, exclude: Iterable[str] = ()) -> list[str]:
-    """Python files under `paths`, relative to `target`, sorted; what git ignores is left out.
+    """Python, notebooks, configuration and launch scripts under `paths`; what git ignores is left out.
 
     A file named itself is always taken.
+
+    Returns:
+        Paths relative to `target`, forward slashes, sorted.
 
     Raises:
         CodemodError: a path does not exist.
@@ -119,10 +125,10 @@ def _files_under(target: Path, directory: Path) -> list[str]:
     kept = []
     for path in names:
         relative = path.relative_to(target)
-        if path.suffix != ".py" or _SKIPPED_DIRECTORIES.intersection(relative.parts) or not path.is_file():
+        if path.suffix not in _SUFFIXES or _SKIPPED_DIRECTORIES.intersection(relative.parts):
             continue
         # A link to a file of the target is that file again.
-        if not (path.is_symlink() and path.resolve().is_relative_to(target)):
+        if path.is_file() and not (path.is_symlink() and path.resolve().is_relative_to(target)):
             kept.append(relative.as_posix())
     return kept
 

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 
 def rewrite(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Python files or directories.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH...", help="Files or directories: Python, notebooks, configuration, scripts."
+        ),
+    ],
     diff: Annotated[
         bool, typer.Option("--diff", help="Print the changes (for `git apply`); write nothing.")
     ] = False,
@@ -66,6 +71,9 @@ def rewrite(
     """Rewrite FSDP1 code into FSDP2 code, in place.
 
     Example: fsdp-migrate rewrite --diff ./my_trainer
+
+    Besides Python files: notebooks (code cells), launch scripts, and the FSDP settings of Accelerate and
+    Transformers in YAML and JSON.
 
     The originals are kept in .fsdp-migrate/ of the target, where `verify` finds them. What is not translated
     gets a comment `# TODO(fsdp-migrate FM...)` and the exit status 1; `fsdp-migrate explain FM...` says more.
@@ -126,7 +134,7 @@ def _target(paths: list[Path]) -> Path:
     """The directory that is rewritten: the one named; for files, their repository or folder."""
     for path in paths:
         if not path.exists():
-            raise UsageError(f"{path} does not exist", hint="Name Python files or directories.")
+            raise UsageError(f"{path} does not exist", hint="Name files or directories.")
     folders = [path.resolve() if path.is_dir() else _home_of(path.resolve()) for path in paths]
     return Path(os.path.commonpath(folders))
 

@@ -144,6 +144,9 @@ def searched(report: RewriteReport) -> str:
         f"Searched {count(rewrite.searched, 'Python file')}, read {rewrite.read} of them "
         "(those that name FSDP, and what they import or are imported by)."
     )
+    if rewrite.configs[0]:
+        files, read = rewrite.configs
+        text += f" Of {count(files, 'configuration file')}, {read} may hold FSDP settings and were read."
     if rewrite.skipped:
         text += f" {count(len(rewrite.skipped), 'file')} could not be read; see FM901."
     return text
