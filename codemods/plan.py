@@ -199,17 +199,11 @@ def _old_todos(project: Project, reported: list[Reported], only: frozenset[str] 
             below = todo.code_line_below(module, comment.line)
             if (path, code, below) in standing or not project.options.wants(code):
                 continue
-            start = module.offset(comment.line, 0)
-            place = Place(path, comment.line, comment.column, Span(start, module.line_end(start)))
+            # It stands for the code below it, so a suppression anywhere between the two is meant for it.
+            span = Span(module.offset(comment.line, 0), module.offset(below, 0))
+            place = Place(path, comment.line, comment.column, span)
             finding = Finding(code, place, "a TODO of an earlier run is not resolved", comment.text)
-            reason = next(
-                (
-                    c.text or "no reason given"
-                    for c in ignored
-                    if comment.line < c.line <= below and code in c.codes
-                ),
-                None,
-            )
+            reason = ignored_by(module, ignored, finding)
             outcome = Outcome.TODO if reason is None else Outcome.IGNORED
             found.append(Reported(finding, outcome, reason or ""))
     return found
