@@ -8,7 +8,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import fully_shard
 
 from model import Block, Model, batch, loss_of
 
@@ -35,10 +35,6 @@ def main(out):
     weights = get_model_state_dict(model, options=full_on_every_rank)
     moments = get_optimizer_state_dict(model, optimizer, options=full_on_every_rank)
     model = shard(Model())
-    # After a forward pass the root shows temporary parameters.
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            module.reshard()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     set_model_state_dict(model, weights, options=StateDictOptions(full_state_dict=True))
     set_optimizer_state_dict(
