@@ -1,4 +1,4 @@
-"""FM519: an optimizer built after the model has run; a name that holds another model by then is no such case."""
+"""FM519: an optimizer built after the model has run; another model under the same name is no such case."""
 
 from __future__ import annotations
 
