@@ -112,7 +112,7 @@ from codemods.editing.code import (
     unwrap_block,
 )
 from codemods.editing.optim_state_dicts import is_under_rank0, optim_loaded, optim_saved, uses_orig_params
-from codemods.editing.removal import delete_aliases, delete_argument
+from codemods.editing.removal import delete_aliases, delete_argument, delete_arguments
 from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dict_blocks import BlockPlan, plan_block
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
@@ -172,6 +172,7 @@ __all__ = [
     "delete",
     "delete_aliases",
     "delete_argument",
+    "delete_arguments",
     "finding",
     "in_force",
     "insert_after",

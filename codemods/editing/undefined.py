@@ -41,21 +41,25 @@ def names_left_undefined(before: str, after: str) -> list[str]:
 
 
 def _undefined(module: libcst.Module) -> set[str]:
-    import libcst
     from libcst.metadata import MetadataWrapper, ScopeProvider
 
-    scopes = {
-        scope for scope in MetadataWrapper(module, unsafe_skip_copy=True).resolve(ScopeProvider).values()
-    }
+    scopes = set(MetadataWrapper(module, unsafe_skip_copy=True).resolve(ScopeProvider).values())
     names: set[str] = set()
     for scope in scopes:
         if scope is None:
             continue
         for access in scope.accesses:
-            node = access.node
-            while isinstance(node, libcst.Attribute):
-                node = node.value
+            name = _first_name(access.node)
             # Words in a string that might be an annotation are accesses to LibCST; only names count here.
-            if isinstance(node, libcst.Name) and not access.referents and _IDENTIFIER.match(node.value):
-                names.add(node.value)
+            if name and not access.referents:
+                names.add(name)
     return names - _MODULE_NAMES
+
+
+def _first_name(node: libcst.CSTNode) -> str:
+    """`a` of `a.b.c`; empty where it is no name."""
+    import libcst
+
+    while isinstance(node, libcst.Attribute):
+        node = node.value
+    return node.value if isinstance(node, libcst.Name) and _IDENTIFIER.match(node.value) else ""

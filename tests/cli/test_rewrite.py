@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -75,7 +76,7 @@ def test_what_is_left_gets_a_todo_and_exit_status_1(repo: Path) -> None:
     assert done.returncode == 1
     text = (repo / "train.py").read_text()
     assert "# TODO(fsdp-migrate FM103): build the modules first" in text
-    assert "train.py:3: FM103" in done.stdout
+    assert re.search(r"train\.py:3:\d+: FM103 \[left to you\]", done.stdout)
     check = run(repo, "--check")
     assert check.returncode == 1 and "Would change 0 files" in check.stdout
     ignored = text.replace("models = [", "# fsdp-migrate: ignore[FM103] kept for comparison\nmodels = [")
@@ -134,7 +135,7 @@ def test_a_file_that_does_not_parse_is_reported_and_the_rest_is_done(repo: Path)
     git(repo, "commit", "-qm", "broken")
     done = run(repo)
     assert done.returncode == 1
-    assert "broken.py:1: FM901 the file cannot be parsed" in done.stdout
+    assert "broken.py:1:1: FM901 [left to you] the file cannot be parsed" in done.stdout
     assert "fully_shard" in (repo / "train.py").read_text()
 
 
