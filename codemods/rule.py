@@ -117,6 +117,7 @@ from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dict_blocks import BlockPlan, plan_block
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
 from codemods.editing.statements import (
+    can_only_be_sharded,
     is_annotation,
     is_result_used,
     is_where_not_instance,
@@ -168,6 +169,7 @@ __all__ = [
     "all_rules",
     "append_argument",
     "argument",
+    "can_only_be_sharded",
     "code",
     "delete",
     "delete_aliases",

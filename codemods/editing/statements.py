@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING
 
 from codemods.analysis.module import Module
 from codemods.editing.code import code, join
 from codemods.model import Code, Edit, Span
+from codemods.torch_names import FSDP
+
+if TYPE_CHECKING:
+    from codemods.project import Project
 
 _OPPOSITE: dict[type[ast.cmpop], str] = {
     ast.Eq: "!=",
@@ -27,6 +32,7 @@ _STATIC = (
     "summon_full_params",
     "full_optim_state_dict",
 )
+_OTHERS = ("accelerator", "fabric", "engine", "utils", "optimizer", "strategy")
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
 
@@ -65,6 +71,19 @@ def unwrapping_loop(module: Module, node: ast.AST) -> ast.While | None:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
                 return None
     return None
+
+
+def can_only_be_sharded(project: Project, module: Module, receiver: ast.expr) -> bool:
+    """Whether an object that was not found can, with a method that few classes have, only be FSDP1's.
+
+    Not so for `self`, names that other libraries' objects go by, and in a project without FSDP1.
+    """
+    if not isinstance(receiver, ast.Name | ast.Attribute):
+        return False
+    words = ast.unparse(receiver).lower()
+    if words == "self" or any(word in words for word in _OTHERS):
+        return False
+    return bool(project.uses(FSDP)) and project.resolve(module, receiver) is None
 
 
 def may_be_ddp(module: Module) -> bool:

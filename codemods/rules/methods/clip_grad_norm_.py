@@ -10,15 +10,14 @@ import math
 from collections.abc import Iterator
 
 from codemods.rule import (
-    FSDP,
     Finding,
     Literal,
-    MethodCall,
     Module,
     No,
     Project,
     Safety,
     argument,
+    can_only_be_sharded,
     code,
     finding,
     is_result_used,
@@ -57,7 +56,8 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
         if max_norm is None:
             continue
         if isinstance(holding, No):
-            if _is_only_fsdp1s(project, call, max_norm):
+            is_list = ".parameters(" in ast.unparse(max_norm)
+            if not is_list and can_only_be_sharded(project, call.module, call.receiver):
                 yield finding(
                     call.module,
                     call.node,
@@ -104,19 +104,6 @@ def may_be_infinite(project: Project, module: Module, norm_type: ast.expr) -> bo
         isinstance(value, Literal) and isinstance(value.value, int | float) and math.isfinite(value.value)
         for value in options(project.evaluate(module, norm_type))
     )
-
-
-def _is_only_fsdp1s(project: Project, call: MethodCall, first: ast.expr) -> bool:
-    """Whether this looks like FSDP1's method: one argument that is no list of parameters, on some object."""
-    if not isinstance(call.receiver, ast.Name | ast.Attribute) or ".parameters(" in ast.unparse(first):
-        return False
-    words = ast.unparse(call.receiver).lower()
-    if (
-        any(word in words for word in ("accelerator", "fabric", "engine", "utils", "optimizer"))
-        or words == "self"
-    ):
-        return False
-    return bool(project.uses(FSDP)) and project.resolve(call.module, call.receiver) is None
 
 
 def needs_helper(project: Project, path: str) -> bool:

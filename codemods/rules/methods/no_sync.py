@@ -17,6 +17,7 @@ from codemods.rule import (
     No,
     Project,
     Safety,
+    can_only_be_sharded,
     code,
     finding,
     insert_before,
@@ -60,6 +61,17 @@ def no_sync(project: Project) -> Iterator[Finding]:
                 continue
             holding = project.sharded(module, node.value)
             if isinstance(holding, No):
+                if not may_be_ddp(module) and can_only_be_sharded(project, module, node.value):
+                    yield finding(
+                        module,
+                        node,
+                        "FM303",
+                        "FSDP1's wrapper has this method, but where this object comes from was not found",
+                        remedy=(
+                            "if this is the sharded model: `set_requires_gradient_sync(...)` for each "
+                            "micro-batch"
+                        ),
+                    )
                 continue
             if isinstance(holding, Maybe) and may_be_ddp(module):
                 yield finding(
