@@ -180,7 +180,9 @@ class Links:
                 if isinstance(binding.node, ast.AnnAssign) and self.evidence.annotated(
                     module, binding.node.annotation
                 ):
-                    return frozenset({DECLARED}) | self.unpacked(module, binding.value, binding.unpack)
+                    # What is known of the value says where it comes from, and other bindings still count.
+                    known = self.unpacked(module, binding.value, binding.unpack) - {OTHER}
+                    return known or frozenset({DECLARED})
                 return self.unpacked(module, binding.value, binding.unpack)
             case BindingKind.LOOP if binding.value is not None:
                 return self._element(module, binding.value)
