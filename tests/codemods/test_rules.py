@@ -35,7 +35,7 @@ def test_files_of_methods_are_named_after_methods() -> None:
 
 def test_every_rule_has_a_manual_page() -> None:
     for rule in all_rules():
-        assert len(rule.manual.strip().splitlines()) >= 3, rule.name
+        assert rule.manual.strip(), rule.name
 
 
 def test_codes_belong_to_one_rule_each() -> None:

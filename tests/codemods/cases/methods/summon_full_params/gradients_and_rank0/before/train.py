@@ -34,9 +34,8 @@ def main(out):
         optimizer.step()
         losses.append(loss.item())
     with FSDP.summon_full_params(model, with_grads=True):
-        grads = {
-            clean(name): p.grad.clone() for name, p in model.module.named_parameters()
-        }
+        grads = {n: p.grad.clone() for n, p in model.module.named_parameters()}
+        grads = {clean(name): grad for name, grad in grads.items()}
         model.head.bias.grad.zero_()
         model.embed.weight.data.add_(1.0)
     with FSDP.summon_full_params(model, writeback=False, rank0_only=True):

@@ -25,8 +25,8 @@ def summon_full_params(
 ) -> Iterator[None]:
     """Whole parameters stand in place of the shards; `writeback` keeps changes.
 
-    With `rank0_only` the other ranks keep their shards. Every rank has to enter, and the
-    model is not run inside: it would gather its parameters by itself.
+    With `rank0_only` the other ranks keep their shards. Every rank has to enter; the
+    model is not run inside, where it would gather its parameters by itself.
     """
     nested = {
         m
