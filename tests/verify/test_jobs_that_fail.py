@@ -119,7 +119,7 @@ def test_interrupt_leaves_no_process(tmp_path: Path) -> None:
 
 
 def test_launch_without_the_process_that_forks_is_a_failed_job(tmp_path: Path) -> None:
-    """Not a broken pipe, which the command line takes for a reader of its output that has gone: exit code 0."""
+    """Not a broken pipe: the command line takes that for a reader who has gone, and leaves with 0."""
     spec = WorkerSpec(
         program="module",
         target="this",

@@ -126,7 +126,7 @@ def test_module_of_the_working_tree_in_the_original_is_refused(one_rank: Bench, 
 
 
 def test_script_written_for_gpus_is_rehearsed_on_cpus(two_ranks: Bench, tmp_path: Path) -> None:
-    """Wherever the user stands: what names cuda is the project, not the directory the script is started in."""
+    """Wherever the user stands: what names cuda is the project, not the directory it is started in."""
     project = PROJECT.parent / "gpu_script"
     script, baseline = str(project / "train_fsdp2.py"), str(project / "train_fsdp1.py")
     report = two_ranks.script(VerifyRequest(script, baseline=baseline, cwd=tmp_path))
