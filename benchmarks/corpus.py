@@ -32,16 +32,26 @@ class Row:
     files: int = 0
     wraps: int = 0
     translated: int = 0
+    open: int = 0
     codes: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     broken: list[str] = field(default_factory=list)
 
-    HEADINGS = ("repository", "files", "wrap sites", "translated", "findings by code", "laws", "seconds")
+    HEADINGS = (
+        "repository",
+        "files",
+        "wrap sites",
+        "translated",
+        "left to a person",
+        "findings by code",
+        "laws",
+        "seconds",
+    )
 
     def cells(self) -> list[str]:
         codes = " ".join(f"{code}:{count}" for code, count in sorted(self.codes.items()))
         verdict = "hold" if not self.broken else f"{len(self.broken)} broken"
-        counts = [str(self.files), str(self.wraps), str(self.translated)]
+        counts = [str(number) for number in (self.files, self.wraps, self.translated, self.open)]
         return [self.name, *counts, codes or "-", verdict, f"{self.seconds:.1f}"]
 
 
@@ -61,6 +71,7 @@ def check(checkout: Path, scratch: Path) -> Row:
     except Exception:
         row.broken.append("crash: " + traceback.format_exc())
         return row
+    row.open = len(first.open_codes)
     row.wraps, row.translated, row.codes = first.wrap_sites, first.translated, Counter(first.codes)
     row.broken += [
         f"no longer parses: {name}" for name in laws.parse_errors(after) - laws.parse_errors(before)

@@ -3,8 +3,8 @@
     python benchmarks/rewrite.py                       start-up, a tree without FSDP, torch + transformers
     python benchmarks/rewrite.py --repositories DIR    analysis of every repository in DIR against `ast.parse`
 
-Each figure is the least of several runs, peer and tool in turn; CPU seconds are user and system time.
-Prints a Markdown table; leaves with 1 where a limit is missed.
+Each figure is the least of several runs, peer and tool in turn; CPU seconds are user and system time. Prints
+a Markdown table; leaves with 1 where a limit is missed.
 """
 
 from __future__ import annotations
@@ -176,8 +176,8 @@ def repositories(folder: Path) -> list[Figure]:
 def large_tree(scratch: Path) -> list[Figure]:
     """The installed torch and transformers: memory, and CPU beside `ast.parse` of every file.
 
-    torchfix took 199 times `ast.parse`, bump-pydantic 1,337 times (measured): 50 and 300 times less are 4.0
-    and 4.5.
+    torchfix took 199 times `ast.parse` and bump-pydantic 1,337 times (measured): 50 and 300 times less are
+    4.0 and 4.5.
     """
     tree = scratch / "large"
     tree.mkdir()

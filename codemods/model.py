@@ -169,8 +169,9 @@ class Rewrite:
     """Everything a rewrite comes to; nothing has been written yet.
 
     Attributes:
-        searched: files looked at.
+        searched: Python files looked at.
         read: files parsed, because they name FSDP or are linked with one that does.
+        configs: configuration files looked at, and those of them parsed because they name FSDP settings.
         skipped: file -> why it could not be looked at.
     """
 
@@ -180,6 +181,7 @@ class Rewrite:
     searched: int
     read: int
     skipped: dict[str, str] = field(default_factory=dict)
+    configs: tuple[int, int] = (0, 0)
 
     @property
     def open_findings(self) -> tuple[Reported, ...]:

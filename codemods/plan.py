@@ -8,9 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from codemods.analysis.collect import read_project
+from codemods.analysis.library_calls import surroundings
+from codemods.configuration.plan import is_configuration, plan_configuration
 from codemods.editing import todo
 from codemods.editing.apply import compatible, replaces
 from codemods.editing.changes import file_changes
+from codemods.editing.notebooks import Notebook
 from codemods.leftovers import left_over
 from codemods.model import (
     Edit,
@@ -39,9 +42,10 @@ def plan_rewrite(
 
     Args:
         target: the directory that paths are relative to.
-        files: Python files, relative to it, forward slashes.
+        files: Python files, notebooks and configuration files, relative to it, forward slashes.
         only: the files that may be changed; all if None. The others are read to understand these.
     """
+    files, configs = split(files)
     project, skipped = read_project(target, files, options)
     findings = [f for f in find_all(project) if options.wants(f.code)]
     if only is not None:
@@ -53,10 +57,45 @@ def plan_rewrite(
         reported = [_undone(item, broken) for item in reported]
         reported += [_left_alone(path, why) for path, why in broken.items()]
     reported += suppressions
+    settings = plan_configuration(target, configs, options, surroundings(project), only=only)
+    changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
+    skipped.update(settings.skipped)
+    reported += settings.reported
     reported += [_unread(path, why) for path, why in sorted(skipped.items())]
     reported.sort(key=lambda r: (r.finding.place.path, r.finding.place.line, r.finding.code))
     sites = _wrap_reports(project, reported)
-    return Rewrite(tuple(changes), tuple(reported), sites, len(files), len(project.modules), skipped)
+    return Rewrite(
+        tuple(changes),
+        tuple(_in_cell(project, item) for item in reported),
+        tuple(replace(s, line=_cell(project, s.path, s.line)[0]) for s in sites),
+        len(files),
+        len(project.modules),
+        skipped,
+        (settings.searched, settings.read),
+    )
+
+
+def _cell(project: Project, path: str, line: int) -> tuple[int, str]:
+    """The line that a person sees, and where that is in a notebook."""
+    source = project.modules[path].source if path in project.modules else None
+    if not isinstance(source, Notebook):
+        return line, ""
+    line, cell, inside = source.locate(line)
+    return line, f"cell {cell}, line {inside}"
+
+
+def _in_cell(project: Project, item: Reported) -> Reported:
+    place = item.finding.place
+    line, where = _cell(project, place.path, place.line)
+    if not where:
+        return item
+    detail = f"{where}; {item.detail}" if item.detail else where
+    return replace(item, finding=replace(item.finding, place=replace(place, line=line)), detail=detail)
+
+
+def split(files: list[str]) -> tuple[list[str], list[str]]:
+    """Files that hold Python, and configuration files."""
+    return [f for f in files if not is_configuration(f)], [f for f in files if is_configuration(f)]
 
 
 def find_all(project: Project) -> list[Finding]:
@@ -160,17 +199,11 @@ def _old_todos(project: Project, reported: list[Reported], only: frozenset[str] 
             below = todo.code_line_below(module, comment.line)
             if (path, code, below) in standing or not project.options.wants(code):
                 continue
-            start = module.offset(comment.line, 0)
-            place = Place(path, comment.line, comment.column, Span(start, module.line_end(start)))
+            # It stands for the code below it, so a suppression anywhere between the two is meant for it.
+            span = Span(module.offset(comment.line, 0), module.offset(below, 0))
+            place = Place(path, comment.line, comment.column, span)
             finding = Finding(code, place, "a TODO of an earlier run is not resolved", comment.text)
-            reason = next(
-                (
-                    c.text or "no reason given"
-                    for c in ignored
-                    if comment.line < c.line <= below and code in c.codes
-                ),
-                None,
-            )
+            reason = ignored_by(module, ignored, finding)
             outcome = Outcome.TODO if reason is None else Outcome.IGNORED
             found.append(Reported(finding, outcome, reason or ""))
     return found

@@ -8,9 +8,12 @@ import tokenize
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codemods.errors import CodemodError
+
+if TYPE_CHECKING:
+    import pathspec
 
 _SKIPPED_DIRECTORIES = frozenset(
     {
@@ -28,6 +31,9 @@ _SKIPPED_DIRECTORIES = frozenset(
         "site-packages",
     }
 )
+CONFIG_SUFFIXES = frozenset({".yaml", ".yml", ".json", ".sh", ".bash", ".slurm", ".sbatch"})
+"""Endings of configuration files and launch scripts."""
+_SUFFIXES = CONFIG_SUFFIXES | {".py", ".ipynb"}
 _NAMES_FSDP = re.compile(rb"fsdp|fullysharded|fully_shard", re.IGNORECASE)
 
 
@@ -73,17 +79,28 @@ def names_fsdp(data: bytes) -> bool:
     return _NAMES_FSDP.search(data) is not None
 
 
+def any_names_fsdp(target: Path, files: Iterable[str]) -> bool:
+    """Whether there is anything to do: some file says FSDP, or cannot be read and has to be reported."""
+    for name in files:
+        try:
+            if names_fsdp((target / name).read_bytes()):
+                return True
+        except OSError:
+            return True
+    return False
+
+
 def find_files(target: Path, paths: Sequence[Path], *, exclude: Iterable[str] = ()) -> list[str]:
-    """Python files under `paths`, relative to `target`, sorted; what git ignores is left out.
+    """Python, notebooks, configuration and launch scripts under `paths`; what git ignores is left out.
 
     A file named itself is always taken.
+
+    Returns:
+        Paths relative to `target`, forward slashes, sorted.
 
     Raises:
         CodemodError: a path does not exist.
     """
-    import pathspec
-
-    spec = pathspec.PathSpec.from_lines("gitignore", list(exclude))
     found: set[str] = set()
     for path in paths:
         if path.is_file():
@@ -92,6 +109,12 @@ def find_files(target: Path, paths: Sequence[Path], *, exclude: Iterable[str] = 
             found.update(_files_under(target, path.resolve()))
         else:
             raise CodemodError(f"{path} does not exist", hint="Name Python files or directories.")
+    patterns = list(exclude)
+    if not patterns:
+        return sorted(found)
+    import pathspec
+
+    spec = pathspec.PathSpec.from_lines("gitignore", patterns)
     return sorted(name for name in found if not spec.match_file(name))
 
 
@@ -102,10 +125,10 @@ def _files_under(target: Path, directory: Path) -> list[str]:
     kept = []
     for path in names:
         relative = path.relative_to(target)
-        if path.suffix != ".py" or _SKIPPED_DIRECTORIES.intersection(relative.parts) or not path.is_file():
+        if path.suffix not in _SUFFIXES or _SKIPPED_DIRECTORIES.intersection(relative.parts):
             continue
         # A link to a file of the target is that file again.
-        if not (path.is_symlink() and path.resolve().is_relative_to(target)):
+        if path.is_file() and not (path.is_symlink() and path.resolve().is_relative_to(target)):
             kept.append(relative.as_posix())
     return kept
 
@@ -123,13 +146,13 @@ def _git_files(directory: Path) -> list[Path] | None:
 
 def _walk(directory: Path) -> list[Path]:
     """Every file, honouring `.gitignore` files outside git too."""
-    import pathspec
-
     found: list[Path] = []
 
     def visit(folder: Path, specs: list[tuple[Path, pathspec.PathSpec[Any]]]) -> None:
         ignore = folder / ".gitignore"
         if ignore.is_file():
+            import pathspec
+
             lines = ignore.read_text(errors="replace").splitlines()
             specs = [*specs, (folder, pathspec.PathSpec.from_lines("gitignore", lines))]
         for entry in sorted(folder.iterdir()):

@@ -49,10 +49,11 @@ def check_suppressions(
     for path, module in project.modules.items():
         for comment in todo.ignores(module) if only is None or path in only else ():
             place = _place(module, comment)
-            if not comment.text and options.wants("FM904"):
+            is_useless = not any(suppresses(module, comment, f) for f in ignored.get(path, ()))
+            if not comment.text and not (is_whole_run and is_useless) and options.wants("FM904"):
                 message = "the suppression gives no reason: write one after the brackets"
                 found.append(Reported(Finding("FM904", place, message), Outcome.TODO))
-            if is_whole_run and not any(suppresses(module, comment, f) for f in ignored.get(path, ())):
+            if is_whole_run and is_useless:
                 message = "the suppression suppresses nothing"
                 finding = Finding("FM905", place, message, "remove it", is_note=True)
                 found.append(Reported(finding, Outcome.NOTE))

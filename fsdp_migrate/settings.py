@@ -10,13 +10,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 from fsdp_migrate.errors import UsageError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 TABLE = "tool.fsdp-migrate"
 _OTHER_COMMANDS = frozenset({"verify"})
@@ -69,7 +65,7 @@ def _table(path: Path) -> Mapping[str, object] | None:
         data = path.read_bytes()
         if b"fsdp-migrate" not in data:
             return None
-        parsed = tomllib.loads(data.decode("utf-8"))
+        parsed = _toml().loads(data.decode("utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}", hint="Mend the file.") from error
     tool = parsed.get("tool", {})
@@ -77,6 +73,15 @@ def _table(path: Path) -> Mapping[str, object] | None:
     if found is not None and not isinstance(found, dict):
         raise UsageError(f"{path}: `{TABLE}` is no table", hint=f"Write [{TABLE}] and its keys below.")
     return found
+
+
+def _toml() -> ModuleType:
+    """The reader of TOML; only imported where there is something to read."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    return tomllib
 
 
 def _checked(path: Path, table: Mapping[str, object]) -> RewriteSettings:

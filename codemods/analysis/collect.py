@@ -14,6 +14,7 @@ from codemods.analysis.index import Index
 from codemods.analysis.link import Links
 from codemods.analysis.module import Module
 from codemods.editing.layout import configured_line_length
+from codemods.editing.notebooks import code_bytes, read_notebook
 from codemods.model import Options
 from codemods.project import Project
 from codemods.sources import decode, names_fsdp
@@ -48,6 +49,11 @@ class Reader:
                 self.data[path] = b""
         return self.data[path]
 
+    def code_of(self, path: str) -> bytes:
+        """The Python in a file, for searches by pattern."""
+        data = self.bytes_of(path)
+        return code_bytes(data) if path.endswith(".ipynb") else data
+
     def load(self, path: str) -> Module | None:
         """Decode and parse a file."""
         if path in self.modules:
@@ -55,7 +61,8 @@ class Reader:
         if path in self.skipped:
             return None
         try:
-            self.modules[path] = Module(decode(path, self.bytes_of(path)))
+            read = read_notebook if path.endswith(".ipynb") else decode
+            self.modules[path] = Module(read(path, self.bytes_of(path)))
         except SyntaxError as error:
             where = f" (line {error.lineno})" if error.lineno else ""
             self.skipped[path] = f"cannot be parsed: {error.msg}{where}"
@@ -73,9 +80,9 @@ def read_project(target: Path, files: list[str], options: Options) -> tuple[Proj
         The project, and file -> why it could not be read.
     """
     reader = Reader(target)
-    index = Index(files, reader.load)
+    index = Index([path for path in files if not path.endswith(".ipynb")], reader.load)
     hits = [path for path in files if names_fsdp(reader.bytes_of(path))]
-    importing = {path: _imports(reader.bytes_of(path)) for path in files}
+    importing = {path: _imports(reader.code_of(path)) for path in files}
     targets = {path: _located(index, path, names) for path, names in importing.items()}
     for path in _closure(hits, targets):
         reader.load(path)

@@ -64,6 +64,8 @@ class Index:
 
     def locate(self, dotted: str, importer: str) -> str | None:
         """The path of that module as seen from a file, without parsing it."""
+        if dotted.partition(".")[0] == "torch":
+            return None  # a copy of torch's files within the target is never what `import torch` finds
         key = (importer.rpartition("/")[0], dotted)
         found = self._located.get(key)
         if found is None:

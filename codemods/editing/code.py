@@ -249,6 +249,20 @@ def delete_alias(module: Module, statement: ast.ImportFrom, alias: ast.alias) ->
     return _delete_span(module, spans, statement.names.index(alias), module.span(statement).end)
 
 
+def delete_aliases(module: Module, statement: ast.ImportFrom, aliases: list[ast.alias]) -> list[Edit]:
+    """Remove several names, not all; those at the end as one piece, so that no comma is left behind."""
+    positions = {statement.names.index(alias) for alias in aliases}
+    tail = len(statement.names)
+    while tail - 1 in positions:
+        tail -= 1
+    edits = [delete_alias(module, statement, statement.names[p]) for p in sorted(positions) if p < tail]
+    if len(statement.names) - tail > 1:
+        start, end = module.span(statement.names[tail - 1]).end, module.span(statement.names[-1]).end
+        if "#" not in module.text[start:end]:
+            return [*edits, Edit(module.path, Span(start, end), ())]
+    return edits + [delete_alias(module, statement, alias) for alias in statement.names[tail:]]
+
+
 def delete_dict_item(module: Module, display: ast.Dict, position: int) -> Edit:
     """Remove one `key: value` of a dict display."""
     spans = []

@@ -37,7 +37,7 @@ def settle_imports(before: Module, text: str, spelling: Spelling, is_exported: C
         after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
         gone = _gone(before, after, wanted, is_exported)
     changes = rewritten_imports(after, gone, wanted, spelling.is_ours, spelling.width)
-    for start, end, new in reversed(apart(changes)):
+    for start, end, new in reversed(apart(text, changes)):
         text = text[:start] + new.replace("\n", source.newline) + text[end:]
     return text
 

@@ -20,7 +20,7 @@ def on_lines_of_their_own(module: Module, statements: set[ast.AST]) -> str:
             if isinstance(siblings, list) and statement in siblings:
                 changes += _breaks(module, siblings, siblings.index(statement))
     text = module.text
-    for start, end, new in reversed(apart(list(dict.fromkeys(changes)))):
+    for start, end, new in reversed(apart(text, list(dict.fromkeys(changes)))):
         text = text[:start] + new + text[end:]
     return text
 
@@ -52,15 +52,22 @@ def _share_a_line(module: Module, one: ast.stmt, other: ast.stmt) -> bool:
     return ";" in module.text[module.span(one).end : module.span(other).start].split("#")[0].split("\n")[0]
 
 
-def apart(changes: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+def apart(text: str, changes: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
     """The changes in order; what two of them both delete (a blank line between) is deleted once."""
     found: list[tuple[int, int, str]] = []
     for start, end, new in sorted(changes):
         if found and start < found[-1][1]:
-            first, last, text = found[-1]
-            if not text:
-                found[-1] = (first, start, text)
-            elif not new:
+            first, last, earlier = found[-1]
+            if not earlier:
+                found[-1] = (first, start, "")
+                if last <= end:
+                    found.append((start, end, new))
+                elif text[end:last].strip():
+                    found += [(start, end, new), (end, last, "")]
+                else:  # the blank line stays, below the new lines instead of above them
+                    found.append((start, end, new.removeprefix("\n")))
+                continue
+            if not new:
                 start = min(last, end)
         found.append((start, end, new))
     return found

@@ -15,9 +15,9 @@ from codemods.editing.layout import DEFAULT
 from codemods.model import Edit, Finding, Outcome, Reported, Span
 from codemods.project import Project
 
-_TODO = re.compile(r"#\s*TODO\(fsdp-migrate (FM\d{3})\):?\s*(.*)")
+TODO = re.compile(r"#\s*TODO\(fsdp-migrate (FM\d{3})\):?\s*(.*)")
 _CONTINUED = "#   "
-_IGNORE = re.compile(r"#\s*fsdp-migrate:\s*ignore(?:\[([\w,\s]*)\])?\s*(.*)")
+IGNORE = re.compile(r"#\s*fsdp-migrate:\s*ignore(?:\[([\w,\s]*)\])?\s*(.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,12 @@ def todo_lines(code: str, remedy: str, width: int) -> list[str]:
     first = f"# TODO(fsdp-migrate {code}): "
     text = " ".join(remedy.split())
     return textwrap.wrap(
-        text, max(width, 50), initial_indent=first, subsequent_indent=_CONTINUED, break_on_hyphens=False
+        text,
+        max(width, 50),
+        initial_indent=first,
+        subsequent_indent=_CONTINUED,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
@@ -51,7 +56,7 @@ def todos(module: Module) -> list[Comment]:
     """TODO comments left by an earlier run, with the lines that continue them."""
     found = []
     lines = module.text.splitlines() if "fsdp-migrate" in module.text else []
-    for _, comment in _ours(module, _TODO):
+    for _, comment in _ours(module, TODO):
         following, text = comment.line, [comment.text]
         while following < len(lines) and lines[following].strip().startswith(_CONTINUED):
             text.append(lines[following].strip().lstrip("# "))
@@ -62,7 +67,7 @@ def todos(module: Module) -> list[Comment]:
 
 def ignores(module: Module) -> list[Comment]:
     """Suppression comments."""
-    return [c for comment, c in _ours(module, _IGNORE) if comment]
+    return [c for comment, c in _ours(module, IGNORE) if comment]
 
 
 def _ours(module: Module, pattern: re.Pattern[str]) -> Iterator[tuple[str, Comment]]:

@@ -55,10 +55,10 @@ def dual_stack(project: Project) -> Iterator[Finding]:
 
     Without the option both branches stay, and the wrap in the FSDP1 branch is translated where it stands.
     """
-    for module in list(project.modules.values()):
-        if "fully_shard" not in module.text and "FSDPModule" not in module.text and not project.wraps:
-            continue
+    for module, around in _around_fsdp1(project).items():
         for chain in _chains(module):
+            if not around.intersection(chain.arms):
+                continue
             stacks = [_stack(project, module, arm.body, arm.test) for arm in chain.arms]
             last = _stack(project, module, chain.rest, None) if chain.rest else _Stack.NEITHER
             if _Stack.FSDP2 not in (*stacks, last) or _Stack.FSDP1 not in (*stacks, last):
@@ -73,6 +73,16 @@ def dual_stack(project: Project) -> Iterator[Finding]:
                 )
             else:
                 yield _dropped(project, module, chain, stacks, last)
+
+
+def _around_fsdp1(project: Project) -> dict[Module, set[ast.AST]]:
+    """Module -> what stands around its wraps and its uses of FSDP1's class: few places, and fewer `if`s."""
+    found: dict[Module, set[ast.AST]] = {}
+    for site in project.wraps:
+        found.setdefault(site.module, set()).update(site.module.ancestors(site.node))
+    for use in project.uses(FSDP):
+        found.setdefault(use.module, set()).update(use.module.ancestors(use.node))
+    return found
 
 
 def _header(node: ast.If) -> ast.expr:

@@ -28,8 +28,9 @@ A file that could not be looked at, or whose rewritten form is no valid Python, 
 FM901: the file cannot be opened, decoded or parsed by this Python. Nothing in it was looked at, so
 nothing is known about it: mend it, or leave it out with `--exclude`.
 
-FM903: what the rules made of the file does not parse, or has characters that its encoding lacks. The
-file stays as it was. This is a fault of the tool and worth a report.
+FM903: what the rules made of the file does not parse, reads a name that nothing defines any more, or has
+characters that its encoding lacks. The file stays as it was. This is a fault of the tool and worth a
+report.
 """
 
 _SUPPRESSIONS_MANUAL = """\

@@ -16,11 +16,16 @@ from fsdp_migrate.exit_codes import ExitCode
 from fsdp_migrate.reports.formats import ReportFormat
 
 if TYPE_CHECKING:
-    from codemods.model import Rewrite
+    from codemods.model import Options, Rewrite
 
 
 def rewrite(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Python files or directories.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH...", help="Files or directories: Python, notebooks, configuration, scripts."
+        ),
+    ],
     diff: Annotated[
         bool, typer.Option("--diff", help="Print the changes (for `git apply`); write nothing.")
     ] = False,
@@ -67,15 +72,15 @@ def rewrite(
 
     Example: fsdp-migrate rewrite --diff ./my_trainer
 
+    Besides Python files: notebooks (code cells), launch scripts, and the FSDP settings of Accelerate and
+    Transformers in YAML and JSON.
+
     The originals are kept in .fsdp-migrate/ of the target, where `verify` finds them. What is not translated
     gets a comment `# TODO(fsdp-migrate FM...)` and the exit status 1; `fsdp-migrate explain FM...` says more.
     `# fsdp-migrate: ignore[FM...] reason` leaves a place alone; [tool.fsdp-migrate] of pyproject.toml holds
     the same options.
     """
-    from codemods.plan import plan_rewrite
-    from codemods.record import require_complete
     from codemods.sources import find_files
-    from fsdp_migrate import console
     from fsdp_migrate.cli.rewrite_options import Given, rewrite_options
     from fsdp_migrate.reports.publish import publish
     from fsdp_migrate.reports.rewrite import build_report
@@ -86,29 +91,50 @@ def rewrite(
     target = _target(paths)
     if undo:
         return _undo(target)
-    require_complete(target)
+    _require_complete(target)
     given = Given(select, ignore, exclude, unsafe_fixes, drop_fsdp1, target_torch)
     options = rewrite_options(given, rewrite_settings(target))
     files = find_files(target, [target], exclude=options.exclude)
-    chosen = find_files(target, paths, exclude=options.exclude)
+    is_whole = [path.resolve() for path in paths] == [target]
+    chosen = files if is_whole else find_files(target, paths, exclude=options.exclude)
     if not (diff or check or allow_dirty):
         _refuse_dirty(target, chosen)
-    with console.progress().status(f"reading {len(files)} files"):
-        done = plan_rewrite(target, sorted({*files, *chosen}), options, only=frozenset(chosen))
+    done = _planned(target, sorted({*files, *chosen}), options, frozenset(chosen))
     if not (diff or check):
         _write(target, done, ".".join(map(str, options.target_torch)))
-    prefix = _git(target, "rev-parse", "--show-prefix") or ""
+    prefix = (_git(target, "rev-parse", "--show-prefix") or "") if done.reported else ""
     report = build_report(done, target, written=not (diff or check), prefix=prefix.strip())
     publish(report, format_, output, diff=diff)
     needs_you = bool(done.open_findings) or (check and bool(done.changes))
     return ExitCode.NEEDS_YOU if needs_you else ExitCode.OK
 
 
+def _planned(target: Path, files: list[str], options: Options, chosen: frozenset[str]) -> Rewrite:
+    """Where no file says FSDP, the rules are not even imported."""
+    from codemods.model import Rewrite
+    from codemods.sources import any_names_fsdp
+
+    if not any_names_fsdp(target, files):
+        return Rewrite((), (), (), searched=len(files), read=0)
+    from codemods.plan import plan_rewrite
+    from fsdp_migrate import console
+
+    with console.progress().status(f"reading {len(files)} files"):
+        return plan_rewrite(target, files, options, only=chosen)
+
+
+def _require_complete(target: Path) -> None:
+    if (target / ".fsdp-migrate").exists():
+        from codemods.record import require_complete
+
+        require_complete(target)
+
+
 def _target(paths: list[Path]) -> Path:
     """The directory that is rewritten: the one named; for files, their repository or folder."""
     for path in paths:
         if not path.exists():
-            raise UsageError(f"{path} does not exist", hint="Name Python files or directories.")
+            raise UsageError(f"{path} does not exist", hint="Name files or directories.")
     folders = [path.resolve() if path.is_dir() else _home_of(path.resolve()) for path in paths]
     return Path(os.path.commonpath(folders))
 

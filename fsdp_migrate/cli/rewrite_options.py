@@ -62,11 +62,11 @@ def _codes(where: str, items: Sequence[str] | None) -> tuple[str, ...]:
     Raises:
         UsageError: nothing is called so; a typing error must not look like an all-clear.
     """
-    from codemods.rule import all_rules
-
     wanted = [part.strip() for item in items or () for part in item.split(",") if part.strip()]
     if not wanted:
         return ()
+    from codemods.rule import all_rules
+
     rules = all_rules()
     known = {code for rule in rules for code in rule.codes}
     found: list[str] = []

@@ -6,12 +6,10 @@ import io
 import sys
 from pathlib import Path
 
-from codemods.editing.diff import unified
 from fsdp_migrate import console
 from fsdp_migrate.errors import UsageError
-from fsdp_migrate.reports import rewrite_text
 from fsdp_migrate.reports.formats import ReportFormat
-from fsdp_migrate.reports.rewrite import RewriteReport, outcome, render
+from fsdp_migrate.reports.rewrite import RewriteReport, outcome, render, searched
 
 
 def publish(report: RewriteReport, form: ReportFormat, output: Path | None, *, diff: bool) -> None:
@@ -22,12 +20,21 @@ def publish(report: RewriteReport, form: ReportFormat, output: Path | None, *, d
     Raises:
         UsageError: the file cannot be written.
     """
+    rewrite = report.rewrite
+    is_empty = not (rewrite.reported or rewrite.changes or rewrite.wrap_sites)
+    if is_empty and form is ReportFormat.TEXT and output is None:
+        print(f"{searched(report)}\n{outcome(report)}", file=sys.stderr if diff else sys.stdout)
+        return
     if diff:
+        from codemods.editing.diff import unified
+
         _print("".join(unified(change) for change in report.rewrite.changes))
     if output is not None:
         _save(output, render(report, form))
         console.progress().print(f"{outcome(report)}\nThe report is in {output}.", markup=False)
     elif form is ReportFormat.TEXT or diff:
+        from fsdp_migrate.reports import rewrite_text
+
         screen = console.progress() if diff else console.results()
         rewrite_text.show(report, screen, verbose=console.verbosity() > 0)
     else:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from codemods.model import Outcome, Reported, Rewrite, Span
-from codemods.rule import all_rules
 from codemods.sources import decode
 from fsdp_migrate.reports.formats import ReportFormat
 
@@ -145,6 +144,9 @@ def searched(report: RewriteReport) -> str:
         f"Searched {count(rewrite.searched, 'Python file')}, read {rewrite.read} of them "
         "(those that name FSDP, and what they import or are imported by)."
     )
+    if rewrite.configs[0]:
+        files, read = rewrite.configs
+        text += f" Of {count(files, 'configuration file')}, {read} may hold FSDP settings and were read."
     if rewrite.skipped:
         text += f" {count(len(rewrite.skipped), 'file')} could not be read; see FM901."
     return text
@@ -170,6 +172,8 @@ def count(number: int, noun: str) -> str:
 
 def meanings() -> dict[str, str]:
     """Code -> one line saying what the finding means."""
+    from codemods.rule import all_rules
+
     return {code: line for rule in all_rules() for code, line in rule.codes.items()}
 
 

@@ -22,6 +22,7 @@ def as_json(report: RewriteReport) -> str:
         "written": report.written,
         "searched": rewrite.searched,
         "read": rewrite.read,
+        "configurations": {"searched": rewrite.configs[0], "read": rewrite.configs[1]},
         "summary": {
             "files_changed": len(rewrite.changes),
             "wrap_sites": len(rewrite.wrap_sites),

@@ -1,7 +1,7 @@
 """No input stops the rewriter, and nothing it writes fails to parse: mutated cases, text of FSDP1's words.
 
-FM903 (the result would not parse, so the file was left alone) counts as a failure here: the net under the
-rules must not be needed.
+FM903 (the result would not parse, so the file was left alone) is a failure here: the net under the rules
+must not be needed.
 """
 
 from __future__ import annotations

@@ -51,10 +51,33 @@ def test_settings_are_found_above_the_target_up_to_the_repository(tmp_path: Path
     assert "FM301" in codes(repository, "old")
 
 
+EXACT_CLASS = """\
+from model import Block
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def build(model):
+    model = FSDP(model)
+    for part in model.modules():
+        if type(part) is Block:
+            print(part)
+    return model
+"""
+
+
 def test_unsafe_fixes_can_be_set_and_unset(tmp_path: Path) -> None:
-    write(tmp_path, settings("unsafe-fixes = true"))
-    assert program("rewrite", "--check", "--no-unsafe-fixes", ".", cwd=tmp_path).code == 1
-    assert program("rewrite", "--check", ".", cwd=tmp_path).code == 1
+    def outcome(*options: str) -> str:
+        told = program("rewrite", "--check", "--format", "json", *options, ".", cwd=tmp_path)
+        (found,) = (f for f in json.loads(told.out)["findings"] if f["code"] == "FM508")
+        assert found["safety"] == "unsafe"
+        return str(found["outcome"])
+
+    write(tmp_path, {"a.py": EXACT_CLASS})
+    assert outcome() == "todo"
+    assert outcome("--unsafe-fixes") == "done"
+    write(tmp_path, {"pyproject.toml": "[tool.fsdp-migrate]\nunsafe-fixes = true\n"})
+    assert outcome() == "done"
+    assert outcome("--no-unsafe-fixes") == "todo"
 
 
 @pytest.mark.parametrize(

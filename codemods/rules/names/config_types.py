@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.library_calls import held_by_libraries
 from codemods.rule import Edit, Finding, NameUse, Project, Ref, Safety, delete_argument, finding, rule
 from codemods.torch_names import MIXED_PRECISION_FIELDS
 from codemods.wrap_site import refusal
@@ -50,21 +51,33 @@ def config_types(project: Project) -> Iterator[Finding]:
     moving = {project.group(s.module.path) for s in project.wraps if refusal(project, s) is None}
     names = {f"{_PREFIX}{name}": name for name in TYPES}
     names |= {f"{_PREFIX}wrap.{name}": new for name, new in POLICIES.items()}
+    held = held_by_libraries(project)
     for canonical, new in names.items():
         for use in project.uses(canonical):
+            span = use.module.span(use.node)
+            place = next((h for h in held.get(use.module.path, ()) if h.span.holds(span)), None)
+            if place is not None:
+                if not place.inside:  # what stands in the call, the rules of `ecosystem` translate or report
+                    yield _given(use, place.library)
+                continue
             taker = _taker(project, use)
             if taker:
-                yield finding(
-                    use.module,
-                    use.node,
-                    "FM202",
-                    f"`{taker}` is given one of FSDP1's types",
-                    remedy=f"give {taker} its FSDP2 settings",
-                )
+                yield _given(use, taker)
             elif project.group(use.module.path) in moving:
                 yield _moved(project, use, new)
                 if new == "MixedPrecision":
                     yield from _low_precision_gradients(use)
+
+
+def _given(use: NameUse, taker: str) -> Finding:
+    return finding(
+        use.module,
+        use.node,
+        "FM202",
+        f"`{taker}` is given one of FSDP1's types",
+        remedy=f"give {taker} its FSDP2 settings",
+        fades=True,
+    )
 
 
 def _taker(project: Project, use: NameUse) -> str:

@@ -63,8 +63,9 @@ def _has_run(project: Project, module: Module, optimizer: ast.Call, owner: ast.e
     if function is None:
         return False
     start, text = module.span(optimizer).start, ast.unparse(owner)
+    bound = _bound_at(module, optimizer, text)
     for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
-        if module.span(call).start >= start or not _runs(project, module, call, text, _DEPTH):
+        if not bound <= module.span(call).start < start or not _runs(project, module, call, text, _DEPTH):
             continue
         given = [call.func, *call.args]
         parts = (n for part in given for n in ast.walk(part))
@@ -72,6 +73,20 @@ def _has_run(project: Project, module: Module, optimizer: ast.Call, owner: ast.e
         if any(ast.unparse(n) == text and not isinstance(project.sharded(module, n), No) for n in models):
             return True
     return False
+
+
+def _bound_at(module: Module, optimizer: ast.Call, text: str) -> int:
+    """Where the optimizer's block last gives the name to another model, which has not run yet; else 0."""
+    statement = module.statement(optimizer)
+    start = module.span(statement).start
+    bound = 0
+    for one in ast.iter_child_nodes(module.parent(statement) or statement):
+        if not isinstance(one, ast.Assign) or module.span(one).end > start:
+            continue
+        is_of_itself = any(ast.unparse(n) == text for n in ast.walk(one.value) if isinstance(n, ast.expr))
+        if not is_of_itself and any(ast.unparse(target) == text for target in one.targets):
+            bound = max(bound, module.span(one).end)
+    return bound
 
 
 def _runs(project: Project, module: Module, call: ast.Call, text: str, depth: int) -> bool:

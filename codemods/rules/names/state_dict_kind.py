@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.library_calls import held_by_libraries
 from codemods.rule import FSDP, Edit, Finding, NameUse, Project, Ref, Safety, finding, rule
 
 _NAME = "torch.distributed.fsdp.StateDictType"
@@ -20,8 +21,10 @@ def state_dict_kind(project: Project) -> Iterator[Finding]:
     Where the kind of state dict is a setting, `cfg.checkpoint_type == StateDictType.FULL_STATE_DICT` still
     decides which function saves. The helper module has an enumeration of the same name. What is given to
     `FSDP.state_dict_type` goes with that call."""
+    held = held_by_libraries(project)
     for use in project.uses(_NAME):
-        if _is_for_fsdp1(project, use):
+        span = use.module.span(use.node)
+        if _is_for_fsdp1(project, use) or any(h.span.holds(span) for h in held.get(use.module.path, ())):
             continue
         yield finding(
             use.module,

@@ -13,7 +13,7 @@ from codemods.rule import (
     Project,
     Safety,
     delete,
-    delete_alias,
+    delete_aliases,
     finding,
     is_annotation,
     is_fsdp1_import,
@@ -47,7 +47,7 @@ def unused_import(project: Project) -> Iterator[Finding]:
             if len(unused) == len(node.names):
                 edits = [delete(module, node)]
             else:
-                edits = [delete_alias(module, node, alias) for alias in unused]
+                edits = delete_aliases(module, node, unused)
             yield finding(
                 module,
                 node,

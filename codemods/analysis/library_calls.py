@@ -1,0 +1,170 @@
+"""Calls that give FSDP settings to Accelerate, Transformers, TRL or Lightning, by what the called name
+means."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from codemods.analysis.index import Symbol
+from codemods.analysis.module import Module
+from codemods.analysis.values import (
+    CallValue,
+    Choice,
+    DictValue,
+    Named,
+    Sequenced,
+    Value,
+)
+from codemods.configuration.rule import Surroundings
+from codemods.model import Span
+from codemods.project import Project
+
+PLUGIN = "FullyShardedDataParallelPlugin"
+LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")
+_DEEPEST = 8
+_MOST = 100
+
+
+def plugin_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
+    """Every `FullyShardedDataParallelPlugin(...)` of Accelerate."""
+    for module, call, symbol in _outside_calls(project, PLUGIN):
+        if symbol.name.startswith("accelerate.") and symbol.name.endswith(f".{PLUGIN}"):
+            yield module, call
+
+
+def lightning_calls(project: Project) -> Iterator[tuple[Module, ast.Call, Symbol]]:
+    """Every `FSDPStrategy(...)` of Lightning or Fabric."""
+    for module, call, symbol in _outside_calls(project, "FSDPStrategy"):
+        if is_lightning(symbol) and symbol.name.endswith(".FSDPStrategy"):
+            yield module, call, symbol
+
+
+def is_lightning(symbol: Symbol) -> bool:
+    """Whether a name is Lightning's."""
+    return symbol.module is None and symbol.name.split(".")[0] in LIGHTNING
+
+
+def trainer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
+    """Every call of `TrainingArguments`, of a class of TRL, or of a project's class derived from one."""
+    for module in project.modules.values():
+        for call in module.calls() if "fsdp" in module.text else ():
+            symbol = project.resolve(module, call.func)
+            if symbol is not None and is_training_arguments(project, symbol):
+                yield module, call
+
+
+def is_training_arguments(project: Project, symbol: Symbol, depth: int = 0) -> bool:
+    """Whether a name is a class of a trainer's arguments."""
+    if symbol.module is None:
+        package, _, _ = symbol.name.partition(".")
+        last = symbol.name.rpartition(".")[2]
+        return (package == "transformers" and last.endswith("TrainingArguments")) or (
+            package == "trl" and last.endswith("Config")
+        )
+    if not isinstance(symbol.node, ast.ClassDef) or depth > _DEEPEST:
+        return False
+    bases = [project.resolve(symbol.module, base) for base in symbol.node.bases]
+    return any(base is not None and is_training_arguments(project, base, depth + 1) for base in bases)
+
+
+def values_called_fsdp(project: Project, module: Module) -> Iterator[ast.expr]:
+    """Values given to something called `fsdp`: a dictionary's key, an attribute, a field, another call's
+    argument."""
+    for node in module.nodes(ast.Dict):
+        assert isinstance(node, ast.Dict)
+        pairs = zip(node.keys, node.values, strict=True)
+        yield from (value for key, value in pairs if isinstance(key, ast.Constant) and key.value == "fsdp")
+    for kind in (ast.Assign, ast.AnnAssign):
+        for statement in module.nodes(kind):
+            assert isinstance(statement, ast.Assign | ast.AnnAssign)
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            names = [t.attr if isinstance(t, ast.Attribute) else getattr(t, "id", "") for t in targets]
+            if "fsdp" in names and statement.value is not None:
+                yield _default(statement.value)
+    for call in module.calls():
+        symbol = project.resolve(module, call.func)
+        if symbol is None or not is_training_arguments(project, symbol):
+            yield from (k.value for k in call.keywords if k.arg == "fsdp")
+
+
+def _default(value: ast.expr) -> ast.expr:
+    """What `field(default=...)` says; other values as they are."""
+    if isinstance(value, ast.Call):
+        return next((k.value for k in value.keywords if k.arg == "default"), value)
+    return value
+
+
+def surroundings(project: Project) -> Surroundings:
+    """What the code says about configuration files."""
+    named = set()
+    for module, call in trainer_calls(project):
+        for keyword in call.keywords:
+            if keyword.arg == "fsdp_config" and isinstance(keyword.value, ast.Constant):
+                folder = PurePosixPath(module.path).parent
+                named |= {str(folder / str(keyword.value.value)), str(keyword.value.value)}
+    return Surroundings(frozenset(named))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A piece of code whose value goes to a library: FSDP1's types there are what the library wants.
+
+    Attributes:
+        inside: written in the call itself.
+    """
+
+    span: Span
+    library: str
+    inside: bool
+
+
+def held_by_libraries(project: Project) -> dict[str, list[Held]]:
+    """What is handed to Accelerate's plugin and Lightning's strategy, by file."""
+    found: dict[str, list[Held]] = {}
+    calls = [(m, c, PLUGIN) for m, c in plugin_calls(project)]
+    calls += [(m, c, "FSDPStrategy") for m, c, _ in lightning_calls(project)]
+    for module, call, library in calls:
+        for node in (*call.args, *(k.value for k in call.keywords)):
+            found.setdefault(module.path, []).append(Held(module.span(node), library, inside=True))
+            for origin in _followed(project, module, node):
+                held = Held(origin[0].span(origin[1]), library, inside=False)
+                if not any(h.span.holds(held.span) for h in found.get(origin[0].path, ())):
+                    found.setdefault(origin[0].path, []).append(held)
+    return found
+
+
+def _followed(project: Project, module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr]]:
+    """Everywhere that an argument's value, or a part of it, is written."""
+    waiting = [(module, node)]
+    seen: set[ast.expr] = set()
+    while waiting:
+        at, current = waiting.pop()
+        if current in seen or len(seen) > _MOST:
+            continue
+        seen.add(current)
+        yield at, current
+        waiting += list(_origins(project.evaluate(at, current)))
+
+
+def _origins(value: Value) -> Iterator[tuple[Module, ast.expr]]:
+    match value:
+        case Choice():
+            for option in value.options:
+                yield from _origins(option)
+        case CallValue() | Named() | Sequenced() | DictValue():
+            yield value.origin.module, value.origin.node
+            if isinstance(value, DictValue):
+                for origins in value.items.values():
+                    yield from ((o.module, o.node) for o in origins)
+
+
+def _outside_calls(project: Project, word: str) -> Iterator[tuple[Module, ast.Call, Symbol]]:
+    """Calls of names from outside the project, in modules where a word stands."""
+    for module in project.modules.values():
+        for call in module.calls() if word in module.text else ():
+            symbol = project.resolve(module, call.func)
+            if symbol is not None and symbol.module is None:
+                yield module, call, symbol

@@ -1,0 +1,2 @@
+"""Configuration files as text with places: YAML, JSON and shell, read for their meaning and edited by
+span."""

@@ -1,0 +1,58 @@
+"""The net under the rules: a result that loses a name's definition is never written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small import write
+
+from codemods.editing import changes
+from codemods.editing.undefined import names_left_undefined
+from codemods.model import Options
+from codemods.plan import plan_rewrite
+from codemods.sources import find_files
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [
+        ("import torch\ntorch.ones(1)\n", "torch.ones(1)\n", ["torch"]),
+        ("x = 1\n", "x = 1\ndef f():\n    return nn.Linear, x\n", ["nn"]),
+        ("", "class A:\n    k = 1\n    def g(self):\n        return k\n", ["k"]),
+        ("", "x: torch.Tensor = dist.x.y\n", ["dist", "torch"]),
+        # There before, so no loss; and the gaps of LibCST's scopes are there before as well.
+        ("print(name)\n", "print(name, name)\n", []),
+        ("match a:\n    case b:\n        b\n", "match a:\n    case b:\n        b, b\n", []),
+        ("", "from names import *\nprint(anything)\n", []),
+        ("", "def f():\n    global g\n    g = __name__\nprint(g, int, __file__, [i for i in ()])\n", []),
+        ("", "import torch.nn as nn\ndef f(m: 'Later', k='full') -> 'nn.Module': return {'free': k}\n", []),
+    ],
+)
+def test_names_that_lost_their_definition(before: str, after: str, lost: list[str]) -> None:
+    assert names_left_undefined(before, after) == lost
+
+
+def test_what_does_not_parse_is_said() -> None:
+    with pytest.raises(SyntaxError, match="LibCST cannot parse it"):
+        names_left_undefined("", "def f(:\n")
+
+
+def test_a_file_whose_rewrite_would_lose_a_name_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (
+        "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n\n"
+        "def train(model):\n    model = FSDP(model)\n    return model\n"
+    )
+    write(tmp_path, {"train.py": source, "other.py": source})
+
+    def forget(module: object, text: str, *rest: object) -> str:
+        return text if getattr(module, "path", "") == "train.py" else real(module, text, *rest)
+
+    real = changes.settle_imports
+    monkeypatch.setattr(changes, "settle_imports", forget)
+    done = plan_rewrite(tmp_path, find_files(tmp_path, [tmp_path]), Options())
+    assert [change.path for change in done.changes] == ["other.py"]
+    left = [r for r in done.reported if r.finding.code == "FM903"]
+    assert [(r.finding.place.path, "fully_shard" in r.finding.message) for r in left] == [("train.py", True)]
