@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from checkpoint_convert import digest
 from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.items import Items, dotted
-from checkpoint_convert.model import Contents, TensorSource, numel
+from checkpoint_convert.model import Contents, TensorSource, size_bytes
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.transfer import Digests
@@ -37,7 +37,7 @@ def check_against(
     missing = [path for path in expected if path not in ours and path not in left_out]
     problems += [f"{dotted(path)} is only in the reference" for path in missing]
     common = [path for path in expected if path in ours]
-    progress.phase("comparing", sum(_size(expected[path]) for path in common))
+    progress.phase("comparing", sum(size_bytes(expected[path]) for path in common))
     differing: list[str] = []
 
     def work(index: int) -> None:
@@ -48,9 +48,9 @@ def check_against(
             differing.append(f"{dotted(path)} has another dtype or shape")
         elif digest.of_tensor(other) != (digests[numbers[path]].read or digest.of_tensor(source)):
             differing.append(f"{dotted(path)} has other values")
-        progress.advance(_size(other))
+        progress.advance(size_bytes(other))
 
-    workers.run(work, [_size(expected[path]) for path in common])
+    workers.run(work, [size_bytes(expected[path]) for path in common])
     problems += sorted(differing)
     if problems:
         more = f", and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
@@ -58,10 +58,6 @@ def check_against(
             f"the source differs from the reference: {'; '.join(problems[:_SHOWN])}{more}",
             hint="nothing was written; are both of the same training step, and is --model the right one?",
         )
-
-
-def _size(source: TensorSource) -> int:
-    return numel(source.shape) * source.dtype.itemsize
 
 
 def _tensors(reference: Contents) -> dict[KeyPath, TensorSource]:

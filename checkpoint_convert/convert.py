@@ -206,7 +206,7 @@ def _reopened(partial: Path, plan: Plan, options: ConvertOptions, reopen: Reopen
 
 
 def _write_report(partial: Path, done: Conversion) -> None:
-    with (partial / REPORT_NAME).open("w", encoding="utf-8") as file:
+    with (partial / REPORT_NAME).open("x", encoding="utf-8") as file:
         write_report(file.write, done)
         file.flush()
         os.fsync(file.fileno())

@@ -22,6 +22,9 @@ MARK_NAME = ".fsdp-migrate-partial"
 REPORT_NAME = "conversion.json"
 """The report of a conversion; part of every output directory."""
 
+_REPLACED = ".replaced"
+"""Suffix under which an output that `--overwrite` replaces waits until the new one has its name."""
+
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -48,11 +51,12 @@ def check_free(target: Path, *, overwrite: bool, sources: tuple[Path, ...] = ())
         raise DestinationError(
             f"{target} exists already", hint="name another destination, or pass --overwrite"
         )
-    if not _is_replaceable(target):
-        raise DestinationError(
-            f"{target} is a directory, and not of a checkpoint: --overwrite leaves it alone",
-            hint="remove it yourself, or name another destination",
-        )
+    for taken in (target, beside(target, _REPLACED)) if os.path.lexists(target) else ():
+        if not _is_replaceable(taken):
+            raise DestinationError(
+                f"{taken} is a directory, and not of a checkpoint: --overwrite leaves it alone",
+                hint="remove it yourself, or name another destination",
+            )
     parent = real.parent
     while not parent.exists():
         parent = parent.parent
@@ -173,8 +177,9 @@ def publish(partial: Path, target: Path, *, single_file: str | None, overwrite: 
     if not single_file:
         (partial / MARK_NAME).unlink()
     _flush_directory(partial)
-    replaced = beside(target, ".replaced")
-    if os.path.lexists(target):
+    replaced = beside(target, _REPLACED)
+    is_replacing = os.path.lexists(target)
+    if is_replacing:
         if not overwrite:
             raise DestinationError(
                 f"{target} exists already, since a moment ago",
@@ -185,11 +190,12 @@ def publish(partial: Path, target: Path, *, single_file: str | None, overwrite: 
     try:
         ready.rename(target)
     except BaseException:
-        if os.path.lexists(replaced) and not os.path.lexists(target):
+        if is_replacing and not os.path.lexists(target):
             replaced.rename(target)
         raise
     _flush_directory(target.parent)
-    _remove(replaced)
+    if is_replacing:  # else what has that name is somebody's own, or all that a killed run left of the old
+        _remove(replaced)
 
 
 def _remove(path: Path) -> None:

@@ -17,6 +17,9 @@ from checkpoint_convert.stored_tensor import extent, is_contiguous
 ALIGNMENT_BYTES = 16
 """`_flat_param.py::_get_aligned_numel`: with use_orig_params, parameters begin at multiples of it."""
 
+COMPUTE_ITEMSIZES = (None, 2, 4, 8, 1)
+"""`Sharding.compute_itemsize` to try, none first: mixed-precision dtypes are not in the files."""
+
 
 @dataclass(frozen=True, slots=True)
 class FlatPiece:

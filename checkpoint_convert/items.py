@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checkpoint_convert.model import DType, Notice, TensorSource, numel
+from checkpoint_convert.model import DType, Notice, TensorSource, numel, size_bytes
 from checkpoint_convert.values import KeyPath, Leaf
 
 
@@ -57,7 +57,7 @@ class Items:
     @property
     def read_bytes(self) -> int:
         """Tensor bytes that will be read."""
-        return sum(numel(item.source.shape) * item.source.dtype.itemsize for item in self.tensors)
+        return sum(size_bytes(item.source) for item in self.tensors)
 
     @property
     def tensor_bytes(self) -> int:

@@ -16,48 +16,17 @@ from checkpoint_convert.model import (
     DType,
     Notice,
     OptimizerContents,
-    TensorSource,
     Value,
     numel,
 )
 from checkpoint_convert.optim_groups import FilledGroup, complete_group
+from checkpoint_convert.tensor_sources import MemoryTensor, SliceTensor
 from checkpoint_convert.values import Leaf, is_tensor, leaves
 
 STATE_FILLED = "CK211"
 STATE_MISSING = "CK212"
 STATE_UNLISTED = "CK213"
 OPTIONS_FILLED = "CK214"
-
-
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """A 0-dim tensor of a known number, or of a source with one element in another shape."""
-
-    dtype: DType
-    data: bytes
-    shape: tuple[int, ...] = ()
-
-    def blocks(self, start: int, stop: int) -> Iterator[memoryview]:
-        """See `TensorSource.blocks`."""
-        if stop > start:
-            yield memoryview(self.data)
-
-
-@dataclass(frozen=True, slots=True)
-class Reshaped:
-    """A tensor under another shape of as many elements."""
-
-    source: TensorSource
-    shape: tuple[int, ...]
-
-    @property
-    def dtype(self) -> DType:
-        """The source's."""
-        return self.source.dtype
-
-    def blocks(self, start: int, stop: int) -> Iterator[memoryview]:
-        """See `TensorSource.blocks`."""
-        return self.source.blocks(start, stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +119,9 @@ def _state_leaves(state: Mapping[str, Mapping[str, Value]]) -> Iterator[Leaf]:
 def _step_tensor(value: Value) -> Value:
     """`step` as torch's optimizers keep it since 1.12: a 0-dim tensor, float32 where it was a number."""
     if is_tensor(value):
-        return Reshaped(value, ()) if value.shape != () and numel(value.shape) == 1 else value
+        return SliceTensor(value, 0, ()) if value.shape != () and numel(value.shape) == 1 else value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return Scalar(DType.FLOAT32, struct.pack("<f", value))
+        return MemoryTensor(DType.FLOAT32, (), struct.pack("<f", value))
     return value
 
 

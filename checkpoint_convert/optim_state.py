@@ -24,6 +24,7 @@ from checkpoint_convert.model import (
     numel,
 )
 from checkpoint_convert.tensor_sources import MemoryTensor
+from checkpoint_convert.values import is_tensor
 
 _EIGHT_BIT = ("absmax", "qmap", "absmax1", "qmap1", "absmax2", "qmap2", "new_max1", "codes", "scale", "qmap3")
 _STATE_NAMES = frozenset(
@@ -162,7 +163,7 @@ def state_value(value: object, where: str, name: str) -> Value:
     refuse_eight_bit(value, where, name)
     if name == "step" and isinstance(value, int | float):
         return MemoryTensor(DType.FLOAT32, (), struct.pack("<f", value))
-    if name == "step" and is_source(value) and numel(value.shape) == 1:
+    if name == "step" and is_tensor(value) and numel(value.shape) == 1:
         return MemoryTensor(value.dtype, (), read_all(value))
     if isinstance(value, Opaque):
         raise UnsupportedError(
@@ -181,17 +182,12 @@ def refuse_eight_bit(value: object, where: str, name: str) -> None:
     quantised = isinstance(value, Opaque) and ("8bit" in value.class_name or "4bit" in value.class_name)
     quantised = quantised or name in _EIGHT_BIT
     if quantised or (
-        is_source(value) and value.dtype in (DType.UINT8, DType.INT8) and numel(value.shape) > 1
+        is_tensor(value) and value.dtype in (DType.UINT8, DType.INT8) and numel(value.shape) > 1
     ):
         raise UnsupportedError(
             f"{where} is part of an 8-bit optimizer's state, whose blocks do not follow the parameters",
             hint="Convert the model alone (--only model); the optimizer must start anew.",
         )
-
-
-def is_source(value: object) -> TypeGuard[TensorSource]:
-    """Whether a value is a whole tensor that can be read."""
-    return hasattr(value, "blocks")
 
 
 def read_all(source: TensorSource) -> bytes:
@@ -203,7 +199,7 @@ def number_of(value: object) -> float | int | None:
     """The number a plain value or one-element tensor is; None for anything else."""
     if isinstance(value, int | float):
         return value
-    if is_source(value) and numel(value.shape) == 1 and value.dtype in _FLOAT_CODES:
+    if is_tensor(value) and numel(value.shape) == 1 and value.dtype in _FLOAT_CODES:
         number: float | int = struct.unpack(f"<{_FLOAT_CODES[value.dtype]}", read_all(value))[0]
         return number
     return None
@@ -220,7 +216,7 @@ def _check_shapes(name: str, state: Mapping[str, Value], shape: tuple[int, ...] 
         return
     fitting = state_shapes(shape)
     for item, value in state.items():
-        if is_source(value) and numel(value.shape) != 1 and value.shape not in fitting:
+        if is_tensor(value) and numel(value.shape) != 1 and value.shape not in fitting:
             raise LayoutError(
                 f"{where}: optimizer state {name}.{item} has size {value.shape}, its parameter {shape}",
                 hint="Are the model and the optimizer of the same run?",

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from checkpoint_convert.casting import CASTABLE
 from checkpoint_convert.errors import LayoutError, UnsupportedError
 from checkpoint_convert.items import Items, LeftOut, SharedItem, TensorItem, dotted
-from checkpoint_convert.model import Contents, DType, Notice, SourceFormat, TensorSource, numel
+from checkpoint_convert.model import Contents, DType, Notice, SourceFormat, TensorSource, size_bytes
 from checkpoint_convert.optim_items import optimizer_values
 from checkpoint_convert.readers.dcp_part import OLD_GROUPS
 from checkpoint_convert.readers.resolve import OPAQUE_EXTRA
@@ -98,7 +98,7 @@ def plan_items(contents: Contents, options: WriteOptions, *, unequal_ties: Colle
         _model_items(draft, contents, options, frozenset(unequal_ties))
     else:
         for name, source in contents.model.items():
-            draft.left_out.append(LeftOut(("model", name), _size(source), "--only optim"))
+            draft.left_out.append(LeftOut(("model", name), size_bytes(source), "--only optim"))
     _optimizer_items(draft, contents, options)
     _extra_items(draft, contents, options)
     return draft.finish()
@@ -180,7 +180,7 @@ def _optimizer_items(draft: _Draft, contents: Contents, options: WriteOptions) -
     values = optimizer_values(contents, fill_missing=options.fill_optim_state)
     if options.only is Part.MODEL:
         for leaf in values.leaves:
-            size = 0 if leaf.tensor is None else _size(leaf.tensor)
+            size = 0 if leaf.tensor is None else size_bytes(leaf.tensor)
             draft.left_out.append(LeftOut(leaf.path, size, "--only model"))
         return
     draft.notices.extend(values.notices)
@@ -191,7 +191,7 @@ def _optimizer_items(draft: _Draft, contents: Contents, options: WriteOptions) -
 def _extra_items(draft: _Draft, contents: Contents, options: WriteOptions) -> None:
     for key, value in contents.extras.items():
         for leaf in leaves((str(key),), value, keep_integer_keys=options.to is OutputFormat.TORCH):
-            size = 0 if leaf.tensor is None else _size(leaf.tensor)
+            size = 0 if leaf.tensor is None else size_bytes(leaf.tensor)
             if options.only is not None:
                 draft.left_out.append(LeftOut(leaf.path, size, f"--only {options.only.value}"))
             elif options.to is OutputFormat.SAFETENSORS:
@@ -200,7 +200,3 @@ def _extra_items(draft: _Draft, contents: Contents, options: WriteOptions) -> No
                 draft.add(Leaf((f"source_{leaf.path[0]}", *leaf.path[1:]), leaf.value, leaf.refusal))
             else:
                 draft.add(leaf)
-
-
-def _size(source: TensorSource) -> int:
-    return numel(source.shape) * source.dtype.itemsize

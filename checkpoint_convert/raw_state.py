@@ -17,13 +17,13 @@ from checkpoint_convert.model import TensorSource, Value, numel
 from checkpoint_convert.optim_state import (
     SavedOptimizer,
     group_keys,
-    is_source,
     number_of,
     refuse_eight_bit,
     state_shapes,
     state_value,
 )
 from checkpoint_convert.tensor_sources import ConcatTensor
+from checkpoint_convert.values import is_tensor
 
 Cut = Callable[[TensorSource, int, ParameterSpec], TensorSource]
 """Cuts a parameter out of flat elements: the flat tensor, the offset in it, the parameter."""
@@ -115,7 +115,7 @@ def _element_counts(entry: Mapping[str, object]) -> set[int]:
     return {
         numel(value.shape)
         for item, value in entry.items()
-        if is_source(value) and value.shape != () and not (item == "step" and numel(value.shape) == 1)
+        if is_tensor(value) and value.shape != () and not (item == "step" and numel(value.shape) == 1)
     }
 
 
@@ -144,7 +144,7 @@ def _one_state(
     values = [entry.get(item) for entry in entries]
     given = next(value for value in values if value is not None)
     refuse_eight_bit(given, label, item)
-    if not is_source(given) or given.shape == () or (item == "step" and numel(given.shape) == 1):
+    if not is_tensor(given) or given.shape == () or (item == "step" and numel(given.shape) == 1):
         _check_equal(values, label)
         return [(name, state_value(given, label, item)) for name, _, _ in slot.members]
     if slot.whole:
@@ -156,14 +156,14 @@ def _one_state(
 def _joined(slot: Slot, values: Sequence[object], label: str) -> TensorSource:
     parts = []
     for rank, (value, expected) in enumerate(zip(values, slot.numels, strict=True)):
-        held = numel(value.shape) if is_source(value) else 0
+        held = numel(value.shape) if is_tensor(value) else 0
         if held != expected:
             raise UnsupportedError(
                 f"{label} has {held} elements on rank {rank}, its parameter {expected}: it does not "
                 "follow the parameter's elements",
                 hint="Convert the model alone (--only model), or leave this state out.",
             )
-        if is_source(value) and held:
+        if is_tensor(value) and held:
             parts.append(value)
     if any(part.dtype is not parts[0].dtype for part in parts):
         raise IncompleteError(

@@ -24,7 +24,7 @@ class MemoryTensor:
     data: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        if len(self.data) != numel(self.shape) * self.dtype.itemsize:
+        if min(self.shape, default=0) < 0 or len(self.data) != numel(self.shape) * self.dtype.itemsize:
             raise ValueError(f"{len(self.data)} bytes for a tensor of size {self.shape}")
 
     def blocks(self, start: int, stop: int) -> Iterator[memoryview]:

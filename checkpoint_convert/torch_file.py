@@ -6,7 +6,6 @@ Source: `torch/serialization.py` (`_save`, `_legacy_save`). Tensors stay in the 
 from __future__ import annotations
 
 import mmap
-import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,12 +41,13 @@ def read_torch_file(files: OpenFiles, path: Path, start: int = 0, size_bytes: in
     """Read what one `torch.save` wrote.
 
     Args:
-        start, size_bytes: the window of the file that holds it; the whole file by default.
+        start, size_bytes: the window of the file that holds it, an archive then; the whole file by default.
 
     Raises:
         UnreadableError: damaged, truncated, hostile, or no such file at all; names file and byte.
         UnsupportedError: written on a big-endian machine, or a TorchScript archive.
     """
+    is_item = size_bytes is not None
     if size_bytes is None:
         size_bytes = file_size(path) - start
     magic = read_at(files, path, start, min(size_bytes, 4))
@@ -55,6 +55,11 @@ def read_torch_file(files: OpenFiles, path: Path, start: int = 0, size_bytes: in
         return _read_zip(files, path, start, size_bytes)
     if not magic:
         raise UnreadableError(f"{path}: is empty", hint="Give the file as it was written.")
+    if is_item:  # torch writes items of a `.distcp` file as archives only
+        raise UnreadableError(
+            f"{path}, item at byte {start}: is no archive that torch.save wrote",
+            hint="The directory is damaged, or its files are of different saves.",
+        )
     return _read_stream(files, path)
 
 
@@ -208,8 +213,3 @@ def _place_legacy(path: Path, data: mmap.mmap, at: int, known: tuple[Storage, in
         )
     storage.position = at + 8
     return at + 8 + storage.size_bytes
-
-
-def is_file(path: Path) -> bool:
-    """Whether there is a regular file that may be read."""
-    return path.is_file() and os.access(path, os.R_OK)

@@ -88,7 +88,7 @@ class ZipArchive:
 
     def data_position(self, record: ZipRecord) -> int:
         """Where a record's data begins in the file, by its local header, within the archive."""
-        header = read_at(self.files, self.path, record.header, _LOCAL.size)
+        header = self._read(record.header, _LOCAL.size)
         magic, _, _, method, *_, name_bytes, extra_bytes = _LOCAL.unpack(header)
         if magic != b"PK\x03\x04":
             raise self.damaged(f"no local header of {record.name} at byte {record.header}")

@@ -9,14 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from checkpoint_convert.flat_param import Sharding, UnitLayout, lay_out, span_on_rank, unit_members
+from checkpoint_convert.flat_param import (
+    COMPUTE_ITEMSIZES,
+    Sharding,
+    UnitLayout,
+    lay_out,
+    span_on_rank,
+    unit_members,
+)
 from checkpoint_convert.layout import ModelLayout, ParameterSpec, UnitSpec, wrapped_modules
 from checkpoint_convert.raw_state import Slot, piece_slot, unit_slot, whole_slot
 from checkpoint_convert.readers.local import LocalModel
 from checkpoint_convert.readers.options import ReadOptions
 
-_COMPUTE_ITEMSIZES = (None, 2, 4, 8, 1)
-"""Mixed-precision dtypes to try, none first: they decide the alignment and are not in the files."""
 _MAX_CLASSES = {1: 400, 2: 40, 3: 14}
 """Module classes of which sets of each size are tried."""
 _MAX_MODULES = 2000
@@ -139,7 +144,7 @@ def _shardings(world: int, use_orig_params: bool | None) -> Iterator[tuple[bool,
         yield False, Sharding(world, aligned=False)
     if use_orig_params is not False:
         yield True, Sharding(world, aligned=False)
-        for itemsize in _COMPUTE_ITEMSIZES:
+        for itemsize in COMPUTE_ITEMSIZES:
             yield True, Sharding(world, True, itemsize)
 
 

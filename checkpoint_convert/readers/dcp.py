@@ -25,6 +25,8 @@ from checkpoint_convert.unpickle import unpickle
 
 _RANK = re.compile(r"^__(\d+)_\d+\.distcp$")
 _MAX_METADATA_BYTES = 4 << 30
+_MAX_DEPTH = 100
+"""Keys on the way to a value; as deep as containers within a file may nest (`plain_values`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +137,13 @@ def _list(value: object) -> list[object]:
 def _paths(planner_data: object) -> dict[str, tuple[object, ...]]:
     if not isinstance(planner_data, dict):
         return {}
-    return {
-        key: path
-        for key, path in planner_data.items()
-        if isinstance(key, str) and isinstance(path, tuple) and path
-    }
+    paths: dict[str, tuple[object, ...]] = {}
+    for key, path in planner_data.items():
+        if isinstance(key, str) and isinstance(path, tuple) and path:
+            if len(path) > _MAX_DEPTH or not all(type(part) in (str, int) for part in path):
+                raise ValueError(f"the path of {key} is no row of names and positions")
+            paths[key] = path
+    return paths
 
 
 Place = tuple[str, tuple[int, ...] | None]
@@ -250,6 +254,11 @@ def nested(found: DcpDirectory) -> dict[object, object]:
                     hint="The file is damaged.",
                 )
             at = step
+        if path[-1] in at:
+            raise UnreadableError(
+                f"{found.directory / METADATA}: {key} lies where another value lies already",
+                hint="The file is damaged.",
+            )
         at[path[-1]] = value
     return {key: _lists(value, key) for key, value in root.items()}
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from checkpoint_convert.errors import UnsupportedError
 from checkpoint_convert.file_bytes import OpenFiles
 from checkpoint_convert.model import Notice, SourceFormat
-from checkpoint_convert.optim_state import SavedOptimizer, group_keys, is_source
+from checkpoint_convert.optim_state import SavedOptimizer, group_keys
 from checkpoint_convert.readers.dcp import DcpDirectory, nested, read_dcp
 from checkpoint_convert.readers.holdings import read_holding
 from checkpoint_convert.readers.names import clean_names, flat_prefix
 from checkpoint_convert.readers.parts import Part
 from checkpoint_convert.readers.resolve import whole_tensors
+from checkpoint_convert.values import is_tensor
 
 OLD_GROUPS = "CK105"
 """The optimizer's groups lack keys that newer torch releases ask for when loading (pytorch#146157)."""
@@ -66,7 +67,7 @@ def _world_size(found: DcpDirectory, flat: bool) -> int:
 def _refuse_raw(saved: SavedOptimizer, found: DcpDirectory, name: str) -> None:
     """Numbered state through DCP: equal keys of all ranks were taken for one value, and one rank's kept."""
     flat = any(
-        is_source(value) and len(value.shape) == 1
+        is_tensor(value) and len(value.shape) == 1
         for entry in saved.state.values()
         for value in entry.values()
     )

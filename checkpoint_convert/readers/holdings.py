@@ -13,8 +13,9 @@ from pathlib import Path
 
 from checkpoint_convert.errors import AmbiguousFormatError, UnsupportedError
 from checkpoint_convert.model import DType
-from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, is_source, read_saved
+from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, read_saved
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
+from checkpoint_convert.values import is_tensor
 
 _DEPTH = 5
 _MODEL_NAMES = (
@@ -50,9 +51,8 @@ class Holding:
     extras: Mapping[str, object] = field(default_factory=dict)
 
 
-def is_tensor(value: object) -> bool:
-    """Whether a plain value is a tensor of some kind."""
-    return is_source(value) or isinstance(value, ShardedTensorOnRank | DTensorOnRank)
+def _is_tensor_or_shard(value: object) -> bool:
+    return is_tensor(value) or isinstance(value, ShardedTensorOnRank | DTensorOnRank)
 
 
 def read_holding(value: object, path: Path) -> Holding:
@@ -115,7 +115,7 @@ def _models(value: object, at: Path_, taken: set[Path_]) -> Iterator[tuple[Path_
     """Mappings from names to tensors, outside optimizers; a nested one is found before the one around it."""
     if at in taken or not isinstance(value, dict) or len(at) > _DEPTH:
         return
-    tensors = {key: item for key, item in value.items() if isinstance(key, str) and is_tensor(item)}
+    tensors = {key: item for key, item in value.items() if isinstance(key, str) and _is_tensor_or_shard(item)}
     if _looks_like_model(tensors):
         yield at, tensors
         return

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.flat_param import (
+    COMPUTE_ITEMSIZES,
     Sharding,
     UnitLayout,
     lay_out,
@@ -28,8 +29,6 @@ from checkpoint_convert.torch_objects import ShardedTensorOnRank
 
 UNTIED = "CK103"
 """Parameters tied in the model were stored twice by FSDP1 (one copy per unit) and may have drifted apart."""
-_COMPUTE_ITEMSIZES = (None, 2, 4, 8, 1)
-"""Mixed-precision dtypes to try, none first: they decide the alignment and are not in the files."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,7 +207,7 @@ def _fit_without(
 def _shardings(world_size: int, views: bool) -> list[Sharding]:
     if not views:
         return [Sharding(world_size, aligned=False)]
-    aligned = [Sharding(world_size, True, itemsize) for itemsize in _COMPUTE_ITEMSIZES]
+    aligned = [Sharding(world_size, True, itemsize) for itemsize in COMPUTE_ITEMSIZES]
     return [*aligned, Sharding(world_size, aligned=False)]
 
 

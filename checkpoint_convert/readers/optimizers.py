@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.layout import ModelLayout
 from checkpoint_convert.model import Notice, OptimizerContents, SourceFormat, TensorSource, numel
-from checkpoint_convert.optim_state import SavedOptimizer, group_keys, is_source, state_shapes
+from checkpoint_convert.optim_state import SavedOptimizer, group_keys, state_shapes
 from checkpoint_convert.readers.full import named_optimizer, numbered_optimizer
 from checkpoint_convert.readers.layouts import layout_from_names, memory_order, needed
 from checkpoint_convert.readers.local import LocalModel
@@ -17,6 +17,7 @@ from checkpoint_convert.readers.parts import Part
 from checkpoint_convert.readers.raw_optim import read_raw
 from checkpoint_convert.readers.tying import equal_matrices
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
+from checkpoint_convert.values import is_tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +79,7 @@ def _sizes_fit(saved: SavedOptimizer, parameters: Mapping[str, tuple[int, ...]])
     for number, entry in saved.state.items():
         if not isinstance(number, int) or number >= len(shapes):
             return False
-        tensors = [value for value in entry.values() if is_source(value) and numel(value.shape) > 1]
+        tensors = [value for value in entry.values() if is_tensor(value) and numel(value.shape) > 1]
         if tensors and not any(value.shape in state_shapes(shapes[number]) for value in tensors):
             return False
     return True

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from checkpoint_convert.errors import IncompleteError, UnsupportedError
 from checkpoint_convert.model import Notice, SourceFormat, TensorSource, numel
-from checkpoint_convert.optim_state import SavedOptimizer, is_source, number_of
+from checkpoint_convert.optim_state import SavedOptimizer, number_of
 from checkpoint_convert.readers.holdings import Holding
 from checkpoint_convert.readers.names import clean_names, flat_prefix
 from checkpoint_convert.readers.rank_sets import RankSet
@@ -21,6 +21,7 @@ from checkpoint_convert.readers.sharded import OnRanks, equal_numbers, merge
 from checkpoint_convert.readers.unsharded import unsharded
 from checkpoint_convert.tensor_sources import ConcatTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
+from checkpoint_convert.values import is_tensor
 
 DIFFERS_BY_RANK = "CK102"
 """A value that every rank has for itself differs between ranks; the first rank's is taken."""
@@ -85,7 +86,7 @@ def part_of(ranks: RankSet) -> Part:
     if saved and saved[0].by_number:
         part = replace(part, raw=saved, optimizer_format=SourceFormat.RAW_OPTIM)
     elif saved:
-        merged = _merge_optimizers(ranks, saved)
+        merged = _merge_optimizers(ranks, saved, notices)
         part = replace(part, optimizer=merged, optimizer_format=SourceFormat.SHARDED)
     extras = _merge_extras(holdings, notices, ranks.name)
     return replace(part, extras=extras, notices=tuple(notices))
@@ -169,14 +170,14 @@ def _merge_models(
     differing = []
     for name in dict.fromkeys(name for model in local for name in model):
         found = _on_ranks(name, ranks, local)
-        if flat_prefix(name) is not None and all(map(is_source, found.values)):
+        if flat_prefix(name) is not None and all(map(is_tensor, found.values)):
             merged[name] = _padded_flat(found, ranks.name)
             continue
         if pieced and not _all_same(found.values):
             merged[name] = _joined_pieces(found)
             continue
         value = merge(found, ranks.name)
-        if not is_source(value):
+        if not is_tensor(value):
             raise UnsupportedError(
                 f"{ranks.name}: {name} is no tensor", hint="Leave it out of the state dict."
             )
@@ -190,7 +191,7 @@ def _merge_models(
 
 def _padded_flat(found: OnRanks, where: str) -> TensorSource:
     """A flat parameter saved as plain tensors (`dict(model.named_parameters())`), padding included."""
-    parts = [value for value in found.values if is_source(value)]
+    parts = [value for value in found.values if is_tensor(value)]
     if any(part.shape != parts[0].shape or len(part.shape) != 1 for part in parts):
         raise IncompleteError(
             f"{where}: {found.name} has shards of different sizes", hint="Give the files of one save only."
@@ -200,7 +201,7 @@ def _padded_flat(found: OnRanks, where: str) -> TensorSource:
 
 def _joined_pieces(found: OnRanks) -> TensorSource:
     """A parameter's pieces one after another, in one dimension; its shape is the layout's to tell."""
-    parts = [value for value in found.values if is_source(value)]
+    parts = [value for value in found.values if is_tensor(value)]
     return ConcatTensor(parts, parts[0].dtype, (sum(numel(part.shape) for part in parts),))
 
 
@@ -214,7 +215,7 @@ def _all_same(values: Sequence[object]) -> bool:
     first = values[0]
     return all(
         value is first
-        or (is_source(value) and is_source(first) and same_elements(first, value))
+        or (is_tensor(value) and is_tensor(first) and same_elements(first, value))
         or value == first
         for value in values
     )
@@ -225,17 +226,25 @@ def _differs(where: str, names: Sequence[str]) -> Notice:
     return Notice(DIFFERS_BY_RANK, f"{where}: {listed} differ between ranks; the first rank's are taken")
 
 
-def _merge_optimizers(ranks: RankSet, saved: Sequence[SavedOptimizer]) -> SavedOptimizer:
+def _merge_optimizers(
+    ranks: RankSet, saved: Sequence[SavedOptimizer], notices: list[Notice]
+) -> SavedOptimizer:
     state: dict[object, dict[str, object]] = {}
+    differing: list[str] = []
     for key in dict.fromkeys(key for one in saved for key in one.state):
         entries = [one.state.get(key, {}) for one in saved]
         state[key] = {}
         for item in dict.fromkeys(item for entry in entries for item in entry):
             found = _on_ranks(item, ranks, entries)
             labelled = OnRanks(f"optimizer state {key}.{item}", found.ranks, found.values)
-            if number_of(found.values[0]) is not None:
+            first = found.values[0]
+            if number_of(first) is not None:
                 equal_numbers(labelled, ranks.name)
             state[key][item] = merge(labelled, ranks.name)
+            if state[key][item] is first and number_of(first) is None and not _all_same(found.values):
+                differing.append(labelled.name)
+    if differing:
+        notices.append(_differs(ranks.name, differing))
     return SavedOptimizer(state, saved[0].groups)
 
 

@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from checkpoint_convert.errors import IncompleteError, LayoutError
-from checkpoint_convert.flat_param import (
-    FlatPiece,
-)
+from checkpoint_convert.flat_param import FlatPiece
 from checkpoint_convert.layout import ModelLayout, ParameterSpec
 from checkpoint_convert.model import Notice, OptimizerContents, ParamGroup, TensorSource
-from checkpoint_convert.optim_state import SavedOptimizer, group_keys, is_source, param_group
+from checkpoint_convert.optim_state import SavedOptimizer, group_keys, param_group
 from checkpoint_convert.raw_state import (
     Misfit,
     Slot,
@@ -31,6 +29,7 @@ from checkpoint_convert.readers.group_orders import orders
 from checkpoint_convert.readers.local import LocalModel
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.replicas import same_elements
+from checkpoint_convert.values import is_tensor
 
 SEARCHED = "CK104"
 """The FSDP1 policy was found by matching sizes, not given."""
@@ -149,7 +148,7 @@ def _check_replicas(ranks: Sequence[SavedOptimizer], world: int, where: str) -> 
             first = ranks[rank % world].state.get(key, {})
             for item, value in entry.items():
                 other = first.get(item)
-                if is_source(value) and not (is_source(other) and same_elements(value, other)):
+                if is_tensor(value) and not (is_tensor(other) and same_elements(value, other)):
                     raise IncompleteError(
                         f"{where}: ranks {rank % world} and {rank} should be replicas, but {item} of "
                         f"parameter {key} differs",

@@ -7,8 +7,8 @@ from typing import cast
 
 from checkpoint_convert.errors import UnsupportedError
 from checkpoint_convert.model import Notice, Opaque, TensorSource, Value
-from checkpoint_convert.optim_state import is_source
 from checkpoint_convert.plain_values import walk
+from checkpoint_convert.values import is_tensor
 
 OPAQUE_EXTRA = "CK101"
 """An extra value is an object of an unknown class, and is not carried over."""
@@ -21,7 +21,7 @@ def whole_tensors(model: Mapping[str, object], where: str) -> dict[str, TensorSo
         UnsupportedError: one of them is only a rank's part.
     """
     for name, value in model.items():
-        if not is_source(value):
+        if not is_tensor(value):
             raise UnsupportedError(
                 f"{where}: {name} is one rank's part of a sharded tensor",
                 hint="Give the files of all ranks: the directory, or a quoted glob.",

@@ -12,7 +12,7 @@ from typing import cast
 
 from checkpoint_convert.errors import IncompleteError, UnreadableError, UnsupportedError
 from checkpoint_convert.model import DType, TensorSource, numel
-from checkpoint_convert.optim_state import is_source, number_of
+from checkpoint_convert.optim_state import number_of
 from checkpoint_convert.readers.replicas import same_elements
 from checkpoint_convert.tensor_sources import Box, BoxTensor, ConcatTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
@@ -28,13 +28,10 @@ class OnRanks:
 
 
 def merge(found: OnRanks, where: str) -> object:
-    """The whole value.
-
-    Returns:
-        A `TensorSource` for tensors; the value itself for anything equal on all ranks.
+    """The whole value of shards; the first rank's of anything else, which the ranks may disagree on.
 
     Raises:
-        IncompleteError: a rank's shard is missing, or ranks disagree.
+        IncompleteError: a rank's shard is missing, or replicas of it differ.
         UnsupportedError: sharded in a way FSDP1 does not shard.
     """
     first = found.values[0]
@@ -43,8 +40,6 @@ def merge(found: OnRanks, where: str) -> object:
         return _merge_sharded(_all_of(found, ShardedTensorOnRank, label), label)
     if isinstance(first, DTensorOnRank):
         return _merge_dtensor(found, _all_of(found, DTensorOnRank, label), label)
-    if is_source(first):
-        return first
     return first
 
 
@@ -125,6 +120,11 @@ def _merge_dtensor(found: OnRanks, values: Sequence[object], label: str) -> Tens
                 hint="The files are of different runs. Give the files of one save only.",
             )
         mesh = value.mesh_shape or (len(found.ranks),)
+        if len(mesh) != len(value.placements) or min(mesh) < 1:
+            raise UnreadableError(
+                f"{label}: is placed as {value.placements} on a mesh of size {mesh}",
+                hint="Save it with DCP, or as a full state dict, in the job that can load it.",
+            )
         offsets, sizes = shard_box(value.shape, value.placements, mesh, _coordinate(value, mesh, rank), label)
         if value.local.shape != sizes:
             raise IncompleteError(

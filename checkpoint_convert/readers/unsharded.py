@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from checkpoint_convert.errors import AmbiguousFormatError, UnsupportedError
-from checkpoint_convert.optim_state import is_source
 from checkpoint_convert.readers.holdings import Holding
 from checkpoint_convert.readers.names import clean, flat_prefix
 from checkpoint_convert.readers.rank_sets import RankSet
 from checkpoint_convert.readers.replicas import same_elements
+from checkpoint_convert.values import is_tensor
 
 
 def unsharded(ranks: RankSet) -> Holding | bool:
@@ -65,12 +65,12 @@ def _differing_shapes(models: list[dict[str, object]]) -> set[tuple[int, ...]]:
         for name in first
         if any(not _same(first[name], model.get(name)) for model in models)
         for model in models
-        if is_source(value := model.get(name))
+        if is_tensor(value := model.get(name))
     }
 
 
 def _shapes(model: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
-    return {name: value.shape for name, value in model.items() if is_source(value)}
+    return {name: value.shape for name, value in model.items() if is_tensor(value)}
 
 
 def _all_equal(models: list[dict[str, object]]) -> bool:
@@ -86,4 +86,4 @@ def _all_equal(models: list[dict[str, object]]) -> bool:
 
 
 def _same(one: object, two: object) -> bool:
-    return same_elements(one, two) if is_source(one) and is_source(two) else one == two
+    return same_elements(one, two) if is_tensor(one) and is_tensor(two) else one == two

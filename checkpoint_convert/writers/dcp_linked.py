@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -35,7 +35,7 @@ from checkpoint_convert.writers.output import Output
 _FICLONE = 0x40049409
 """linux/fs.h: make one file share another's blocks, copied on write."""
 
-_ADDED = "added_"
+_ADDED = "added"
 """Files of our own begin so; torch's begin with two underscores."""
 
 
@@ -66,8 +66,9 @@ class LinkedDcpLayout:
                     hint="leave --link out; the bytes are then copied",
                 )
         # `fresh` holds filled and rebuilt optimizer state and extras: small, and written like any other.
-        self._added = DcpLayout(replace(items, tensors=tuple(fresh), shared=()), options, prefix=_ADDED)
         self._names = _names({piece.item.path for pieces in self._linked.values() for _, piece in pieces})
+        prefix = _free_prefix(self._names.values())
+        self._added = DcpLayout(replace(items, tensors=tuple(fresh), shared=()), options, prefix=prefix)
 
     @property
     def files(self) -> Sequence[PlannedFile]:
@@ -161,6 +162,14 @@ def _names(paths: set[Path]) -> dict[Path, str]:
             raise UnsupportedError(f"--link: two source files are named {path.name}", hint="leave --link out")
         names[path] = name
     return names
+
+
+def _free_prefix(names: Collection[str]) -> str:
+    """What no linked file begins with: the source may itself have files that an earlier `--link` added."""
+    prefix, number = f"{_ADDED}_", 2
+    while any(name.startswith(prefix) for name in names):
+        prefix, number = f"{_ADDED}{number}_", number + 1
+    return prefix
 
 
 def _share(source: Path, target: Path) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+"""A file that is there already is never written into: it may be a hard link to one of the source's."""
 
 
 class Output:
@@ -71,7 +72,7 @@ class Output:
         """Write a further file from start to end, flushed to the disk when done."""
         path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb", buffering=1 << 16) as file:
+        with path.open("xb", buffering=1 << 16) as file:
             yield file.write
             file.flush()
             os.fsync(file.fileno())

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checkpoint_convert.model import DType, TensorSource, Value, numel
+from checkpoint_convert.stored_tensor import row_major
 from checkpoint_convert.writers.pickle_stream import PickleStream
 
 ALIGNMENT = 64
@@ -143,22 +144,13 @@ def push_tensor(stream: PickleStream, dtype: DType, shape: Sequence[int], key: s
     stream.raw(b"tQ")  # tuple, persistent id
     stream.integer(0)
     stream.integers(shape)
-    stream.integers(_row_major_strides(shape))
+    stream.integers(row_major(shape))
     stream.raw(b"\x89")  # requires_grad: False
     stream.name("collections", "OrderedDict")  # backward hooks: none
     stream.raw(b")R")
     if not typed:
         stream.name("torch", dtype.torch_name)
     stream.raw(b"tR")
-
-
-def _row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    strides: list[int] = []
-    step = 1
-    for length in reversed(shape):
-        strides.append(step)
-        step *= max(length, 1)
-    return tuple(reversed(strides))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -57,9 +56,7 @@ class Agent:
     ) -> None:
         self._kill()
 
-    def launch(
-        self, spec: WorkerSpec, nproc: int, timeout_s: float, watch: Callable[[], None]
-    ) -> LaunchResult:
+    def launch(self, spec: WorkerSpec, nproc: int, timeout_s: float) -> LaunchResult:
         """Run one job to its end; see `RankServer.launch`."""
         launch = spec.arms[0].value
         records = Path(spec.records)
@@ -78,7 +75,6 @@ class Agent:
         started, hung = time.time(), False
         while self._running.poll() is None:
             time.sleep(0.1)
-            watch()
             if time.time() - max([started, *self._signs()]) > timeout_s:
                 hung = True
                 self._signal_ranks(signal.SIGUSR2)

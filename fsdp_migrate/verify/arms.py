@@ -120,7 +120,7 @@ class Verification:
     def _launch(self, spec: WorkerSpec) -> None:
         who = " and ".join(WORDS[arm] for arm in spec.arms)
         self.progress(f"running {who} on {self.ranks} process{'es' * (self.ranks != 1)}")
-        result = self.server.launch(spec, self.options.nproc, self.options.timeout_s, lambda: None)
+        result = self.server.launch(spec, self.options.nproc, self.options.timeout_s)
         failures.check(result, self.records, spec.arms[0], who, self.options.timeout_s)
 
     def _read(self, arm: ArmName) -> ArmRecord:

@@ -11,9 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from fsdp_migrate.verify import gradient_causes
-from fsdp_migrate.verify.compare import CLIPPED
 from fsdp_migrate.verify.evidence import Evidence
-from fsdp_migrate.verify.model import Cause, Difference
+from fsdp_migrate.verify.model import CLIPPED, Cause, Difference
 from fsdp_migrate.verify.record import widen
 from fsdp_migrate.verify.whole import assemble
 

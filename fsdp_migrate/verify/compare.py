@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fsdp_migrate.verify.model import Difference
+from fsdp_migrate.verify.model import CLIPPED, Difference
 from fsdp_migrate.verify.record import ArmRecord, Part, widen
 from fsdp_migrate.verify.whole import Whole, assemble
-
-CLIPPED = "gradient as the optimizer got it"
 
 Limit = Callable[[int, str, str], float]
 """(step, quantity, name) -> allowed relative difference."""
@@ -32,9 +30,9 @@ class Comparison:
         differences: in the order in which they come about; those within their limit too.
         compared: tensors and numbers compared, by quantity.
         unused: parameters whose gradient is zero in one arm and absent in the other.
-        unmatched: (quantity, name, arm that lacks it).
+        unmatched: (step, quantity, name, the arm that lacks it or how the shapes differ).
         incomplete: tensors whose parts do not cover them.
-        replicas_differ: (arm, quantity, name, ranks).
+        replicas_differ: (arm, step, quantity, name, ranks).
     """
 
     differences: list[Difference] = field(default_factory=list)

@@ -6,9 +6,8 @@ import math
 
 import numpy as np
 
-from fsdp_migrate.verify.compare import CLIPPED
 from fsdp_migrate.verify.evidence import Evidence
-from fsdp_migrate.verify.model import Cause
+from fsdp_migrate.verify.model import CLIPPED, Cause
 from fsdp_migrate.verify.noise import clipped
 from fsdp_migrate.verify.record import ArmRecord, Part, widen
 from fsdp_migrate.verify.whole import assemble

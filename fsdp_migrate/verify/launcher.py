@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,8 +164,11 @@ class RankServer:
 
     def _command(self, **command: object) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write((json.dumps(command) + "\n").encode())
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write((json.dumps(command) + "\n").encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:  # not ours to pass on: to the command line it means that its reader has gone
+            raise _died() from None
 
     def _events(self, timeout_s: float) -> Iterator[dict[str, object]]:
         """Events that arrive within `timeout_s`; ends early only when the server has gone."""
@@ -181,14 +184,14 @@ class RankServer:
             for line in lines:
                 yield json.loads(line)
 
-    def launch(
-        self, spec: WorkerSpec, nproc: int, timeout_s: float, watch: Callable[[], None]
-    ) -> LaunchResult:
+    def launch(self, spec: WorkerSpec, nproc: int, timeout_s: float) -> LaunchResult:
         """Run one job to its end; afterwards no rank of it is left.
 
         Args:
             timeout_s: seconds without progress on any rank after which the job is stopped.
-            watch: called a few times per second.
+
+        Raises:
+            JobError: the process that starts the ranks has died.
         """
         records = Path(spec.records)
         files = [RankFiles.of(records, spec.arms[0].value, rank) for rank in range(nproc)]
@@ -210,18 +213,20 @@ class RankServer:
         ]
         self._command(do="launch", ranks=ranks)
         try:
-            return _Watch(self, files, timeout_s, watch).until_all_ended()
+            return _Watch(self, files, timeout_s).until_all_ended()
         finally:
             self._command(do="signal", signal=int(signal.SIGKILL))
+
+
+def _died() -> JobError:
+    return JobError("the process that starts the ranks has died", hint="is the machine out of memory?")
 
 
 class _Watch:
     """Follows one launch from its start to the last exit."""
 
-    def __init__(
-        self, server: RankServer, files: list[RankFiles], timeout_s: float, watch: Callable[[], None]
-    ):
-        self.server, self.files, self.timeout_s, self.watch = server, files, timeout_s, watch
+    def __init__(self, server: RankServer, files: list[RankFiles], timeout_s: float) -> None:
+        self.server, self.files, self.timeout_s = server, files, timeout_s
         self.codes: dict[int, int] = {}
         self.stopped: frozenset[int] = frozenset()
 
@@ -229,7 +234,6 @@ class _Watch:
         hung = False
         while len(self.codes) < len(self.files):
             self._take(0.2)
-            self.watch()
             if self._failed():
                 # Give the others time to run into the consequences: their words help to tell cause from echo.
                 self._wait(_ECHO_SECONDS)
@@ -248,7 +252,7 @@ class _Watch:
 
     def _take(self, seconds: float) -> None:
         if self.server._process.poll() is not None:
-            raise JobError("the process that starts the ranks has died", hint="is the machine out of memory?")
+            raise _died()
         for event in self.server._events(seconds):
             self.codes[int(str(event["rank"]))] = int(str(event["code"]))
 

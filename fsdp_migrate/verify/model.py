@@ -14,6 +14,9 @@ from typing import Literal
 
 Device = Literal["auto", "cuda", "cpu"]
 
+CLIPPED = "gradient as the optimizer got it"
+"""The quantity after clipping and unscaling; recorded only where it is not the gradient itself."""
+
 
 class ArmName(str, Enum):
     """The two jobs under comparison, and the original run a second time to measure rounding noise."""

@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fsdp_migrate.verify.record import ArmRecord, Clip, OptimizerFacts, Part, StepFacts, Sums, Unit
-
-EVENTS = "events.jsonl"
-TENSORS = "tensors.bin"
+from fsdp_migrate.verify.spec import EVENTS, TENSORS
 
 _STORED: dict[str, np.dtype[Any]] = {
     "bfloat16": np.dtype("<u2"),

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fsdp_migrate.verify.model import CLIPPED
+
 
 @dataclass(frozen=True, slots=True)
 class Sums:
@@ -147,7 +149,7 @@ class ArmRecord:
     def tensors(self, step: int, quantity: str) -> dict[str, list[Part]]:
         """Parts by tensor name; empty where nothing was recorded."""
         found = self.parts.get((step, quantity))
-        if found is None and quantity == "gradient as the optimizer got it":
+        if found is None and quantity == CLIPPED:
             return self.parts.get((step, "gradient"), {})  # recorded only where it is not the same
         return found or {}
 

@@ -9,6 +9,11 @@ from typing import Literal
 
 from fsdp_migrate.verify.model import ArmName
 
+EVENTS = "events.jsonl"
+"""What one rank saw in one arm, an event a line."""
+TENSORS = "tensors.bin"
+"""The elements that its events refer to, raw and little-endian."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
@@ -26,6 +31,7 @@ class WorkerSpec:
         tree: the copied project, and the directory it was copied from; entries of `sys.path` inside the
             latter are redirected to the former.
         full_limit_bytes: tensors one rank may write in full; beyond it only digests and sketches are kept.
+        wait_for_peers_s: how long a rank that is done stays for the others.
     """
 
     program: Literal["script", "module", "reference"]
@@ -41,7 +47,7 @@ class WorkerSpec:
     perturb_weights: float = 0.0
     tree: tuple[str, str] | None = None
     full_limit_bytes: int = 1 << 30
-    start_with_peers_s: float = 20.0
+    wait_for_peers_s: float = 20.0
 
     def write(self, path: Path) -> None:
         """Write the file a rank reads with `read`."""

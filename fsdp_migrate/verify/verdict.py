@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from fsdp_migrate.verify.compare import CLIPPED, Comparison
+from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.gradient_causes import reduced_passes
-from fsdp_migrate.verify.model import Check, Difference, Outcome
+from fsdp_migrate.verify.model import CLIPPED, Check, Difference, Outcome
 from fsdp_migrate.verify.record import ArmRecord, Unit
 
 _STATE = "optimizer state"
@@ -117,11 +117,10 @@ def _numbers(
     comparison: Comparison,
     title: str,
     origin: str,
-    wanted: object,
+    wanted: Callable[[Difference], bool],
     original: ArmRecord,
     quantity: str = "weight",
 ) -> Check:
-    assert callable(wanted)
     found = [one for one in comparison.differences if wanted(one)]
     compared = sum(count for kind, count in comparison.compared.items() if _kind(kind) == quantity)
     if title == "Initial weights":

@@ -51,7 +51,7 @@ def main(spec_path: str) -> int:
         if not (isinstance(error, SystemExit) and error.code in (None, 0)):
             _leave_word(files, error, spec.tree)
             return error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
-    _wait_for_peers(files, peers, spec.start_with_peers_s)
+    _wait_for_peers(files, peers, spec.wait_for_peers_s)
     return 0
 
 
@@ -90,7 +90,7 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
     attach_all(session)
     mode = None
     if spec.device == "cpu":
-        if spec.program != "reference" and rehearsal.names_cuda(Path(spec.cwd), spec.arguments):
+        if spec.tree is not None and rehearsal.names_cuda(Path(spec.tree[0]), spec.arguments):
             mode = rehearsal.OnCpu(say)
             rehearsal.apply(mode)
         fsdp1_on_cpu.apply(say)
@@ -102,7 +102,7 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
 def _script(spec: WorkerSpec, rank: int, files: RankFiles, peers: list[RankFiles]) -> None:
     def leave() -> NoReturn:
         _complete(spec, session, files, "enough steps")
-        _wait_for_peers(files, peers, spec.start_with_peers_s)
+        _wait_for_peers(files, peers, spec.wait_for_peers_s)
         os._exit(0)
 
     session = _session(spec, spec.arms[0], rank, files, leave)

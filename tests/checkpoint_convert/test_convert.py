@@ -148,6 +148,16 @@ def test_overwrite_never_deletes_a_directory_that_is_no_checkpoint(tmp_path: Pat
     assert names(tmp_path / "home") == ["thesis.tex"]
 
 
+def test_what_has_the_name_of_a_replaced_output_by_chance_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "out.replaced").mkdir()
+    (tmp_path / "out.replaced" / "thesis.tex").write_text("mine")
+    run(trained_contents(), tmp_path / "out")
+    with pytest.raises(DestinationError, match=r"out\.replaced is a directory, and not of a checkpoint"):
+        run(trained_contents(), tmp_path / "out", overwrite=True)
+    assert names(tmp_path) == ["out", "out.replaced"]
+    assert names(tmp_path / "out.replaced") == ["thesis.tex"]
+
+
 @pytest.mark.parametrize("target", ["/", "some/.."])
 def test_a_destination_without_a_name_is_refused(target: str) -> None:
     with pytest.raises(DestinationError, match="no name"):

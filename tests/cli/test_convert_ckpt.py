@@ -293,6 +293,27 @@ def test_linking_takes_no_space_and_survives_losing_the_source(tmp_path: Path) -
         assert contents.loadable_as_is
 
 
+def test_a_linked_directory_can_be_linked_again(tmp_path: Path) -> None:
+    """The first conversion's own files are the second one's source: neither writes into the other's."""
+    weights = {"a": torch.randn(4, 3), "b": torch.randn(5)}
+    state = {"a": {"step": torch.tensor(3.0), "mu_product": torch.tensor(0.5), "exp_avg": torch.ones(4, 3)}}
+    groups = [{"lr": 0.1, "params": ["a", "b"]}]
+    dcp.save(
+        {"model": weights, "optim": {"state": state, "param_groups": groups}}, checkpoint_id=tmp_path / "0"
+    )
+    for number in (1, 2, 3):
+        source, target = tmp_path / str(number - 1), tmp_path / str(number)
+        before = {path.name: path.read_bytes() for path in source.iterdir()}
+        done = call("convert-ckpt", source, target, "--link", "--fill-optim-state")
+        assert done.exit_code == 0, done.stderr
+        assert {path.name: path.read_bytes() for path in source.iterdir()} == before
+        found = loaded(target)
+        assert all(torch.equal(found["model"][name], tensor) for name, tensor in weights.items())
+        assert found["optim"]["state"]["a"]["mu_product"] == 0.5
+        assert found["optim"]["state"]["b"]["mu_product"] == 0
+        assert torch.equal(found["optim"]["state"]["b"]["exp_avg"], torch.zeros(5))
+
+
 @pytest.mark.parametrize("options", [["--to", "torch"], ["--shards", "2"], []])
 def test_link_only_where_nothing_else_changes(full: Path, tmp_path: Path, options: list[str]) -> None:
     done = call("convert-ckpt", full, tmp_path / "out", "--link", *options)

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed.fsdp.wrap as fsdp1
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,6 +104,22 @@ def test_assembly_of_what_is_there_is_what_is_there() -> None:
     for text in _modules():
         names, needs = _already_there(text)
         assert assemble(frozenset(names), needs) == text
+
+
+@pytest.mark.parametrize("keyword", ["device_id", "sync_module_states"])
+def test_training_device_is_the_cpu_where_torch_has_no_accelerator(
+    keyword: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+
+    # As torch 2.6 behaves; later releases answer None.
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", refuse)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    module = ModuleType("helper")
+    exec(compile(_assembled({"shard_model"}, {keyword}, set()), "helper.py", "exec"), module.__dict__)
+    arguments = (None,) if keyword == "device_id" else ()
+    assert module.training_device(*arguments) == torch.device("cpu")
 
 
 def _helper() -> ModuleType:

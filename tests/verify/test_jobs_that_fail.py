@@ -15,9 +15,9 @@ from bench import PROJECT, Bench
 
 from fsdp_migrate.errors import JobError, MigrateError, UsageError
 from fsdp_migrate.verify import failures
-from fsdp_migrate.verify.launcher import LaunchResult, RankExit, choose_device
+from fsdp_migrate.verify.launcher import LaunchResult, RankExit, RankServer, choose_device
 from fsdp_migrate.verify.model import ArmName
-from fsdp_migrate.verify.spec import RankFiles
+from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -116,6 +116,26 @@ def test_interrupt_leaves_no_process(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "interrupted" in said
     assert ranks_alive(keep) == []
+
+
+def test_launch_without_the_process_that_forks_is_a_failed_job(tmp_path: Path) -> None:
+    """Not a broken pipe: the command line takes that for a reader who has gone, and leaves with 0."""
+    spec = WorkerSpec(
+        program="module",
+        target="this",
+        arguments=(),
+        cwd=str(tmp_path),
+        records=str(tmp_path),
+        arms=(ArmName.CANDIDATE,),
+        steps=1,
+        device="cpu",
+        fixed_order=False,
+    )
+    with RankServer(nproc=1) as server:
+        server._process.kill()
+        server._process.wait()
+        with pytest.raises(JobError, match="the process that starts the ranks has died"):
+            server.launch(spec, nproc=1, timeout_s=10)
 
 
 def test_users_files_stay_as_they_are(tmp_path: Path) -> None:

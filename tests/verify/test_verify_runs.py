@@ -125,9 +125,11 @@ def test_module_of_the_working_tree_in_the_original_is_refused(one_rank: Bench, 
         one_rank.script(VerifyRequest("train.py", cwd=rewritten))
 
 
-def test_script_written_for_gpus_is_rehearsed_on_cpus(two_ranks: Bench) -> None:
+def test_script_written_for_gpus_is_rehearsed_on_cpus(two_ranks: Bench, tmp_path: Path) -> None:
+    """Wherever the user stands: what names cuda is the project, not the directory it is started in."""
     project = PROJECT.parent / "gpu_script"
-    report = two_ranks.script(VerifyRequest("train_fsdp2.py", baseline="train_fsdp1.py", cwd=project))
+    script, baseline = str(project / "train_fsdp2.py"), str(project / "train_fsdp1.py")
+    report = two_ranks.script(VerifyRequest(script, baseline=baseline, cwd=tmp_path))
     assert report.passed, report.causes
     assert report.largest == ()
     assert report.device == "cpu"

@@ -16,8 +16,8 @@ _REMEDIES = {
     "fp16_compress_hook": "delete the call and give `MixedPrecisionPolicy` `reduce_dtype=torch.float16`",
 }
 _OWN = (
-    "an own sum without division is `set_gradient_divide_factor(1.0)` on every FSDPModule; anything "
-    "else needs "
+    "an own sum without division is `set_gradient_divide_factor(1.0)` on every FSDPModule "
+    "(`set_reduce_scatter_divide_factor` before torch 2.8); anything else needs "
     "`set_custom_reduce_scatter` or `set_all_reduce_hook`"
 )
 

@@ -17,9 +17,7 @@ from torch import Tensor
 
 from fsdp_migrate.verify.probes.shards import Slot
 from fsdp_migrate.verify.probes.sketch import sketch
-
-EVENTS = "events.jsonl"
-TENSORS = "tensors.bin"
+from fsdp_migrate.verify.spec import EVENTS, TENSORS
 
 Stretches = Iterable[tuple[Slot, Tensor]]
 

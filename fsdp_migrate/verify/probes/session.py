@@ -56,7 +56,6 @@ class Session:
     perturb_weights: float = 0.0
     step: int = 0
     in_backward: int = 0
-    in_call: int = 0
     probing_depth: int = 0
     models: list[nn.Module] = field(default_factory=list)
     now: StepState = field(default_factory=StepState)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from fsdp_migrate.verify.model import CLIPPED
 from fsdp_migrate.verify.probes.clipping import norm_words
 from fsdp_migrate.verify.probes.models import write_buffers
 from fsdp_migrate.verify.probes.session import Session, StepState
@@ -63,7 +64,7 @@ def _before(session: Session, optimizer: Optimizer) -> None:
         session.note("gradients before clipping: the job does not call backward() on a tensor")
     session.recorder.tensors(session.step, "gradient", kept)
     if session.now.clips or not _same(kept, used):
-        session.recorder.tensors(session.step, "gradient as the optimizer got it", used)
+        session.recorder.tensors(session.step, CLIPPED, used)
 
 
 def _same(left: list[tuple[Slot, Tensor]], right: list[tuple[Slot, Tensor]]) -> bool:

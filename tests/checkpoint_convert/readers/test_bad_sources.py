@@ -33,8 +33,17 @@ from checkpoint_convert.errors import (
     UnreadableError,
     UnsupportedError,
 )
-from checkpoint_convert.model import SourceFormat
+from checkpoint_convert.file_bytes import OpenFiles
+from checkpoint_convert.model import DType, SourceFormat
+from checkpoint_convert.optim_state import SavedOptimizer
+from checkpoint_convert.readers.holdings import Holding
 from checkpoint_convert.readers.open import ReadOptions, open_source
+from checkpoint_convert.readers.parts import part_of
+from checkpoint_convert.readers.rank_sets import RankSet
+from checkpoint_convert.readers.sharded import OnRanks, merge
+from checkpoint_convert.stored_tensor import Storage, StoredTensor
+from checkpoint_convert.tensor_sources import MemoryTensor
+from checkpoint_convert.torch_objects import DTensorOnRank
 
 ZOO = ReadOptions(model="zoo:plain", ignored="ign")
 TINY = ReadOptions(model="tiny_model:TinyModel")
@@ -95,6 +104,30 @@ def test_rank_of_another_run(fsdp1_files: Path, tmp_path: Path) -> None:
     folder = copied(fsdp1_files / "base_3_flat", tmp_path / "x", "local_*.pt")
     shutil.copy(fsdp1_files / "base_3_orig" / "local_1.pt", folder)
     fails(IncompleteError, "size|rank", [folder], ZOO)
+
+
+@pytest.mark.parametrize(("placements", "mesh"), [((0,), (0,)), ((0, None), (2,)), ((0,), (2, 1))])
+def test_placements_that_do_not_fit_their_mesh(
+    placements: tuple[int | None, ...], mesh: tuple[int, ...]
+) -> None:
+    local = StoredTensor(Storage(OpenFiles(), Path("rank0.pt"), 0, 8), DType.FLOAT32, (2,), (1,))
+    found = OnRanks("w", (0,), (DTensorOnRank((2,), local, placements, mesh, None),))
+    with pytest.raises(UnreadableError, match=r"w: is placed as .* on a mesh of size"):
+        merge(found, "rank0.pt")
+
+
+def test_replicated_optimizer_state_that_differs_is_said() -> None:
+    def rank(number: int) -> Holding:
+        moments = {"exp_avg": MemoryTensor(DType.UINT8, (2,), bytes([number, 7]))}
+        saved = SavedOptimizer({"same.w": {"exp_avg": same}, "own.w": moments}, [{"params": ["own.w"]}])
+        return Holding(Path(f"rank{number}.pt"), None, saved)
+
+    same = MemoryTensor(DType.UINT8, (2,), b"ab")
+    part = part_of(RankSet("rank*.pt", (rank(0), rank(1)), (0, 1)))
+    assert part.optimizer is not None
+    assert bytes_of(part.optimizer.state["own.w"]["exp_avg"]) == bytes([0, 7])
+    [notice] = part.notices
+    assert notice.text.startswith("rank*.pt: optimizer state own.w.exp_avg differ between ranks")
 
 
 def test_optimizers_of_different_moments(fsdp1_files: Path, tmp_path: Path) -> None:
@@ -458,6 +491,33 @@ def test_missing_and_short_files(dcp_folder: Path) -> None:
     assert str(path) in error.message
     path.unlink()
     fails(IncompleteError, "is missing, although .metadata lists it", [dcp_folder])
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        (("model",) * 101, "the path of epoch is no row of names and positions"),
+        (("model", ("w",)), "the path of epoch is no row of names and positions"),
+        (("model", "w"), "lies where another value lies already"),
+        (("model",), "lies where another value lies already"),
+        (("model", "w", "x"), "lies inside another value"),
+    ],
+)
+def test_values_that_lie_in_each_other(dcp_folder: Path, path: tuple[Any, ...], reason: str) -> None:
+    def moved(metadata: Metadata) -> None:
+        metadata.planner_data["epoch"] = path
+
+    fails(UnreadableError, reason, rewritten(dcp_folder, moved))
+
+
+def test_an_item_that_is_no_archive(dcp_folder: Path) -> None:
+    """Its file may begin with something that is one, or is a pickle."""
+
+    def shifted(metadata: Metadata) -> None:
+        info = metadata.storage_data[MetadataIndex("epoch")]
+        info.offset, info.length = info.offset + 1, info.length - 1
+
+    fails(UnreadableError, "is no archive that torch.save wrote", rewritten(dcp_folder, shifted))
 
 
 def test_chunks_that_do_not_cover(dcp_folder: Path) -> None:

@@ -20,7 +20,9 @@ from checkpoint_convert.errors import CheckpointError, UnreadableError, Unsuppor
 from checkpoint_convert.file_bytes import OpenFiles
 from checkpoint_convert.model import BLOCK_BYTES, DType, numel
 from checkpoint_convert.readers.open import open_source
+from checkpoint_convert.tensor_sources import MemoryTensor
 from checkpoint_convert.torch_file import read_torch_file
+from checkpoint_convert.zip_records import ZipArchive, ZipRecord
 
 FLOATS = bytes(range(40))
 
@@ -193,6 +195,21 @@ def test_two_names_for_the_same_bytes_are_refused(tmp_path: Path) -> None:
     path.write_bytes(archive(entries))
     with pytest.raises(UnreadableError, match="two records overlap"):
         read(path)
+
+
+def test_headers_far_beyond_the_archive_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    torch.save({"w": torch.ones(3)}, path)
+    archive = ZipArchive(OpenFiles(), path, 0, path.stat().st_size)
+    for header in (path.stat().st_size, 2**63, 2**64 - 1):
+        with pytest.raises(UnreadableError, match="outside itself"):
+            archive.data_position(ZipRecord("x/data/0", header, 12, 0, compressed=False))
+
+
+@pytest.mark.parametrize("shape", [(-1,), (-2, -2), (4, -1)])
+def test_sizes_below_zero_are_no_tensor(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="for a tensor of size"):
+        MemoryTensor(DType.UINT8, shape, bytes(4))
 
 
 def test_big_endian_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ def build(first, second, own_hook):
     #   `reduce_dtype=torch.bfloat16`
     first.register_comm_hook(None, default_hooks.bf16_compress_hook)
     # TODO(fsdp-migrate FM309): an own sum without division is
-    #   `set_gradient_divide_factor(1.0)` on every FSDPModule; anything else needs
+    #   `set_gradient_divide_factor(1.0)` on every FSDPModule
+    #   (`set_reduce_scatter_divide_factor` before torch 2.8); anything else needs
     #   `set_custom_reduce_scatter` or `set_all_reduce_hook`
     second.register_comm_hook(state=None, hook=own_hook)
     return first, second
