@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
-from codemods.rule import CallValue, Code, Literal, Value, code
+from codemods.rule import CallValue, Code, Literal, Value, code, finding, options
 from codemods.shard_call import (
     Argument,
     Inline,
@@ -29,7 +30,39 @@ def mixed_precision(argument: Argument) -> Translation:
     floating-point buffers are cast once, after sharding. With a policy, FSDP1 kept BatchNorm in full
     precision as units of their own; so does the helper module. `keep_low_precision_grads=True` has no
     counterpart.
+
+    FSDP1 gave buffers their first dtype back in what it saved, so FM112 says where a state dict can hold
+    buffers of another dtype now; loading takes either.
     """
+    translation = _translation(argument)
+    if not _casts_saved_buffers(argument):
+        return translation
+    note = finding(
+        argument.module,
+        argument.node,
+        "FM112",
+        "buffers are saved in `buffer_dtype` now; FSDP1 saved them in the dtype that they had before",
+        remedy="where other programs read the files, cast the buffers of the state dict before saving",
+        is_note=True,
+    )
+    return replace(translation, findings=(*translation.findings, note))
+
+
+def _casts_saved_buffers(argument: Argument) -> bool:
+    """Whether a `buffer_dtype` can be chosen and a class of the project has a buffer that is saved."""
+    chosen = (field_values(value) for value in options(argument.value))
+    if all(fields is None or _is_none(fields.get("buffer_dtype")) for fields in chosen):
+        return False
+    for module in argument.project.modules.values():
+        for call in module.calls():
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "register_buffer":
+                told = call.args[2:] + [k.value for k in call.keywords if k.arg == "persistent"]
+                if not any(isinstance(node, ast.Constant) and node.value is False for node in told):
+                    return True
+    return False
+
+
+def _translation(argument: Argument) -> Translation:
     value = argument.value
     if isinstance(value, Literal) and value.value is None:
         return Translation(inline=Inline())
