@@ -32,6 +32,10 @@ _STATIC = (
     "summon_full_params",
     "full_optim_state_dict",
 )
+_GENERICS = frozenset(
+    {"Annotated", "Awaitable", "Callable", "ClassVar", "Dict", "Final", "Generator", "Iterable", "Iterator"}
+    | {"List", "Mapping", "Optional", "Sequence", "Set", "Tuple", "Type", "Union"}
+)
 _OTHERS = ("accelerator", "fabric", "engine", "utils", "optimizer", "strategy")
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
@@ -42,22 +46,38 @@ def is_result_used(module: Module, call: ast.expr) -> bool:
 
 
 def is_annotation(module: Module, node: ast.expr) -> bool:
-    """Whether an expression stands in a type annotation, or is the type given to `typing.cast`."""
+    """Whether an expression stands for a type: in an annotation, in `Union[...]` and its like, in a type
+    alias, as what `typing.cast` or `TypeVar` is given."""
     child: ast.AST = node
     for parent in module.ancestors(node):
-        if isinstance(parent, ast.arg | ast.AnnAssign):
-            return parent.annotation is child
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            return parent.returns is child
-        if isinstance(parent, ast.Call):
-            name = (
-                parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
-            )
-            return name == "cast" and bool(parent.args) and parent.args[0] is child
-        if not isinstance(parent, ast.expr):
-            return False
+        match parent:
+            case ast.arg():
+                return parent.annotation is child
+            case ast.AnnAssign():
+                is_alias = _last_name(parent.annotation) == "TypeAlias" and parent.value is child
+                return parent.annotation is child or is_alias
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return parent.returns is child
+            case ast.Subscript() if parent.slice is child and _last_name(parent.value) in _GENERICS:
+                return True
+            case ast.Call():
+                name = _last_name(parent.func)
+                is_first = bool(parent.args) and parent.args[0] is child
+                return (name == "cast" and is_first) or (
+                    name in ("TypeVar", "NewType") and child is not parent.func and not is_first
+                )
+            case ast.keyword() if parent.arg == "bound":
+                pass
+            case ast.expr():
+                pass
+            case _:
+                return False
         child = parent
     return False
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def unwrapping_loop(module: Module, node: ast.AST) -> ast.While | None:
