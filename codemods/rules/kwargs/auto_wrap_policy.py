@@ -33,7 +33,7 @@ def auto_wrap_policy(argument: Argument) -> Translation:
     Policies keep their names and arguments; only their import changes.
     """
     if isinstance(argument.value, Literal) and argument.value.value is None:
-        return Translation(inline=Inline())
+        return Translation(inline=Inline(), keep=False)
     assignment = local_assignment(argument.module, argument.node)
     if isinstance(argument.value, CallValue) and argument.value.function.name == f"{_WRAP}CustomPolicy":
         return _custom(argument)

@@ -19,7 +19,7 @@ def cpu_offload(argument: Argument) -> Translation:
     """
     value = argument.value
     if isinstance(value, Literal) and value.value is None:
-        return Translation(inline=Inline())
+        return Translation(inline=Inline(), keep=False)
     assignment = local_assignment(argument.module, argument.node)
     visible = argument.at_call and (isinstance(argument.node, ast.Call) or assignment is not None)
     if (
@@ -35,6 +35,6 @@ def cpu_offload(argument: Argument) -> Translation:
         return Translation(inline=None)
     consumed = (assignment,) if assignment else ()
     if not flag.value:
-        return Translation(inline=Inline(consumed=consumed))
+        return Translation(inline=Inline(consumed=consumed), keep=assignment is not None)
     policy = code(None, "{torch.distributed.fsdp.CPUOffloadPolicy}()")
     return Translation(inline=Inline(every={"offload_policy": policy}, consumed=consumed))

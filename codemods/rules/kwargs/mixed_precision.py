@@ -65,7 +65,7 @@ def _casts_saved_buffers(argument: Argument) -> bool:
 def _translation(argument: Argument) -> Translation:
     value = argument.value
     if isinstance(value, Literal) and value.value is None:
-        return Translation(inline=Inline())
+        return Translation(inline=Inline(), keep=False)
     fields = field_values(value)
     if fields is None:
         return Translation(inline=None)

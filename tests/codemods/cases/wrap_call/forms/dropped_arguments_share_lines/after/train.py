@@ -37,3 +37,11 @@ def in_dicts(model, name):
     common = dict(sharding_strategy=ShardingStrategy[name])
     more = {"device_id": torch.device("cpu")}
     return shard_model(model, **common, **more)
+
+
+def said_as_it_is_by_default(model, name):
+    return shard_model(
+        model,
+        sharding_strategy=ShardingStrategy[name],
+        # never in pretraining
+    )

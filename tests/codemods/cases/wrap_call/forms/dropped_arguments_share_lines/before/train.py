@@ -1,7 +1,7 @@
 import functools
 
 import torch
-from torch.distributed.fsdp import BackwardPrefetch, ShardingStrategy, FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import BackwardPrefetch, CPUOffload, ShardingStrategy, FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy, enable_wrap, wrap
 
 
@@ -38,3 +38,14 @@ def in_dicts(model, name):
     common = dict(use_orig_params=True, limit_all_gathers=True, sharding_strategy=ShardingStrategy[name])
     more = {"device_id": torch.device("cpu"), "forward_prefetch": False, "sync_module_states": False}
     return FSDP(model, **common, **more)
+
+
+def said_as_it_is_by_default(model, name):
+    return FSDP(
+        model,
+        None,
+        ShardingStrategy[name],
+        CPUOffload(offload_params=False),  # never in pretraining
+        None,
+        mixed_precision=None, sync_module_states=False,
+    )
