@@ -11,6 +11,7 @@ import ast
 from dataclasses import dataclass, field
 
 from codemods.analysis.arguments import argument_for, is_bound_call, returns_of
+from codemods.analysis.attribute_items import items_held
 from codemods.analysis.attributes import Attributes
 from codemods.analysis.evidence import Evidence, is_optimizer
 from codemods.analysis.flow import reaching
@@ -231,6 +232,8 @@ class Links:
                 return frozenset().union(*(self.held(module, v) for v in node.values))
             case ast.Call() if isinstance(node.func, ast.Attribute) and node.func.attr in ("values", "items"):
                 return self._element(module, node.func.value)
+            case ast.Attribute():
+                return items_held(self, module, node, None) or frozenset({OTHER})
             case ast.Name() if node not in self.active:
                 found = module.scope_of(node).lookup(node.id)
                 self.active.add(node)
@@ -253,6 +256,8 @@ class Links:
                         if isinstance(key, ast.Constant) and key.value == node.slice.value:
                             return self.held(module, value)
         stores = self._subscript_stores(module, node)
+        if not stores and isinstance(container, ast.Attribute):
+            stores = items_held(self, module, container, node.slice)
         return stores or self._element(module, container)
 
     def _subscript_stores(self, module: Module, node: ast.Subscript) -> HeldSet:
