@@ -44,8 +44,8 @@ def module(project: Project) -> Iterator[Finding]:
             holding = project.sharded(home, node.value)
             if isinstance(holding, No):
                 continue
-            if unwrapping_loop(home, node) is not None:
-                continue  # what the loop asks is FM501's
+            if unwrapping_loop(home, node) is not None or _is_asked_for(home, node):
+                continue  # what the loop asks is FM501's; with `hasattr` both kinds of model are right
             if _is_given_to_itself(home, node):
                 yield finding(
                     home,
@@ -90,6 +90,21 @@ def _classes_asked(project: Project, home: Module, node: ast.Attribute) -> set[s
                             return _names(project, home, classes)
         child = parent
     return None
+
+
+def _is_asked_for(home: Module, node: ast.Attribute) -> bool:
+    """Whether the place is reached only where `hasattr(x, "module")` holds."""
+    question = f"hasattr({ast.unparse(node.value)}, {node.attr!r})"
+    child: ast.AST = node
+    for parent in home.ancestors(node):
+        if isinstance(parent, ast.If | ast.IfExp | ast.While):
+            body = parent.body if isinstance(parent.body, list) else [parent.body]
+            test = parent.test
+            all_of = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+            if any(child is part for part in body) and any(ast.unparse(t) == question for t in all_of):
+                return True
+        child = parent
+    return False
 
 
 def _is_given_to_itself(home: Module, node: ast.Attribute) -> bool:

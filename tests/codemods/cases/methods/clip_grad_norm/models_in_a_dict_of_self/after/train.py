@@ -25,7 +25,11 @@ class Adversaries:
         return first
 
     def weights(self):
-        return get_model_state_dict(self.models["generator"], options=StateDictOptions(full_state_dict=True)), self.plain["generator"].state_dict()
+        sharded = get_model_state_dict(
+            self.models["generator"], options=StateDictOptions(full_state_dict=True)
+        )
+        plain = self.plain["generator"].state_dict()
+        return sharded, plain
 
     def decay(self, name):
         return [p for p in self.plain[name].parameters() if p.ndim > 1]

@@ -21,7 +21,9 @@ class Adversaries:
         return first
 
     def weights(self):
-        return self.models["generator"].state_dict(), self.plain["generator"].state_dict()
+        sharded = self.models["generator"].state_dict()
+        plain = self.plain["generator"].state_dict()
+        return sharded, plain
 
     def decay(self, name):
         return [p for p in self.plain[name].parameters() if p.ndim > 1]
