@@ -12,7 +12,7 @@ import json
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from codemods.atomic import replace_file
@@ -119,7 +119,7 @@ def read_records(target: Path) -> list[FileRecord]:
                 f"{path} has version {found['version']}", hint="Use the version that wrote it."
             )
         keys = ("path", "sha256_before", "sha256_after", "original")
-        return [
+        records = [
             FileRecord(
                 **{key: item[key] for key in keys},
                 sha256_earlier=tuple(item.get("sha256_earlier", ())),
@@ -127,6 +127,10 @@ def read_records(target: Path) -> list[FileRecord]:
             )
             for item in found["files"]
         ]
+        for name in (name for r in records for name in (r.path, r.original, r.edited) if name is not None):
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+                raise ValueError(f"{name} lies outside")  # a repository's record may be anybody's
+        return records
     except (ValueError, KeyError, TypeError) as error:
         raise CodemodError(
             f"{path} is damaged: {error}", hint="Restore it, or remove it to start a new record."

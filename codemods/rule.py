@@ -114,13 +114,14 @@ from codemods.editing.code import (
     stands_alone,
     unwrap_block,
 )
-from codemods.editing.optim_state_dicts import is_under_rank0, optim_loaded, optim_saved
+from codemods.editing.optim_state_dicts import optim_loaded, optim_saved
 from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dict_blocks import BlockPlan, plan_block
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
 from codemods.editing.statements import (
     is_annotation,
     is_result_used,
+    is_under_rank0,
     is_where_not_instance,
     is_where_other_branch_shards,
     may_be_ddp,
