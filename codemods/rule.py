@@ -103,9 +103,6 @@ from codemods.editing.code import (
     append_argument,
     code,
     delete,
-    delete_alias,
-    delete_aliases,
-    delete_argument,
     finding,
     insert_after,
     insert_before,
@@ -114,7 +111,8 @@ from codemods.editing.code import (
     stands_alone,
     unwrap_block,
 )
-from codemods.editing.optim_state_dicts import optim_loaded, optim_saved
+from codemods.editing.optim_state_dicts import optim_loaded, optim_saved, uses_orig_params
+from codemods.editing.removal import delete_aliases, delete_argument, delete_arguments
 from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dict_blocks import BlockPlan, plan_block
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
@@ -127,6 +125,7 @@ from codemods.editing.statements import (
     may_be_ddp,
     negated,
     remove_with_item,
+    unwrapping_loop,
 )
 from codemods.model import Code, Edit, Finding, Hole, Options, Ref, Safety, Span
 from codemods.project import MethodCall, NameUse, Project
@@ -172,9 +171,9 @@ __all__ = [
     "argument",
     "code",
     "delete",
-    "delete_alias",
     "delete_aliases",
     "delete_argument",
+    "delete_arguments",
     "finding",
     "in_force",
     "insert_after",
@@ -204,6 +203,8 @@ __all__ = [
     "state_dict_block_around",
     "state_dict_blocks",
     "unwrap_block",
+    "unwrapping_loop",
+    "uses_orig_params",
 ]
 
 

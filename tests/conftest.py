@@ -1,6 +1,13 @@
 """Options of the whole test suite."""
 
+import os
+
 import pytest
+from hypothesis import settings
+
+# Examples are judged by values, never by the clock; CI sees the same ones every time.
+settings.register_profile("suite", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -183,7 +183,8 @@ class Links:
                 if isinstance(statement, ast.AnnAssign) and self.evidence.annotated(
                     module, statement.annotation
                 ):
-                    return frozenset({DECLARED}) | held
+                    # What is known of the value says where it comes from, and other bindings still count.
+                    return (held - {OTHER}) or frozenset({DECLARED})
                 return held
             case BindingKind.LOOP if binding.value is not None:
                 return self.containers.element(module, binding.value)

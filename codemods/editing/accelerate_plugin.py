@@ -11,8 +11,9 @@ import ast
 
 from codemods.analysis.values import CallValue, Literal, Named, Opaque, Value
 from codemods.configuration.settings import strategy_named
-from codemods.editing.code import code, delete_argument, insert_text, replace
+from codemods.editing.code import code, insert_text, replace
 from codemods.editing.plugin_types import LeftToPerson, PluginCall, is_within, policy, precision
+from codemods.editing.removal import delete_arguments
 from codemods.model import Edit, Span
 
 GONE = (
@@ -84,7 +85,7 @@ def _settle(plugin: PluginCall) -> None:
         span = Span(module.span(call.func).end, module.span(call).end)
         plugin.edits = [Edit(module.path, span, (f"({', '.join(plugin.added)})",))]
         return
-    plugin.edits += [delete_argument(module, call, keyword) for keyword in gone]
+    plugin.edits += delete_arguments(module, call, gone)
     if plugin.added:
         start = module.span(kept[0]).start
         line = module.text[module.line_start(start) : start]

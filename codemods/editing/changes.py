@@ -15,7 +15,7 @@ from codemods.editing.imports import settle_imports
 from codemods.editing.layout import DEFAULT
 from codemods.editing.line_wrap import wrap_long_lines
 from codemods.editing.spelling import Spelling
-from codemods.editing.undefined import names_left_undefined
+from codemods.editing.undefined import check_concrete, names_left_undefined
 from codemods.model import Edit, FileChange, Finding, Reported
 from codemods.project import Project
 
@@ -66,7 +66,10 @@ def _settled(
             new = wrap_long_lines(module.text, new, width, module.source.newline)
             compile(new, path, "exec", dont_inherit=True, flags=ast.PyCF_ONLY_AST)
             encoded = module.source.encoded(new)
-            lost = names_left_undefined(module.text, new) if new != module.text else []
+            lost: list[str] = []
+            if new != module.text:
+                check_concrete(new)
+                lost = names_left_undefined(module.text, new)
         except (SyntaxError, UnicodeEncodeError) as error:
             broken[path] = str(error)
             continue

@@ -213,13 +213,6 @@ def _after_header(module: Module, block: ast.With | ast.AsyncWith, end: int) -> 
     return module.span(item.optional_vars).end if item.optional_vars is not None else end
 
 
-def delete_argument(module: Module, call: ast.Call, argument: ast.expr | ast.keyword) -> Edit:
-    """Remove one argument of a call with its comma; its line too where it stands alone on it."""
-    arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
-    arguments.sort(key=lambda node: module.span(node).start)
-    return _delete_item(module, arguments, argument, module.span(call).end - 1)
-
-
 def append_argument(module: Module, call: ast.Call, text: str, *, going: Collection[ast.AST] = ()) -> Edit:
     """One more argument after the last, on a line of its own where that one has one.
 
@@ -241,79 +234,6 @@ def _closing(module: Module, call: ast.Call, last: ast.AST) -> int:
     rest = module.text[module.span(last).end : module.span(call).end - 1]
     closing = re.match(r"(\s*\))+", rest)
     return closing.end() if closing else 0
-
-
-def delete_alias(module: Module, statement: ast.ImportFrom, alias: ast.alias) -> Edit:
-    """Remove one name of a `from ... import` statement with its comma."""
-    spans = [module.span(a) for a in statement.names]
-    return _delete_span(module, spans, statement.names.index(alias), module.span(statement).end)
-
-
-def delete_aliases(module: Module, statement: ast.ImportFrom, aliases: list[ast.alias]) -> list[Edit]:
-    """Remove several names, not all; those at the end as one piece, so that no comma is left behind."""
-    positions = {statement.names.index(alias) for alias in aliases}
-    tail = len(statement.names)
-    while tail - 1 in positions:
-        tail -= 1
-    edits = [delete_alias(module, statement, statement.names[p]) for p in sorted(positions) if p < tail]
-    if len(statement.names) - tail > 1:
-        start, end = module.span(statement.names[tail - 1]).end, module.span(statement.names[-1]).end
-        if "#" not in module.text[start:end]:
-            return [*edits, Edit(module.path, Span(start, end), ())]
-    return edits + [delete_alias(module, statement, alias) for alias in statement.names[tail:]]
-
-
-def delete_dict_item(module: Module, display: ast.Dict, position: int) -> Edit:
-    """Remove one `key: value` of a dict display."""
-    spans = []
-    for key, value in zip(display.keys, display.values, strict=True):
-        end = module.span(value).end
-        start = (
-            module.span(key).start
-            if key is not None
-            else module.text.rindex("**", 0, module.span(value).start)
-        )
-        spans.append(Span(start, end))
-    return _delete_span(module, spans, position, module.span(display).end - 1)
-
-
-def _delete_item(
-    module: Module, items: list[ast.expr | ast.keyword], item: ast.expr | ast.keyword, closing: int
-) -> Edit:
-    return _delete_span(module, [module.span(i) for i in items], items.index(item), closing)
-
-
-def _delete_span(module: Module, spans: list[Span], position: int, closing: int) -> Edit:
-    span = spans[position]
-    text = module.text
-    after = re.compile(r"\s*,").match(text, span.end)
-    end = after.end() if after and after.end() <= closing else span.end
-    line_start = module.line_start(span.start)
-    if not text[line_start : span.start].strip():
-        rest = text[end : module.line_end(end)]
-        if not rest.strip():
-            return Edit(module.path, Span(line_start, module.line_end(end)), ())
-        if rest.strip().startswith("#"):
-            space = len(rest) - len(rest.lstrip(" \t"))
-            return Edit(module.path, Span(span.start, end + space), ())
-    if end > span.end:
-        following = re.compile(r"[ \t]*").match(text, end)
-        assert following is not None
-        stop = following.end()
-        if stop >= closing and position and "#" not in text[spans[position - 1].end : span.start]:
-            return Edit(module.path, Span(spans[position - 1].end, span.end), ())
-        if text[stop : stop + 1] in ("\n", "\r", "#"):  # last on its line: what stands before keeps its comma
-            start = span.start
-            while start > line_start and text[start - 1] in " \t":
-                start -= 1
-            return Edit(module.path, Span(start, end), ())
-        return Edit(module.path, Span(span.start, stop), ())
-    if position:
-        comma = text.index(",", spans[position - 1].end)
-        if "#" in text[comma : span.start]:
-            return Edit(module.path, Span(span.start, end), ())
-        return Edit(module.path, Span(comma, end), ())
-    return Edit(module.path, Span(span.start, end), ())
 
 
 def _indented(new: Code, indent: str) -> Code:

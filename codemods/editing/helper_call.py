@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from codemods.analysis.holding import WrapCall
-from codemods.editing.code import append_argument, code, delete, delete_argument, delete_dict_item
+from codemods.analysis.module import Module
+from codemods.editing.code import append_argument, code, delete
+from codemods.editing.removal import delete_arguments, delete_dict_items
 from codemods.model import Edit, Span
 from codemods.shard_call import Argument, Translation
 
@@ -24,10 +26,9 @@ def helper_call_edits(
     module, call = site.module, site.node
     edits = [Edit(module.path, module.span(site.function), code(None, f"{{helper.{_NAME}}}"))]
     edits += _named_module(site)
+    edits += dropped_edits([argument for argument, result in results if not result.keep])
     for argument, result in results:
-        if not result.keep:
-            edits += dropped_edits(argument)
-        elif argument.at_call and isinstance(argument.item, ast.expr):
+        if result.keep and argument.at_call and isinstance(argument.item, ast.expr):
             start = module.span(argument.item).start
             edits.append(Edit(module.path, Span(start, start), (f"{argument.name}=",)))
     if is_nested:
@@ -45,23 +46,28 @@ def _named_module(site: WrapCall) -> list[Edit]:
     return []
 
 
-def dropped_edits(argument: Argument) -> list[Edit]:
-    """Remove a keyword where it is written: at the call, in a dict, or as an assignment to its key."""
-    site, item, module = argument.site, argument.item, argument.module
-    if argument.at_call:
-        assert isinstance(item, ast.keyword | ast.expr)
-        return [delete_argument(site.module, site.node, item)]
-    if isinstance(item, ast.keyword):
-        holder = module.parent(item)
-        return [delete_argument(module, holder, item)] if isinstance(holder, ast.Call) else []
-    if isinstance(item, ast.Constant):
-        display = module.parent(item)
-        if isinstance(display, ast.Dict):
-            position = next(i for i, key in enumerate(display.keys) if key is item)
-            return [delete_dict_item(module, display, position)]
-    if isinstance(item, ast.Subscript):
-        return [delete(module, module.statement(item))]
-    return []
+def dropped_edits(arguments: Iterable[Argument]) -> list[Edit]:
+    """Remove keywords where they are written: at the call, in a dict, or as an assignment to its key."""
+    edits: list[Edit] = []
+    of_call: dict[ast.Call, tuple[Module, list[ast.expr | ast.keyword]]] = {}
+    of_dict: dict[ast.Dict, tuple[Module, list[int]]] = {}
+    for argument in arguments:
+        item, module = argument.item, argument.module
+        holder = argument.site.node if argument.at_call else module.parent(item)
+        if isinstance(holder, ast.Call) and (argument.at_call or isinstance(item, ast.keyword)):
+            assert isinstance(item, ast.keyword | ast.expr)
+            home = argument.site.module if argument.at_call else module
+            of_call.setdefault(holder, (home, []))[1].append(item)
+        elif isinstance(item, ast.Constant) and isinstance(holder, ast.Dict):
+            position = next(i for i, key in enumerate(holder.keys) if key is item)
+            of_dict.setdefault(holder, (module, []))[1].append(position)
+        elif isinstance(item, ast.Subscript):
+            edits.append(delete(module, module.statement(item)))
+    for call, (module, items) in of_call.items():
+        edits += delete_arguments(module, call, items)
+    for display, (module, positions) in of_dict.items():
+        edits += delete_dict_items(module, display, positions)
+    return edits
 
 
 def _realigned(site: WrapCall, edits: Sequence[Edit]) -> list[Edit]:

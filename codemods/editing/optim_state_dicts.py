@@ -9,14 +9,15 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from codemods.analysis.flow import reaching
 from codemods.analysis.holding import Maybe, Sharded
 from codemods.analysis.module import Module
 from codemods.analysis.state_dicts import Flags, Kind, Setting, argument
 from codemods.analysis.values import Literal
-from codemods.editing.code import code, delete, replace
+from codemods.editing.code import code, delete, replace, stands_alone
 from codemods.editing.state_dicts import API, LOCAL, Edits, Refused, saved
 from codemods.editing.statements import is_under_rank0
-from codemods.model import Code
+from codemods.model import Code, Edit
 
 if TYPE_CHECKING:
     from codemods.project import Project
@@ -50,7 +51,9 @@ def optim_saved(
     model, optim = argument(call, 0, "model"), argument(call, 1, "optim")
     if kind is Kind.LOCAL:
         return Refused(LOCAL)
-    if model is None or optim is None or argument(call, 2, "optim_state_dict", "optim_input") is not None:
+    given = argument(call, 2, "optim_state_dict", "optim_input")
+    own_state = _own_state(module, optim, given) if optim is not None and given is not None else []
+    if model is None or optim is None or own_state is None:
         return Refused(f"`{name}` is called with arguments that have no counterpart")
     if name == "full_optim_state_dict":
         rank0 = argument(call, 3, "rank0_only")
@@ -64,7 +67,27 @@ def optim_saved(
     ):
         flags = Flags(offload_to_cpu=True, rank0_only=True)
     subjects = code(module, "{model}, {optim}", model=model, optim=optim)
-    return [replace(module, call, saved("get_optimizer_state_dict", kind, flags, subjects, shared))]
+    new = saved("get_optimizer_state_dict", kind, flags, subjects, shared)
+    return [*own_state, replace(module, call, new)]
+
+
+def _own_state(module: Module, optim: ast.expr, given: ast.expr) -> list[Edit] | None:
+    """Edits that do away with `given` where it is what is taken without it, `optim.state_dict()`; else
+    None."""
+    own = f"{ast.unparse(optim)}.state_dict()"
+    if ast.unparse(given) in (own, "None"):
+        return []
+    found = module.scope_of(given).lookup(given.id) if isinstance(given, ast.Name) else None
+    live = reaching(module, *found, given) if found is not None else []
+    if not live or any(b.value is None or b.unpack or ast.unparse(b.value) != own for b in live):
+        return None
+    assert isinstance(given, ast.Name)
+    names = [n for n in module.nodes(ast.Name) if isinstance(n, ast.Name) and n.id == given.id]
+    reads = [n for n in names if isinstance(n.ctx, ast.Load)]
+    statements = [module.statement(b.node) for b in live]
+    if len(reads) > 1 or not all(stands_alone(module, statement) for statement in statements):
+        return []
+    return [delete(module, statement) for statement in statements]
 
 
 def _only_rank0_uses(module: Module, call: ast.Call) -> bool:

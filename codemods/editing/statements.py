@@ -89,6 +89,19 @@ def _is_rank0(test: ast.expr) -> bool:
     return False
 
 
+def unwrapping_loop(module: Module, node: ast.AST) -> ast.While | None:
+    """The `while isinstance(x, ...): x = x.module` around a node."""
+    for loop in module.ancestors(node):
+        match loop:
+            case ast.While(test=ast.Call(func=ast.Name(id="isinstance"), args=[subject, _]), body=body):
+                name = ast.unparse(subject)
+                inner = {f"{name} = {name}.module", f"{name} = {name}._fsdp_wrapped_module"}
+                return loop if any(ast.unparse(statement) in inner for statement in body) else None
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                return None
+    return None
+
+
 def may_be_ddp(module: Module) -> bool:
     """Whether a file also wraps models in DistributedDataParallel."""
     return "DistributedDataParallel" in module.text or "DDP(" in module.text

@@ -84,9 +84,7 @@ def _translated(project: Project, module: Module, block: ast.With, sites: list[W
     results = [(a, rules[a.name](a)) for a in arguments]
     needs = {a.name for a, r in results if r.keep} | ({"**"} if unknown else set())
     edits: list[Edit] = [unwrap_block(module, block)]
-    for argument, result in results:
-        if not result.keep and not argument.at_call:
-            edits += dropped_edits(argument)
+    edits += dropped_edits([a for a, result in results if not result.keep and not a.at_call])
     shared = [f"{a.name}={module.code(a.node)}" for a, r in results if a.at_call and r.keep]
     shared += [f"**{module.code(k.value)}" for k in sites[0].settings.keywords if k.arg is None]
     for site in sites:

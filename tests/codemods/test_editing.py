@@ -11,8 +11,9 @@ from small import rewrite_of
 
 from codemods.analysis.module import Module
 from codemods.editing.apply import apply_edits, compatible, shifted
-from codemods.editing.code import code, delete_argument, replace, unwrap_block
+from codemods.editing.code import code, replace, unwrap_block
 from codemods.editing.diff import unified
+from codemods.editing.removal import delete_argument
 from codemods.editing.statements import is_under_rank0
 from codemods.editing.todo import todo_lines
 from codemods.model import Edit, FileChange, Hole, Options, Outcome, Ref, Span

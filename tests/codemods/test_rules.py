@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import string
 from pathlib import Path
 
 from case import all_cases
@@ -49,3 +51,18 @@ def test_every_code_of_a_method_or_name_is_found_in_some_case() -> None:
     found = set(re.findall(r"\bFM[345]\d\d\b", "\n".join(case.findings for case in all_cases())))
     codes = {code for rule in all_rules() for code in rule.codes if code[2] in "345"}
     assert codes - found == set()
+
+
+def test_every_template_names_what_it_is_given() -> None:
+    """A template that is filled on a rare path only must not fail there."""
+    checked = 0
+    for path in sorted(Path(codemods.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name(id="code"), args=[_, ast.Constant(value=str(template))]):
+                    given = {keyword.arg for keyword in node.keywords}
+                    names = {name for _, name, _, _ in string.Formatter().parse(template) if name}
+                    bare = {name for name in names if "." not in name} - given - {"torch"}
+                    assert None in given or not bare, f"{path.name}:{node.lineno}: {template}"
+                    checked += 1
+    assert checked > 20

@@ -8,7 +8,7 @@ import pytest
 from small import write
 
 from codemods.editing import changes
-from codemods.editing.undefined import names_left_undefined
+from codemods.editing.undefined import check_concrete, names_left_undefined
 from codemods.model import Options
 from codemods.plan import plan_rewrite
 from codemods.sources import find_files
@@ -21,9 +21,15 @@ from codemods.sources import find_files
         ("x = 1\n", "x = 1\ndef f():\n    return nn.Linear, x\n", ["nn"]),
         ("", "class A:\n    k = 1\n    def g(self):\n        return k\n", ["k"]),
         ("", "x: torch.Tensor = dist.x.y\n", ["dist", "torch"]),
-        # There before, so no loss; and the gaps of LibCST's scopes are there before as well.
-        ("print(name)\n", "print(name, name)\n", []),
-        ("match a:\n    case b:\n        b\n", "match a:\n    case b:\n        b, b\n", []),
+        ("print(name)\n", "print(name, name)\n", []),  # there before, so no loss
+        ("", "def f(a):\n    match a:\n        case [b, *c]:\n            return b, c\n", []),
+        ("", "def f(q):\n    return [z for i in q if (z := i)], z\n", []),
+        ("", "try:\n    import a\nexcept ImportError as e:\n    print(e)\nfor i in a: print(i)\n", []),
+        (
+            "",
+            "def f():\n    nonlocal_ = 1\n    def g():\n        return nonlocal_, lost\n    return g\n",
+            ["lost"],
+        ),
         ("", "from names import *\nprint(anything)\n", []),
         ("", "def f():\n    global g\n    g = __name__\nprint(g, int, __file__, [i for i in ()])\n", []),
         ("", "import torch.nn as nn\ndef f(m: 'Later', k='full') -> 'nn.Module': return {'free': k}\n", []),
@@ -35,7 +41,7 @@ def test_names_that_lost_their_definition(before: str, after: str, lost: list[st
 
 def test_what_does_not_parse_is_said() -> None:
     with pytest.raises(SyntaxError, match="LibCST cannot parse it"):
-        names_left_undefined("", "def f(:\n")
+        check_concrete("def f(:\n")
 
 
 def test_a_file_whose_rewrite_would_lose_a_name_is_left_as_it_is(

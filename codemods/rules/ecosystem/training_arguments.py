@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from codemods.analysis.library_calls import trainer_calls, values_called_fsdp
 from codemods.configuration import trainer
 from codemods.configuration.settings import Decisions, number
-from codemods.editing.code import delete_dict_item
+from codemods.editing.removal import delete_dict_items
 from codemods.rule import (
     DictValue,
     Edit,
@@ -18,7 +18,7 @@ from codemods.rule import (
     Project,
     Safety,
     Span,
-    delete_argument,
+    delete_arguments,
     finding,
     replace,
     rule,
@@ -153,7 +153,7 @@ def _with_config(
         yield _left(module, fsdp, f"`fsdp` says what has to stand in {path}", remedy)
         return
     edits = [*(edits or ()), *(replace(module, node, ("True",)) for node in strings)]
-    edits += [delete_argument(module, call, keyword) for keyword in former]
+    edits += delete_arguments(module, call, former)
     yield finding(module, fsdp, "FM616", "`fsdp` becomes FSDP2's", safety=Safety.SAFE, edits=edits)
 
 
@@ -259,10 +259,10 @@ def _display_edits(module: Module, display: ast.Dict, told: dict[str, object], d
     added = [f"{json.dumps(key)}: {_python(value)}" for key, value in done.added]
     if not kept:
         return [replace(module, display, ("{" + ", ".join(added) + "}",))]
+    removed = [position for position, key in enumerate(keys) if key in done.removed]
+    edits += delete_dict_items(module, display, removed)
     for position, key in enumerate(keys):
-        if key in done.removed:
-            edits.append(delete_dict_item(module, display, position))
-        elif key in done.replaced:
+        if key in done.replaced:
             edits.append(replace(module, display.values[position], (_python(done.replaced[key][1]),)))
     first = display.keys[kept[0]]
     assert first is not None

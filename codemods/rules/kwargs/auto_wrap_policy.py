@@ -59,7 +59,7 @@ def _custom(argument: Argument) -> Translation:
     test = _condition(argument, module, function) if visible else None
     if test is not None:
         return Translation(inline=Inline(units=test, consumed=(assignment,) if assignment else ()))
-    new = code(module, "{functools}.partial({helper.lambda_auto_wrap_policy}, lambda_fn={f})", f=function)
+    new = code(module, "{functools.partial}({helper.lambda_auto_wrap_policy}, lambda_fn={f})", f=function)
     moved = finding(
         module,
         call,

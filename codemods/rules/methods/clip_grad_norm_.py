@@ -6,12 +6,15 @@ Source: `FullyShardedDataParallel.clip_grad_norm_`, `torch/nn/utils/clip_grad.py
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 
 from codemods.rule import (
     FSDP,
     Finding,
+    Literal,
     MethodCall,
+    Module,
     No,
     Project,
     Safety,
@@ -19,6 +22,7 @@ from codemods.rule import (
     code,
     finding,
     is_result_used,
+    options,
     replace,
     rule,
 )
@@ -46,8 +50,9 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
     FSDP1 accumulates the norm in float32 whatever the dtype of the gradients; PyTorch's function does so in
     their own dtype, and it refuses parameters on different meshes or a mixture of plain and sharded ones.
     Where the code shows low-precision parameters or modules left out of sharding, a helper function with
-    FSDP1's arithmetic is used instead. Otherwise the norm agrees to the last digit or two of float32 (the
-    order of additions differs)."""
+    FSDP1's arithmetic is used instead. So it is for the infinity norm: PyTorch's function cannot take it of
+    an empty shard, and a rank has one of every parameter with fewer rows than there are ranks. Otherwise the
+    norm agrees to the last digit or two of float32 (the order of additions differs)."""
     for call in project.method_calls("clip_grad_norm_"):
         holding = project.sharded(call.module, call.receiver)
         max_norm = argument(call.node, 0, "max_norm")
@@ -70,10 +75,14 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
         arguments = code(call.module, "{model}.parameters(), {c}", model=call.receiver, c=max_norm)
         if norm_type is not None:
             arguments = (*arguments, *code(call.module, ", norm_type={p}", p=norm_type))
-        if needs_helper(project, call.module.path):
+        is_infinite = norm_type is not None and may_be_infinite(project, call.module, norm_type)
+        if is_infinite or needs_helper(project, call.module.path):
             new = code(call.module, "{helper.clip_grad_norm_}({arguments})", arguments=arguments)
             message = (
-                "gradients are clipped with FSDP1's arithmetic: they can be of low precision or "
+                "gradients are clipped by a helper function: PyTorch's own cannot take the infinity norm "
+                "of a rank's empty shard"
+                if is_infinite
+                else "gradients are clipped with FSDP1's arithmetic: they can be of low precision or "
                 "partly unsharded"
             )
         else:
@@ -89,6 +98,14 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
             safety=Safety.SAFE,
             edits=[replace(call.module, call.node, new)],
         )
+
+
+def may_be_infinite(project: Project, module: Module, norm_type: ast.expr) -> bool:
+    """Whether anything but a finite number can be the kind of norm."""
+    return not all(
+        isinstance(value, Literal) and isinstance(value.value, int | float) and math.isfinite(value.value)
+        for value in options(project.evaluate(module, norm_type))
+    )
 
 
 def _is_only_fsdp1s(project: Project, call: MethodCall, first: ast.expr) -> bool:

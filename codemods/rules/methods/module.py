@@ -8,7 +8,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import Finding, Maybe, Module, No, Project, Safety, code, finding, replace, rule
+from codemods.rule import (
+    FSDP,
+    Finding,
+    Maybe,
+    Module,
+    No,
+    Project,
+    Safety,
+    code,
+    finding,
+    replace,
+    rule,
+    unwrapping_loop,
+)
 
 _NAMES = ("module", "_fsdp_wrapped_module")
 
@@ -31,7 +44,22 @@ def module(project: Project) -> Iterator[Finding]:
             holding = project.sharded(home, node.value)
             if isinstance(holding, No):
                 continue
-            if isinstance(holding, Maybe) and node.attr == "module" and not _is_guarded(home, node):
+            if unwrapping_loop(home, node) is not None:
+                continue  # what the loop asks is FM501's
+            if _is_given_to_itself(home, node):
+                yield finding(
+                    home,
+                    node,
+                    "FM307",
+                    f"`.{node.attr}` of an FSDP2 model does not exist, and with the model itself this call "
+                    "would come back without end",
+                    remedy="return the model where it is an `FSDPModule`, and go on for other wrappers only",
+                )
+                continue
+            asked = _classes_asked(project, home, node)
+            # A question that names other classes too says more than what the assignments showed.
+            is_certain = asked <= {FSDP} if asked is not None else not isinstance(holding, Maybe)
+            if node.attr == "module" and not is_certain:
                 new = code(home, 'getattr({model}, "module", {model})', model=node.value)
             else:
                 new = code(home, "{model}", model=node.value)
@@ -45,16 +73,37 @@ def module(project: Project) -> Iterator[Finding]:
             )
 
 
-def _is_guarded(home: Module, node: ast.Attribute) -> bool:
-    """Whether the place is reached only when an `isinstance` test of the same name holds."""
+def _classes_asked(project: Project, home: Module, node: ast.Attribute) -> set[str] | None:
+    """The classes of which one is known to be the object's where the place is reached; None: nothing was
+    asked. `?` stands for a class that was not found."""
     text = ast.unparse(node.value)
     child: ast.AST = node
     for parent in home.ancestors(node):
         test = parent.test if isinstance(parent, ast.If | ast.IfExp) else None
         body = parent.body if isinstance(parent, ast.If) else [getattr(parent, "body", None)]
         if test is not None and any(child is part for part in body):
-            words = ast.unparse(test)
-            if words.startswith(f"isinstance({text},") and "DistributedDataParallel" not in words:
-                return True
+            all_of = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+            for part in all_of:
+                match part:
+                    case ast.Call(func=ast.Name(id="isinstance"), args=[subject, classes]):
+                        if ast.unparse(subject) == text:
+                            return _names(project, home, classes)
         child = parent
-    return False
+    return None
+
+
+def _is_given_to_itself(home: Module, node: ast.Attribute) -> bool:
+    """Whether a function calls itself with the module inside the wrapper."""
+    call, function = home.parent(node), home.function(node)
+    if not isinstance(call, ast.Call) or not isinstance(function, ast.FunctionDef):
+        return False
+    return node in call.args and ast.unparse(call.func).rpartition(".")[2] == function.name
+
+
+def _names(project: Project, home: Module, classes: ast.expr) -> set[str]:
+    if isinstance(classes, ast.Tuple):
+        return set().union(*(_names(project, home, one) for one in classes.elts))
+    if isinstance(classes, ast.BinOp):
+        return _names(project, home, classes.left) | _names(project, home, classes.right)
+    symbol = project.resolve(home, classes)
+    return {symbol.name if symbol is not None else "?"}

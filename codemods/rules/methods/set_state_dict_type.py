@@ -19,10 +19,13 @@ from codemods.rule import (
     argument,
     delete,
     finding,
+    in_force,
     rule,
     same_model,
     setting_of,
 )
+
+_OPTIMIZER_CALLS = ("optim_state_dict", "optim_state_dict_to_load")
 
 
 @rule("set_state_dict_type", {"FM406": "a lasting choice of the kind of state dict"})
@@ -40,7 +43,7 @@ def set_state_dict_type(project: Project) -> Iterator[Finding]:
         reason = setting.why if isinstance(setting, Unknown) else ""
         if not isinstance(setting, Unknown) and setting.kind is Kind.LOCAL:
             reason = "LOCAL_STATE_DICT holds flat parameters, which FSDP2 does not have"
-        if _differs(project, use, settings):
+        if _differs(project, use, settings) and _leaves_undecided(project, use):
             reason = reason or "other calls choose another kind of state dict for the same model"
         if not (isinstance(statement, ast.Expr) and statement.value is use.node):
             reason = reason or "the settings that were in force before are kept for later"
@@ -92,3 +95,19 @@ def _differs(project: Project, use: MethodCall, settings: dict[ast.Call, Setting
         if not is_same and same_model(project, use.module, model, other.module, target):
             return True
     return False
+
+
+def _leaves_undecided(project: Project, use: MethodCall) -> bool:
+    """Whether what some call gives for the same model depends on which of the settings came last."""
+    model = argument(use.node, 0, "module")
+    calls: list[tuple[MethodCall, ast.expr | None]] = [
+        (c, c.receiver) for c in project.method_calls("state_dict", "load_state_dict")
+    ]
+    calls += [(c, argument(c.node, 0, "model")) for c in project.static_calls(*_OPTIMIZER_CALLS)]
+    return any(
+        subject is not None
+        and model is not None
+        and same_model(project, use.module, model, call.module, subject)
+        and isinstance(in_force(project, call.module, call.node, subject), Unknown)
+        for call, subject in calls
+    )

@@ -8,7 +8,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import FSDP, Edit, Finding, Module, NameUse, Project, Safety, code, finding, replace, rule
+from codemods.rule import (
+    FSDP,
+    Edit,
+    Finding,
+    Module,
+    NameUse,
+    Project,
+    Safety,
+    code,
+    delete,
+    finding,
+    replace,
+    rule,
+    unwrapping_loop,
+)
 
 _FSDP_MODULE = "{torch.distributed.fsdp.FSDPModule}"
 
@@ -20,9 +34,16 @@ def isinstance_(project: Project) -> Iterator[Finding]:
     On an FSDP2 model the old question is always False, without a word. `type(x) is FSDP` and `type(x) ==
     FSDP` become `isinstance` too, because `fully_shard` makes a class of its own for every module class.
 
+    A loop that takes wrappers off, `while isinstance(x, (FSDP, DDP)): x = x.module`, would not end any more:
+    FSDP1's class is taken out of the question there.
+
     What is new: a sharded module is now also an instance of its own class. Code that met the wrapper and
     then the module inside it meets one object."""
     for use in project.uses(FSDP):
+        loop = unwrapping_loop(use.module, use.node)
+        if loop is not None:
+            yield from _of_unwrapping(use, loop)
+            continue
         edit = _edit(use)
         if edit is None:
             continue
@@ -34,6 +55,29 @@ def isinstance_(project: Project) -> Iterator[Finding]:
             safety=Safety.SAFE,
             edits=[edit],
         )
+
+
+def _of_unwrapping(use: NameUse, loop: ast.While) -> Iterator[Finding]:
+    module, question = use.module, _question(use.module, use.node)
+    if question is not loop.test:
+        return
+    assert isinstance(question, ast.Call)
+    classes = question.args[1]
+    edits: list[Edit] = []
+    if isinstance(classes, ast.Tuple) and len(classes.elts) > 1:
+        rest = [module.code(one) for one in classes.elts if one is not use.node]
+        edits = [replace(module, classes, (f"({', '.join(rest)})" if len(rest) > 1 else rest[0],))]
+    elif classes is use.node and len(loop.body) == 1 and not loop.orelse:
+        edits = [delete(module, loop)]
+    yield finding(
+        module,
+        use.node,
+        "FM501",
+        "an FSDP2 model has no wrapper to take off, and stays an `FSDPModule`: this loop would not end",
+        remedy="ask for the classes of the other wrappers only",
+        safety=Safety.SAFE if edits else Safety.MANUAL,
+        edits=edits,
+    )
 
 
 def _edit(use: NameUse) -> Edit | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import Finding, Module, No, Project, finding, rule
+from codemods.rule import Finding, Maybe, Module, No, Project, finding, rule, uses_orig_params
 
 _SHAPES = {"ndim", "dim", "shape", "size"}
 _VALUES = {
@@ -30,7 +30,7 @@ _VALUES = {
 @rule(
     "parameters",
     {
-        "FM509": "decisions by the shape of sharded parameters",
+        "FM509": "decisions by the shape or the name of sharded parameters",
         "FM514": "values of sharded parameters or gradients read or written one by one",
         "FM515": "parameters of a sharded model are counted",
     },
@@ -42,7 +42,9 @@ def parameter_values(project: Project) -> Iterator[Finding]:
     flat ones); under FSDP2 they are DTensors of the whole shape.
 
     - FM509: `p.ndim`, `p.shape` give the whole parameter's shape now. Rules such as "weight decay for
-      everything with two dimensions" matched nothing before and match now: training changes.
+      everything with two dimensions" matched nothing before and match now: training changes. So do rules by
+      name (`"bias" in name`) where `use_orig_params=True` is not said: FSDP1's names were those of flat
+      parameters then.
     - FM514: `p.grad.norm().item()` is this rank's part, `p.numpy()` and `p.data.copy_(plain)` raise,
       `dist.all_reduce(p.grad)` raises. Use `full_tensor()` for whole values, `to_local()` for this rank's.
     - FM515: `sum(p.numel() for p in model.parameters())` was this rank's share and is the whole model's
@@ -54,6 +56,17 @@ def parameter_values(project: Project) -> Iterator[Finding]:
             if model is None or isinstance(project.sharded(module, model), No):
                 continue
             yield from _of_loop(module, loop)
+            test = _test_of_name(module, loop)
+            if test is not None and not uses_orig_params(project, module, model):
+                yield finding(
+                    module,
+                    test,
+                    "FM509",
+                    "sharded parameters have their own names now; without `use_orig_params=True` FSDP1 "
+                    "showed `..._flat_param`, one for each unit",
+                    remedy="check which parameters this rule is meant to match: it saw other names before",
+                    is_note=isinstance(project.sharded(module, model), Maybe),
+                )
 
 
 def _loops(module: Module) -> Iterator[ast.For | ast.comprehension]:
@@ -79,6 +92,26 @@ def _of_loop(module: Module, loop: ast.For | ast.comprehension) -> Iterator[Find
             continue
         seen.add(code)
         yield _finding(module, node, code)
+
+
+def _test_of_name(module: Module, loop: ast.For | ast.comprehension) -> ast.expr | None:
+    """The first condition in a loop over `named_parameters()` that asks about the name."""
+    target = loop.target
+    if not isinstance(target, ast.Tuple) or not isinstance(target.elts[0], ast.Name):
+        return None
+    body = loop.body if isinstance(loop, ast.For) else [module.parent(loop)]
+    for node in (n for part in body if part is not None for n in ast.walk(part)):
+        match node:
+            case ast.If(test=test) | ast.IfExp(test=test):
+                tests = [test]
+            case ast.comprehension(ifs=tests):
+                pass
+            case _:
+                continue
+        for test in tests:
+            if any(isinstance(n, ast.Name) and n.id == target.elts[0].id for n in ast.walk(test)):
+                return test
+    return None
 
 
 def _code_of(node: ast.AST, names: set[str]) -> str | None:

@@ -5,6 +5,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from fsdp2_sharding import clip_grad_norm_
 from model import Block, Model, batch, loss_of
 
 
@@ -25,9 +26,7 @@ def main(out):
         loss = loss_of(model, batch(step))
         loss.backward()
         norms.append(
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01, norm_type=math.inf)
-            .full_tensor()
-            .item()
+            clip_grad_norm_(model.parameters(), 0.01, norm_type=math.inf).item()
         )
         optimizer.step()
         losses.append(loss.item())

@@ -21,12 +21,14 @@ class Model(nn.Module):
         self.embed = nn.Embedding(32, width)
         self.blocks = nn.ModuleList(Block(width) for _ in range(depth))
         self.head = nn.Linear(width, 32)
+        # Of one element the second rank holds nothing.
+        self.temperature = nn.Parameter(torch.ones(1))
 
     def forward(self, tokens):
         x = self.embed(tokens)
         for block in self.blocks:
             x = block(x)
-        return self.head(x)
+        return self.head(x) / self.temperature
 
 
 def batch(step):

@@ -1,0 +1,34 @@
+import torch
+from torch.distributed.fsdp import fully_shard
+
+from model import Model
+
+
+def groups(model, weight_decay):
+    decay, plain = [], []
+    for name, p in model.named_parameters():
+        if not p.requires_grad:
+            continue
+        # TODO(fsdp-migrate FM509): check which parameters this rule is meant to match:
+        #   it saw other names before
+        if name.endswith("bias") or "norm" in name:
+            plain.append(p)
+        else:
+            decay.append(p)
+    return [{"params": decay, "weight_decay": weight_decay}, {"params": plain}]
+
+
+def flat():
+    model = Model()
+    for name, p in model.named_parameters():
+        p.requires_grad = "head" not in name
+    fully_shard(model)
+    names = [name for name, _ in model.named_parameters()]
+    return torch.optim.AdamW(groups(model, 0.1)), names
+
+
+def original():
+    model = Model()
+    fully_shard(model)
+    low = [p for name, p in model.named_parameters() if "norm" in name]
+    return torch.optim.AdamW(low)

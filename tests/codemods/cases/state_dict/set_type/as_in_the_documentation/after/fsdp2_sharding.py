@@ -1,0 +1,28 @@
+"""What FSDP1's wrapper did in training and checkpoints, for models sharded with FSDP2.
+
+Written by fsdp-migrate from this repository's FSDP1 code; plain PyTorch, yours to edit.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+
+def full_tensors(
+    state: dict[str, Any], *, offload_to_cpu: bool = False, rank0_only: bool = False
+) -> dict[str, Any]:
+    """A state dict with whole tensors in place of shards; every rank has to call."""
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: whole(item) for key, item in value.items()}
+        if isinstance(value, DTensor):
+            value = value.full_tensor()
+        return (
+            value.cpu() if offload_to_cpu and isinstance(value, torch.Tensor) else value
+        )
+
+    full = whole(state)
+    return {} if rank0_only and dist.get_rank() != 0 else full
