@@ -64,14 +64,13 @@ def find_units(model: nn.Module, policy: WrapPolicy) -> list[nn.Module]:
 
 def training_device(device_id: int | torch.device | None) -> torch.device:
     """The device to train on, made the current one: `fully_shard` uses that."""
-    kind = torch.accelerator.current_accelerator()
     if isinstance(device_id, torch.device):
         device = device_id
-    elif kind is None or not torch.accelerator.is_available():
+    elif not torch.accelerator.is_available():
         return torch.device("cpu")
     else:
         index = torch.accelerator.current_device_index()
-        device = torch.device(kind.type, index if device_id is None else device_id)
+        device = torch.device(index if device_id is None else device_id)
     if device.type != "cpu" and device.index is not None:
         torch.accelerator.set_device_index(device.index)
     return device
