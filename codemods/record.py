@@ -107,7 +107,7 @@ def read_records(target: Path) -> list[FileRecord]:
     """The files of an earlier rewrite; empty where there was none.
 
     Raises:
-        CodemodError: the manifest is damaged.
+        CodemodError: the manifest is damaged, or cannot be read.
     """
     path = target / FOLDER / "manifest.json"
     if not path.exists():
@@ -131,6 +131,10 @@ def read_records(target: Path) -> list[FileRecord]:
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
                 raise ValueError(f"{name} lies outside")  # a repository's record may be anybody's
         return records
+    except OSError as error:
+        raise CodemodError(
+            f"{path} cannot be read: {error.strerror}", hint="See to it that it can be read."
+        ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise CodemodError(
             f"{path} is damaged: {error}", hint="Restore it, or remove it to start a new record."

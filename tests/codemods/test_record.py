@@ -148,3 +148,9 @@ def test_a_damaged_manifest_is_an_error_that_says_so(tmp_path: Path) -> None:
     write(tmp_path, {".fsdp-migrate/manifest.json": "{"})
     with pytest.raises(CodemodError, match="is damaged"):
         read_records(tmp_path)
+
+
+def test_a_manifest_that_cannot_be_read_is_an_error_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / ".fsdp-migrate" / "manifest.json").mkdir(parents=True)
+    with pytest.raises(CodemodError, match="cannot be read"):
+        read_records(tmp_path)
