@@ -68,7 +68,7 @@ def _settled(
             encoded = module.source.encoded(new)
             lost: list[str] = []
             if new != module.text:
-                check_concrete(new)
+                check_concrete(module.text, new)
                 lost = names_left_undefined(module.text, new)
         except (SyntaxError, UnicodeEncodeError) as error:
             broken[path] = str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -39,9 +40,24 @@ def test_names_that_lost_their_definition(before: str, after: str, lost: list[st
     assert names_left_undefined(before, after) == lost
 
 
-def test_what_does_not_parse_is_said() -> None:
-    with pytest.raises(SyntaxError, match="LibCST cannot parse it"):
-        check_concrete("def f(:\n")
+LONG = " + ".join(["1"] * 3000) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        ("x = 1\n", "def f(:\n", True),
+        ("x = 1\n", LONG, True),
+        (LONG, "x = 1\n", False),
+        (LONG, LONG, False),
+        ("x = 1\ry = 2\r", "x = 2\ry = 2\r", False),
+        ("x = 1\n", "x = 2  # said\n", False),
+    ],
+)
+def test_libcst_reads_what_it_read_before(before: str, after: str, refused: bool) -> None:
+    expected = pytest.raises(SyntaxError, match="LibCST reads") if refused else contextlib.nullcontext()
+    with expected:
+        check_concrete(before, after)
 
 
 def test_a_file_whose_rewrite_would_lose_a_name_is_left_as_it_is(
