@@ -176,7 +176,8 @@ def publish(partial: Path, target: Path, *, single_file: str | None, overwrite: 
     ready = partial / single_file if single_file else partial
     if not single_file:
         (partial / MARK_NAME).unlink()
-    _flush_directory(partial)
+    for folder in (partial, *(entry for entry in partial.iterdir() if entry.is_dir())):
+        _flush_directory(folder)
     replaced = beside(target, _REPLACED)
     is_replacing = os.path.lexists(target)
     if is_replacing:

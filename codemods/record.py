@@ -12,7 +12,7 @@ import json
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from codemods.atomic import replace_file
@@ -107,7 +107,7 @@ def read_records(target: Path) -> list[FileRecord]:
     """The files of an earlier rewrite; empty where there was none.
 
     Raises:
-        CodemodError: the manifest is damaged.
+        CodemodError: the manifest is damaged, or cannot be read.
     """
     path = target / FOLDER / "manifest.json"
     if not path.exists():
@@ -119,7 +119,7 @@ def read_records(target: Path) -> list[FileRecord]:
                 f"{path} has version {found['version']}", hint="Use the version that wrote it."
             )
         keys = ("path", "sha256_before", "sha256_after", "original")
-        return [
+        records = [
             FileRecord(
                 **{key: item[key] for key in keys},
                 sha256_earlier=tuple(item.get("sha256_earlier", ())),
@@ -127,6 +127,14 @@ def read_records(target: Path) -> list[FileRecord]:
             )
             for item in found["files"]
         ]
+        for name in (name for r in records for name in (r.path, r.original, r.edited) if name is not None):
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+                raise ValueError(f"{name} lies outside")  # a repository's record may be anybody's
+        return records
+    except OSError as error:
+        raise CodemodError(
+            f"{path} cannot be read: {error.strerror}", hint="See to it that it can be read."
+        ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise CodemodError(
             f"{path} is damaged: {error}", hint="Restore it, or remove it to start a new record."

@@ -111,7 +111,7 @@ from codemods.editing.code import (
     stands_alone,
     unwrap_block,
 )
-from codemods.editing.optim_state_dicts import is_under_rank0, optim_loaded, optim_saved, uses_orig_params
+from codemods.editing.optim_state_dicts import optim_loaded, optim_saved, uses_orig_params
 from codemods.editing.removal import delete_aliases, delete_argument, delete_arguments
 from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dict_blocks import BlockPlan, plan_block
@@ -120,6 +120,7 @@ from codemods.editing.statements import (
     can_only_be_sharded,
     is_annotation,
     is_result_used,
+    is_under_rank0,
     is_where_not_instance,
     is_where_other_branch_shards,
     may_be_ddp,

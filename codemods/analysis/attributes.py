@@ -45,7 +45,7 @@ class Attributes:
         if owner is None or not text.startswith("self."):
             return frozenset()
         values = [
-            self.links.unpacked(home, value, unpack)
+            self.links.containers.unpacked(home, value, unpack)
             for home, target, value, unpack in self._stores().get(node.attr, [])
             if ast.unparse(target) == text and target not in not_yet
             if self._are_related(module, owner, home, home.class_of(target))
@@ -78,7 +78,7 @@ class Attributes:
                 continue
             if not direct and not self._reaches(module, target.value, owner):
                 continue
-            assigned.append(self.links.unpacked(module, value, unpack))
+            assigned.append(self.links.containers.unpacked(module, value, unpack))
             wrapped_in_place |= self._wraps_itself(module, target, value)
         for statement in owner.body:
             match statement:
@@ -133,7 +133,7 @@ class Attributes:
         if not live or start in live:
             return None, frozenset(targets[b] for b in bindings if b not in live)
         held = frozenset().union(
-            *(self.links.unpacked(module, b.value, b.unpack) for b in live if b.value is not None)
+            *(self.links.containers.unpacked(module, b.value, b.unpack) for b in live if b.value is not None)
         )
         return held, frozenset()
 

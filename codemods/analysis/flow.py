@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Sequence
 
 from codemods.analysis.module import Module
-from codemods.analysis.scopes import Binding, BindingKind, Scope, ScopeNode
+from codemods.analysis.scopes import Binding, BindingKind, Scope
 
 _Live = frozenset[Binding]
 
@@ -104,8 +104,3 @@ class _Walker:
 def _either(*ends: _Live | None) -> _Live | None:
     alive = [end for end in ends if end is not None]
     return frozenset().union(*alive) if alive else None
-
-
-def scope_statements(node: ScopeNode) -> list[ast.stmt]:
-    """The statements of a scope; none for lambdas and comprehensions."""
-    return node.body if isinstance(node, _WITH_STATEMENTS) else []

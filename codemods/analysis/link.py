@@ -11,8 +11,8 @@ import ast
 from dataclasses import dataclass, field
 
 from codemods.analysis.arguments import argument_for, is_bound_call, returns_of
-from codemods.analysis.attribute_items import items_held
 from codemods.analysis.attributes import Attributes
+from codemods.analysis.containers import Containers
 from codemods.analysis.evidence import Evidence, is_optimizer
 from codemods.analysis.flow import reaching
 from codemods.analysis.holding import (
@@ -62,10 +62,12 @@ class Links:
     _methods: dict[str, list[tuple[Module, ast.Call, ast.Attribute]]] | None = None
     evidence: Evidence = field(init=False)
     attributes: Attributes = field(init=False)
+    containers: Containers = field(init=False)
 
     def __post_init__(self) -> None:
         self.evidence = Evidence(self.index, self.modules)
         self.attributes = Attributes(self)
+        self.containers = Containers(self)
 
     def sharded(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds a sharded model where it stands."""
@@ -91,16 +93,14 @@ class Links:
         """Whether an expression holds the optimizer of a sharded model."""
         sites: set[WrapCall] = set()
         certain = True
-        found = self.optimizers(module, node)
-        for home, call in found:
-            for models in [self.parameter_owners(home, call)]:
-                for owner in models:
-                    match self.sharded(home, owner):
-                        case Sharded(owned):
-                            sites |= owned
-                        case Maybe(owned):
-                            sites |= owned
-                            certain = False
+        for home, call in self.optimizers(module, node):
+            for owner in self.parameter_owners(home, call):
+                match self.sharded(home, owner):
+                    case Sharded(owned):
+                        sites |= owned
+                    case Maybe(owned):
+                        sites |= owned
+                        certain = False
         if not sites:
             return No()
         return Sharded(frozenset(sites)) if certain else Maybe(frozenset(sites))
@@ -154,7 +154,7 @@ class Links:
             case ast.NamedExpr() | ast.Await() | ast.Starred():
                 return self.held(module, node.value)
             case ast.Subscript():
-                return self._subscript(module, node)
+                return self.containers.subscript(module, node)
             case ast.Constant():
                 # `model = None` before a branch says nothing about the branch.
                 return frozenset() if node.value is None else frozenset({OTHER})
@@ -178,103 +178,21 @@ class Links:
     def _binding(self, module: Module, binding: Binding) -> HeldSet:
         match binding.kind:
             case BindingKind.ASSIGN | BindingKind.CONTEXT if binding.value is not None:
-                if isinstance(binding.node, ast.AnnAssign) and self.evidence.annotated(
-                    module, binding.node.annotation
+                held = self.containers.unpacked(module, binding.value, binding.unpack)
+                statement = binding.node
+                if isinstance(statement, ast.AnnAssign) and self.evidence.annotated(
+                    module, statement.annotation
                 ):
                     # What is known of the value says where it comes from, and other bindings still count.
-                    known = self.unpacked(module, binding.value, binding.unpack) - {OTHER}
-                    return known or frozenset({DECLARED})
-                return self.unpacked(module, binding.value, binding.unpack)
+                    return (held - {OTHER}) or frozenset({DECLARED})
+                return held
             case BindingKind.LOOP if binding.value is not None:
-                return self._element(module, binding.value)
+                return self.containers.element(module, binding.value)
             case BindingKind.PARAMETER:
                 return self._parameter(module, binding)
             case BindingKind.IMPORT:
                 return self._imported(module, binding)
         return frozenset({OTHER})
-
-    def unpacked(self, module: Module, node: ast.expr, path: tuple[int, ...]) -> HeldSet:
-        """What one element of a (nested) tuple value can hold."""
-        if not path:
-            return self.held(module, node)
-        if isinstance(node, ast.Tuple | ast.List):
-            return (
-                self.unpacked(module, node.elts[path[0]], path[1:])
-                if path[0] < len(node.elts)
-                else frozenset()
-            )
-        if isinstance(node, ast.IfExp):
-            return self.unpacked(module, node.body, path) | self.unpacked(module, node.orelse, path)
-        if isinstance(node, ast.Call):
-            function = self._function(module, node.func)
-            if function is not None and node not in self.active:
-                self.active.add(node)
-                try:
-                    home, definition = function
-                    parts = [self.unpacked(home, r, path) for r in returns_of(home, definition)]
-                finally:
-                    self.active.discard(node)
-                return frozenset().union(*parts)
-        if isinstance(node, ast.Name) and (found := module.scope_of(node).lookup(node.id)):
-            scope, bindings = found
-            live = reaching(module, scope, bindings, node)
-            parts = [self.unpacked(module, b.value, (*b.unpack, *path)) for b in live if b.value is not None]
-            if parts and node not in self.active:
-                return frozenset().union(*parts)
-        return frozenset({OTHER})
-
-    def _element(self, module: Module, node: ast.expr) -> HeldSet:
-        """What the elements of a list, tuple or dict can hold."""
-        match node:
-            case ast.Tuple() | ast.List() | ast.Set():
-                return frozenset().union(*(self.held(module, e) for e in node.elts))
-            case ast.Dict():
-                return frozenset().union(*(self.held(module, v) for v in node.values))
-            case ast.Call() if isinstance(node.func, ast.Attribute) and node.func.attr in ("values", "items"):
-                return self._element(module, node.func.value)
-            case ast.Attribute():
-                return items_held(self, module, node, None) or frozenset({OTHER})
-            case ast.Name() if node not in self.active:
-                found = module.scope_of(node).lookup(node.id)
-                self.active.add(node)
-                try:
-                    values = reaching(module, *found, node) if found else []
-                    parts = [
-                        self._element(module, b.value) for b in values if b.value is not None and not b.unpack
-                    ]
-                finally:
-                    self.active.discard(node)
-                return frozenset().union(*parts)
-        return frozenset({OTHER})
-
-    def _subscript(self, module: Module, node: ast.Subscript) -> HeldSet:
-        container: ast.expr = node.value
-        if isinstance(container, ast.Name) and (found := module.scope_of(container).lookup(container.id)):
-            for binding in reaching(module, *found, container):
-                if isinstance(binding.value, ast.Dict) and isinstance(node.slice, ast.Constant):
-                    for key, value in zip(binding.value.keys, binding.value.values, strict=True):
-                        if isinstance(key, ast.Constant) and key.value == node.slice.value:
-                            return self.held(module, value)
-        stores = self._subscript_stores(module, node)
-        if not stores and isinstance(container, ast.Attribute):
-            stores = items_held(self, module, container, node.slice)
-        return stores or self._element(module, container)
-
-    def _subscript_stores(self, module: Module, node: ast.Subscript) -> HeldSet:
-        """`models["policy"] = FSDP(...)` seen from `models["policy"]` of the same scope."""
-        text, held = ast.unparse(node), set[Held]()
-        scope = module.scope_of(node)
-        for other in module.nodes(ast.Subscript):
-            assert isinstance(other, ast.Subscript)
-            if (
-                isinstance(other.ctx, ast.Store)
-                and module.scope_of(other) is scope
-                and ast.unparse(other) == text
-            ):
-                statement = module.parent(other)
-                if isinstance(statement, ast.Assign):
-                    held |= self.held(module, statement.value)
-        return frozenset(held)
 
     def _parameter(self, module: Module, binding: Binding) -> HeldSet:
         parameter = binding.node
@@ -352,7 +270,7 @@ class Links:
             return frozenset({OptimizerCall(node, module)})
         if symbol is not None and isinstance(symbol.node, ast.ClassDef) and symbol.module is not None:
             return frozenset({Instance(symbol.node, symbol.module)})
-        function = self._function(module, node.func)
+        function = self.function(module, node.func)
         if function is None:
             return frozenset({OTHER})
         home, definition = function
@@ -370,9 +288,10 @@ class Links:
                 return site
         return None
 
-    def _function(
+    def function(
         self, module: Module, node: ast.expr
     ) -> tuple[Module, ast.FunctionDef | ast.AsyncFunctionDef] | None:
+        """The function or method of the project that a callee means, and its module."""
         symbol = self.index.resolve(module, node)
         if symbol is not None and isinstance(symbol.node, ast.FunctionDef | ast.AsyncFunctionDef):
             return (symbol.module, symbol.node) if symbol.module else None

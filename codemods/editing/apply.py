@@ -5,20 +5,11 @@ from __future__ import annotations
 import io
 import tokenize
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from codemods.model import Edit, Hole, Ref, Span
 
 Speller = Callable[[str, int], str]
 """From a dotted name and a text position to how the name is spelled there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Clash:
-    """Two edits that cannot both be done."""
-
-    first: Edit
-    second: Edit
 
 
 def compatible(one: Edit, other: Edit) -> bool:

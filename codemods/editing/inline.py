@@ -88,7 +88,7 @@ def _comments(module: Module, statement: ast.stmt) -> list[str]:
             if token.type == tokenize.COMMENT:
                 found.append(token.string)
     except (tokenize.TokenError, IndentationError):
-        pass
+        pass  # a statement cut out of its block may end anywhere; what was seen until then counts
     return found
 
 

@@ -16,6 +16,7 @@ from codemods.analysis.state_dicts import Flags, Kind, Setting, argument
 from codemods.analysis.values import Literal
 from codemods.editing.code import code, delete, replace, stands_alone
 from codemods.editing.state_dicts import API, LOCAL, Edits, Refused, saved
+from codemods.editing.statements import is_under_rank0
 from codemods.model import Code, Edit
 
 if TYPE_CHECKING:
@@ -101,24 +102,6 @@ def _only_rank0_uses(module: Module, call: ast.Call) -> bool:
     uses = [n for n in module.nodes(ast.Name) if isinstance(n, ast.Name) and n.id == target.id]
     reads = [n for n in uses if isinstance(n.ctx, ast.Load) and module.scope_of(n) is scope]
     return bool(reads) and all(is_under_rank0(module, read) for read in reads)
-
-
-def is_under_rank0(module: Module, node: ast.AST) -> bool:
-    """Whether a place is reached on rank 0 only, as far as the condition's words say."""
-    child: ast.AST = node
-    for parent in module.ancestors(node):
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            return False
-        if isinstance(parent, ast.If) and any(child is s for s in parent.body):
-            words = ast.unparse(parent.test).replace(" ", "").lower()
-            if words.startswith("not"):
-                return words.endswith("rank")
-            if "rank==0" in words or "rank()==0" in words or "0==" in words or "is_main" in words:
-                return True
-            if any(mark in words for mark in ("is_rank0", "is_rank_zero", "is_master", "is_global_zero")):
-                return True
-        child = parent
-    return False
 
 
 def optim_loaded(project: Project, module: Module, call: ast.Call, setting: Setting) -> Edits:

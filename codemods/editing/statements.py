@@ -38,6 +38,7 @@ _GENERICS = frozenset(
 )
 _OTHERS = ("accelerator", "fabric", "engine", "utils", "optimizer", "strategy")
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+_RANK0_WORDS = ("is_main", "is_rank0", "is_rank_zero", "is_master", "is_global_zero")
 
 
 def is_result_used(module: Module, call: ast.expr) -> bool:
@@ -78,6 +79,40 @@ def is_annotation(module: Module, node: ast.expr) -> bool:
 
 def _last_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def is_under_rank0(module: Module, node: ast.AST) -> bool:
+    """Whether a place is reached on rank 0 only, as far as the words of a condition say."""
+    child: ast.AST = node
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+        if isinstance(parent, ast.If) and any(child is s for s in parent.body) and _is_rank0(parent.test):
+            return True
+        child = parent
+    return False
+
+
+def _is_rank0(test: ast.expr) -> bool:
+    """Whether a condition holds on rank 0 only: `rank == 0`, `not rank`, `trainer.is_main_process`."""
+    match test:
+        case ast.BoolOp(op=ast.And()):
+            return any(_is_rank0(value) for value in test.values)
+        case ast.BoolOp(op=ast.Or()):
+            others = [ast.unparse(value) for value in test.values if not _is_rank0(value)]
+            alone = [words.startswith("not ") and words.endswith(".is_initialized()") for words in others]
+            return len(others) < len(test.values) and all(alone)
+        case ast.UnaryOp(op=ast.Not()):
+            words = ast.unparse(test.operand).lower()
+            return words.endswith("rank") and "is_" not in words
+        case ast.Compare(ops=[ast.Eq()]):
+            sides = [test.left, *test.comparators]
+            zeros = [s for s in sides if isinstance(s, ast.Constant) and s.value == 0]
+            named = [s for s in sides if ast.unparse(s).lower().endswith(("rank", "rank()"))]
+            return bool(zeros and named)
+        case _ if isinstance(test, _ATOMS):
+            return any(word in ast.unparse(test).lower() for word in _RANK0_WORDS)
+    return False
 
 
 def unwrapping_loop(module: Module, node: ast.AST) -> ast.While | None:

@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from checkpoint_convert.model import SourceFormat
 from checkpoint_convert.write_options import OutputFormat, Part, TiedPolicy
+from fsdp_migrate.cli.source_options import (
+    From,
+    LayoutFrom,
+    Model,
+    Report,
+    ReportFormat,
+    SaverTorch,
+    Sources,
+    Wrap,
+)
 from fsdp_migrate.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -24,13 +33,6 @@ MOST_JOBS = 4
 """Threads by default; more only help on storage that answers many requests at a time."""
 
 
-class ReportFormat(enum.Enum):
-    """What `--format` takes."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 class FloatType(enum.Enum):
     """What `--dtype` takes."""
 
@@ -40,29 +42,14 @@ class FloatType(enum.Enum):
 
 
 def convert_ckpt(
-    sources: Annotated[
-        list[Path], typer.Argument(metavar="SRC...", help="Files, per-rank files or directories.")
-    ],
+    sources: Sources,
     destination: Annotated[Path, typer.Argument(metavar="DST", help="A directory (--to torch: a file).")],
-    source_format: Annotated[
-        SourceFormat | None, typer.Option("--from", help="What SRC is, where its content leaves it open.")
-    ] = None,
+    source_format: From = None,
     to: Annotated[OutputFormat, typer.Option("--to", help="What to write.")] = OutputFormat.DCP,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="PKG.MODULE:FACTORY", help="The model, for flat checkpoints; built on meta."),
-    ] = None,
-    wrap: Annotated[
-        str | None,
-        typer.Option(metavar="PKG.MODULE:CLASS,...", help="The classes that FSDP1 wrapped."),
-    ] = None,
-    layout_from: Annotated[
-        Path | None,
-        typer.Option(metavar="LAYOUT.JSON", help="Names and shapes, as `capture_layout` wrote them."),
-    ] = None,
-    saver_torch: Annotated[
-        str | None, typer.Option(metavar="VERSION", help="The torch that wrote SRC, where SRC does not say.")
-    ] = None,
+    model: Model = None,
+    wrap: Wrap = None,
+    layout_from: LayoutFrom = None,
+    saver_torch: SaverTorch = None,
     dtype: Annotated[
         FloatType | None, typer.Option(help="Convert the model's floating point tensors.")
     ] = None,
@@ -92,7 +79,7 @@ def convert_ckpt(
     jobs: Annotated[int | None, typer.Option(min=1, help="Threads. [up to 4, one per core]")] = None,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not read the output back.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what goes where; write nothing.")] = False,
-    report: Annotated[ReportFormat, typer.Option("--format", help="Form of the report.")] = ReportFormat.TEXT,
+    report: Report = ReportFormat.TEXT,
 ) -> ExitCode:
     """Convert FSDP1 checkpoints to what FSDP2, Hugging Face or plain torch loads.
 

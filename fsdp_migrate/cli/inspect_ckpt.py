@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from checkpoint_convert.model import SourceFormat
-from fsdp_migrate.cli.convert_ckpt import ReportFormat
+from fsdp_migrate.cli.source_options import (
+    From,
+    LayoutFrom,
+    Model,
+    Report,
+    ReportFormat,
+    SaverTorch,
+    Sources,
+    Wrap,
+)
 from fsdp_migrate.exit_codes import ExitCode
 
 
 def inspect_ckpt(
-    sources: Annotated[
-        list[Path], typer.Argument(metavar="SRC...", help="Files, per-rank files or directories.")
-    ],
-    source_format: Annotated[
-        SourceFormat | None, typer.Option("--from", help="What SRC is, where its content leaves it open.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="PKG.MODULE:FACTORY", help="The model, for flat checkpoints; built on meta."),
-    ] = None,
-    wrap: Annotated[
-        str | None,
-        typer.Option(metavar="PKG.MODULE:CLASS,...", help="The classes that FSDP1 wrapped."),
-    ] = None,
-    layout_from: Annotated[
-        Path | None,
-        typer.Option(metavar="LAYOUT.JSON", help="Names and shapes, as `capture_layout` wrote them."),
-    ] = None,
-    saver_torch: Annotated[
-        str | None,
-        typer.Option(metavar="VERSION", help="The torch that wrote SRC, where SRC does not say."),
-    ] = None,
-    report: Annotated[ReportFormat, typer.Option("--format", help="Form of the report.")] = ReportFormat.TEXT,
+    sources: Sources,
+    source_format: From = None,
+    model: Model = None,
+    wrap: Wrap = None,
+    layout_from: LayoutFrom = None,
+    saver_torch: SaverTorch = None,
+    report: Report = ReportFormat.TEXT,
 ) -> ExitCode:
     """Print what a checkpoint holds: format, tensors, optimizer, extras, and what a conversion would need.
 

@@ -94,9 +94,11 @@ Tied = Annotated[
     bool,
     typer.Option("--tied/--untied", help="Reference job: the head uses the embedding's weight."),
 ]
+_OF_REFERENCE = ("config", "dtype", "strategy", "accumulate", "tied")
 
 
 def verify(
+    context: typer.Context,
     script: Script = None,
     arguments: Arguments = None,
     module: Module = None,
@@ -133,6 +135,7 @@ def verify(
 
     if output is not None and not output.resolve().parent.is_dir():
         raise UsageError(f"--output {output}: its directory does not exist")
+    _refuse_unused(context, reference=module is None and script is None)
     options = LaunchOptions(
         nproc, nnodes, rdzv_endpoint, steps, device.value, timeout, keep, preload, fixed_order, measure_noise
     )
@@ -148,6 +151,28 @@ def verify(
         report = _script(options, module, given, baseline, progress)
     parity.show(report, output_format.value, output)
     return ExitCode.OK if report.passed else ExitCode.NEEDS_YOU
+
+
+def _refuse_unused(context: typer.Context, *, reference: bool) -> None:
+    """A verdict about another job than the one that was meant must not look like the one asked for.
+
+    Raises:
+        UsageError: an option was given that this job does not use.
+    """
+    from fsdp_migrate.errors import UsageError
+
+    def is_given(name: str) -> bool:
+        source = context.get_parameter_source(name)
+        return source is not None and source.name == "COMMANDLINE"
+
+    if reference and is_given("baseline"):
+        raise UsageError("--baseline is of a script, and none is named", hint="Name the converted SCRIPT.")
+    unused = [name for name in _OF_REFERENCE if is_given(name)]
+    if not reference and unused:
+        raise UsageError(
+            f"--{unused[0]} is an option of the reference job, and does nothing to a script",
+            hint=f"If it is the script's own, put it after --: verify SCRIPT -- --{unused[0]} ...",
+        )
 
 
 def _script(

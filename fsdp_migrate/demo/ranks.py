@@ -11,7 +11,6 @@ import json
 import os
 import runpy
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from fsdp_migrate.errors import JobError
+from fsdp_migrate.verify.launcher import free_port, rank_environment
 
 _PACKAGES = Path(__file__).resolve().parents[2]
 
@@ -128,9 +128,7 @@ def serve() -> NoReturn:
 def _run_ranks(job: dict[str, object]) -> tuple[int | None, bool]:
     """Fork the ranks and wait: the first to fail (the others are then stopped), and whether it was late."""
     nproc = int(str(job["nproc"]))
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+    port = free_port()
     ranks = {}
     for rank in range(nproc):
         pid = os.fork()
@@ -166,9 +164,7 @@ def _become_rank(job: dict[str, object], rank: int, nproc: int, port: int) -> No
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        count = str(nproc)
-        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), GROUP_RANK="0", MASTER_ADDR="127.0.0.1")
-        os.environ.update(WORLD_SIZE=count, LOCAL_WORLD_SIZE=count, MASTER_PORT=str(port))
+        os.environ.update(rank_environment(rank, nproc, port))
         os.chdir(str(job["cwd"]))
         arguments = job["arguments"]
         assert isinstance(arguments, list)

@@ -95,7 +95,8 @@ def _failure(one: RankExit, files: RankFiles, *, hung: bool) -> RankFailure:
 
 def _exit_words(code: int) -> tuple[str, bool]:
     if code < 0:
-        name = signal.Signals(-code).name
+        known = -code in {one.value for one in signal.Signals}  # the real-time signals between have no name
+        name = signal.Signals(-code).name if known else f"signal {-code}"
         reason = {
             "SIGKILL": " (often the kernel's out-of-memory killer)",
             "SIGSEGV": " (a crash in native code)",

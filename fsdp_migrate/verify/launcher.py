@@ -95,7 +95,7 @@ def rank_environment(rank: int, nproc: int, port: int) -> dict[str, str]:
         "MASTER_PORT": port,
         "TORCHELASTIC_RESTART_COUNT": 0,
         "TORCHELASTIC_MAX_RESTARTS": 0,
-        "TORCHELASTIC_RUN_ID": "fsdp-migrate-verify",
+        "TORCHELASTIC_RUN_ID": "fsdp-migrate",
     }
     return {
         key: str(value)

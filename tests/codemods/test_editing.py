@@ -14,6 +14,7 @@ from codemods.editing.apply import apply_edits, compatible, shifted
 from codemods.editing.code import code, replace, unwrap_block
 from codemods.editing.diff import unified
 from codemods.editing.removal import delete_argument
+from codemods.editing.statements import is_under_rank0
 from codemods.editing.todo import todo_lines
 from codemods.model import Edit, FileChange, Hole, Options, Outcome, Ref, Span
 from codemods.sources import decode
@@ -89,6 +90,36 @@ def test_a_block_is_unwrapped_and_its_strings_stay() -> None:
     call = next(iter(module.calls()))
     got = apply(module, unwrap_block(module, block, before=("p = 1",)), replace(module, call, ("g()",)))
     assert got == 'if a:\n    p = 1\n    # first\n    x = """\n   text\n"""\n    y = g()\n    z = 1\n'
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("rank == 0", True),
+        ("0 == self.rank", True),
+        ("dist.get_rank() == 0 and save", True),
+        ("not args.local_rank", True),
+        ("trainer.is_main_process", True),
+        ("is_master()", True),
+        ("dist.get_rank() == 0 or not dist.is_initialized()", True),
+        ("rank == 0 or debug", False),
+        ("step % 100 == 0", False),
+        ("rank != 0", False),
+        ("rank == 10", False),
+        ("not is_first_rank", False),
+        ("not trainer.is_main_process", False),
+        ("rank", False),
+    ],
+)
+def test_conditions_that_hold_on_rank_0_only(test: str, expected: bool) -> None:
+    inner = f"if {test}:\n    if step:\n        save(state)\n"
+    for text in (inner, f"if {test}:\n    save(state)\nelse:\n    pass\n"):
+        module = module_of(text)
+        [save] = [call for call in module.calls() if ast.unparse(call) == "save(state)"]
+        assert is_under_rank0(module, save) is expected
+    module = module_of(f"if {test}:\n    pass\nelse:\n    save(state)\n")
+    [save] = [call for call in module.calls() if ast.unparse(call) == "save(state)"]
+    assert not is_under_rank0(module, save)
 
 
 def test_lines_move_but_not_those_inside_strings() -> None:

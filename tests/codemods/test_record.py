@@ -11,7 +11,7 @@ from small import write
 from codemods.errors import CodemodError
 from codemods.model import FileChange, Options, Rewrite
 from codemods.plan import plan_rewrite
-from codemods.record import read_records, write_rewrite
+from codemods.record import digest, read_records, write_rewrite
 from codemods.sources import find_files
 from codemods.undo import restore
 
@@ -129,7 +129,28 @@ def test_what_cannot_be_written_is_said_and_leaves_no_temporary_file(tmp_path: P
     assert sorted(contents(tmp_path)) == ["a.py", "sub"]
 
 
+@pytest.mark.parametrize("field", ["path", "original", "edited"])
+@pytest.mark.parametrize("name", ["../victim.py", "/tmp/victim.py", "a/../../victim.py"])
+def test_a_record_that_leads_outside_is_refused(field: str, name: str, tmp_path: Path) -> None:
+    """A repository that is cloned may bring a record of its own."""
+    folder = tmp_path / "project"
+    (folder / ".fsdp-migrate").mkdir(parents=True)
+    (tmp_path / "victim.py").write_text("mine")
+    entry = {"path": "a.py", "sha256_before": None, "sha256_after": digest(b"mine"), "original": None}
+    record = {"version": 1, "files": [{**entry, field: name}]}
+    (folder / ".fsdp-migrate" / "manifest.json").write_text(json.dumps(record))
+    with pytest.raises(CodemodError, match="lies outside"):
+        restore(folder)
+    assert (tmp_path / "victim.py").read_text() == "mine"
+
+
 def test_a_damaged_manifest_is_an_error_that_says_so(tmp_path: Path) -> None:
     write(tmp_path, {".fsdp-migrate/manifest.json": "{"})
     with pytest.raises(CodemodError, match="is damaged"):
+        read_records(tmp_path)
+
+
+def test_a_manifest_that_cannot_be_read_is_an_error_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / ".fsdp-migrate" / "manifest.json").mkdir(parents=True)
+    with pytest.raises(CodemodError, match="cannot be read"):
         read_records(tmp_path)

@@ -199,6 +199,13 @@ def test_abort_at_exit_after_a_complete_record_is_no_failure(tmp_path: Path) -> 
         failures.check(aborted, tmp_path, ArmName.ORIGINAL, "the original", 60.0)
 
 
+def test_signal_without_a_name_is_told_by_its_number(tmp_path: Path) -> None:
+    nameless = next(n for n in range(1, signal.NSIG) if n not in {one.value for one in signal.Signals})
+    ended = LaunchResult((RankExit(0, -nameless, 0),), hung=False)
+    with pytest.raises(JobError, match=f"killed by signal {nameless}"):
+        failures.check(ended, tmp_path, ArmName.ORIGINAL, "the original", 60.0)
+
+
 def test_cause_is_told_from_its_louder_echo() -> None:
     def failure(rank: int, text: str, at: float, echo: bool) -> failures.RankFailure:
         return failures.RankFailure(rank, text, "", at, echo)

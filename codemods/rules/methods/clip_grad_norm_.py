@@ -27,6 +27,8 @@ from codemods.rule import (
 )
 
 LOW_PRECISION = ("bfloat16", "float16", "half")
+_CASTS = ("bfloat16", "half")
+"""Methods of modules that convert their parameters."""
 
 
 @rule(
@@ -124,7 +126,7 @@ def _turns_low_precision(tree: ast.Module) -> bool:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
-        if isinstance(node.func, ast.Attribute) and node.func.attr in LOW_PRECISION[::2] and not node.args:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _CASTS and not node.args:
             return True
         values = [
             k.value for k in node.keywords if k.arg in ("dtype", "torch_dtype", "keep_low_precision_grads")
