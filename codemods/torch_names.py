@@ -93,6 +93,8 @@ def canonical(name: str) -> str:
     if not name.startswith(_PREFIX + "."):
         return name
     head, *rest = name[len(_PREFIX) + 1 :].split(".")
+    if head == "wrap" and not rest:
+        return name  # the module; its function of the same name is `wrap.wrap`
     if head in _SUBMODULES and rest:
         head, *rest = rest
     if head in FSDP1_NAMES:

