@@ -1,8 +1,9 @@
 """The last check of a rewritten file: it is concrete syntax, and no name in it lost its definition.
 
-The rules edit text, so the result is looked at with other eyes than theirs: LibCST must parse it and give
-it back to the last character (it has no lone carriage returns, nor very long chains), and the compiler's own symbol table (`symtable`) must find no name that nothing
-defines. LibCST is imported here only, because only files that change are worth its time.
+The rules edit text, so the result is looked at with other eyes than theirs: LibCST must give it back to the
+last character (it has no lone carriage returns, nor very long chains), and the compiler's own symbol table
+(`symtable`) must find no name that nothing defines. LibCST is imported here only, because only files that
+change are worth its time.
 """
 
 from __future__ import annotations
