@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import torch
@@ -19,22 +21,26 @@ from fsdp_migrate.verify.probes.shards import Holder, ParameterIndex, Slot, loca
 from fsdp_migrate.verify.probes.units import describe_units, kind_of
 
 _PRINTED_FOREIGN = 5
+_STATE_DICT_MODULE = "torch.distributed.checkpoint.state_dict"
 
 
 def attach(session: Session) -> None:
     """Register torch's global optimizer hooks."""
     nesting = [0]  # an optimizer may wrap another one, whose step it calls
+    trains = [True]  # whether the outermost step is one of the training
 
     def before(optimizer: Optimizer, *_: Any) -> None:
         nesting[0] += 1
         if nesting[0] == 1:
+            trains[0] = not _only_makes_state()
+        if nesting[0] == 1 and trains[0]:
             with session.probing() as active:
                 if active:
                     _before(session, optimizer)
 
     def after(optimizer: Optimizer, *_: Any) -> None:
         nesting[0] -= 1
-        if nesting[0]:
+        if nesting[0] or not trains[0]:
             return
         with session.probing() as active:
             if active:
@@ -47,6 +53,20 @@ def attach(session: Session) -> None:
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
+
+
+def _only_makes_state() -> bool:
+    """Whether this step is made by torch's distributed state-dict functions.
+
+    `torch/distributed/checkpoint/state_dict.py` (`_init_optim_state`) steps an optimizer without state once,
+    with zero gradients and a learning rate of 0, so that there is a state to load into or to save.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == _STATE_DICT_MODULE:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _before(session: Session, optimizer: Optimizer) -> None:

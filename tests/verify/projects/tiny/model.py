@@ -57,6 +57,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--strategy", default="FULL_SHARD")
     parser.add_argument("--autocast", action="store_true")
     parser.add_argument("--flat", action="store_true")
+    parser.add_argument("--resume", default="")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--mistake", default="")
     return parser.parse_args()

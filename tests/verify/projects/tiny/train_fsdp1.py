@@ -5,10 +5,17 @@ import torch
 import torch.distributed as dist
 from model import Block, Model, loss_of, optimizer_for, options
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
-from torch.distributed.fsdp import MixedPrecision, ShardingStrategy
+from torch.distributed.fsdp import MixedPrecision, ShardingStrategy, StateDictType
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def resume(model, optimizer, path):
+    kept = torch.load(path, map_location="cpu", weights_only=False)
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT):
+        model.load_state_dict(kept["model"])
+        optimizer.load_state_dict(FSDP.optim_state_dict_to_load(model, optimizer, kept["optimizer"]))
 
 
 def main() -> None:
@@ -30,6 +37,8 @@ def main() -> None:
         use_orig_params=not choice.flat,
     )
     optimizer = optimizer_for(list(model.parameters()), choice)
+    if choice.resume:
+        resume(model, optimizer, choice.resume)
     data = torch.Generator().manual_seed(rank)
     torch.autocast("cuda", torch.bfloat16, enabled=choice.autocast).__enter__()
     for step in range(choice.steps):

@@ -8,6 +8,11 @@ from dataclasses import replace
 import torch
 import torch.distributed as dist
 from model import Block, Model, loss_of, optimizer_for, options
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -54,6 +59,13 @@ def clip(model, choice):
         torch.nn.utils.clip_grad_norm_(model.parameters(), choice.clip)
 
 
+def resume(model, optimizer, path):
+    kept = torch.load(path, map_location="cpu", weights_only=False)
+    full = StateDictOptions(full_state_dict=True)
+    set_model_state_dict(model, kept["model"], options=full)
+    set_optimizer_state_dict(model, optimizer, kept["optimizer"], options=full)
+
+
 def misbehave(mistake, step):
     if step == 1 and dist.get_rank() == 1:
         if mistake == "crash":
@@ -92,6 +104,8 @@ def main() -> None:
     if choice.groups and choice.mistake != "groups":
         # FSDP1's parameters are 1-D after the wrap, so that none of them was decayed.
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)
+    if choice.resume:
+        resume(model, optimizer, choice.resume)
     data = torch.Generator().manual_seed(rank + (choice.mistake == "data"))
     cached = choice.mistake == "autocast"
     torch.autocast("cuda", torch.bfloat16, enabled=choice.autocast, cache_enabled=cached).__enter__()
