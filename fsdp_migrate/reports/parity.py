@@ -30,7 +30,8 @@ def show(report: ParityReport, form: str, output: Path | None) -> None:
         print(text)
         return
     output.write_text(text + "\n", encoding="utf-8")
-    console.results().print(f"{parity_text.headline(report)}\nreport: {output}", markup=False)
+    head = [parity_text.headline(report), *(f"Beware: {line}" for line in report.warnings)]
+    console.results().print("\n".join([*head, f"report: {output}"]), markup=False)
 
 
 def render(report: ParityReport, form: str) -> str:

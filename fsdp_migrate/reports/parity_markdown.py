@@ -25,6 +25,7 @@ _MARKS = {Outcome.EQUAL: "✅", Outcome.WITHIN: "✅", Outcome.DIFFERS: "❌", O
 def render(report: ParityReport) -> str:
     """The report as GitHub-flavoured Markdown."""
     parts = [f"### {'✅' if report.passed else '❌'} FSDP1 → FSDP2: {headline(report)[6:]}", setting(report)]
+    parts += [f"⚠️ **Beware:** {line}" for line in report.warnings]
     if not report.passed:
         parts += _why(report)
     checks = [(_MARKS[check.outcome], check.title, check_words(check)) for check in report.checks]

@@ -21,6 +21,23 @@ def reduced_passes(arm: ArmRecord) -> float:
     return counts[len(counts) // 2] if counts else 0
 
 
+def norms_reported(arm: ArmRecord) -> int:
+    """Calls of torch's clipping functions in all steps, on rank 0."""
+    return sum(len(facts[0].clips) for facts in arm.steps.values() if facts)
+
+
+def never_over_limit(arm: ArmRecord) -> bool:
+    """Whether the job limits the norm, and no step's norm exceeded the limit (rank 0)."""
+    limited = False
+    for step, facts in arm.steps.items():
+        for clip, norms in zip(facts[0].clips if facts else (), arm.clipped_norms(step), strict=False):
+            if clip.max_norm is not None and math.isfinite(clip.max_norm):
+                limited = True
+                if norms[0] > clip.max_norm:
+                    return False
+    return limited
+
+
 def reductions(evidence: Evidence) -> Cause | None:
     """Gradients are reduced more or less often."""
     before, after = reduced_passes(evidence.original), reduced_passes(evidence.candidate)

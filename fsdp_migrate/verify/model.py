@@ -182,7 +182,11 @@ class ArmSummary:
 
 @dataclass(frozen=True, slots=True)
 class ParityReport:
-    """The verdict and what it rests on."""
+    """The verdict and what it rests on.
+
+    Args:
+        warnings: what the verdict cannot tell and its reader must know; shown beside it.
+    """
 
     passed: bool
     subject: str
@@ -202,3 +206,4 @@ class ParityReport:
     substitutions: tuple[str, ...]
     not_observed: tuple[str, ...]
     records: Path | None = None
+    warnings: tuple[str, ...] = ()

@@ -175,3 +175,17 @@ def _whole_norm(clips: list[Clip], rank: int) -> float:
     if math.isinf(mine.norm_type):
         return max(parts)
     return float(sum(part**mine.norm_type for part in parts) ** (1 / mine.norm_type))
+
+
+def moved(arm: ArmRecord) -> dict[str, bool]:
+    """Which parameters have other values after the last step than before the first."""
+    before, after = arm.tensors(0, "weight"), arm.tensors(arm.last_step, "weight")
+    return {
+        name: any(_bits(a) != _bits(b) for a, b in zip(before[name], after[name], strict=False))
+        for name in set(before) & set(after)
+    }
+
+
+def _bits(part: object) -> object:
+    stored = getattr(part, "stored", None)
+    return stored.tobytes() if stored is not None else getattr(part, "sums", None)

@@ -130,6 +130,7 @@ def report(
         notices=(*judged.notices, *notes),
         substitutions=tuple(dict.fromkeys([*original.substitutions, *candidate.substitutions])),
         not_observed=tuple(dict.fromkeys([*original.not_observed, *candidate.not_observed])),
+        warnings=judged.warnings,
         records=run.records if run.options.keep is not None else None,
     )
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fsdp_migrate.verify.compare import Comparison
-from fsdp_migrate.verify.gradient_causes import reduced_passes
+from fsdp_migrate.verify.gradient_causes import norms_reported, reduced_passes
 from fsdp_migrate.verify.model import CLIPPED, Check, Difference, Outcome
-from fsdp_migrate.verify.record import ArmRecord, Unit
+from fsdp_migrate.verify.notices import notices_of, warnings_of
+from fsdp_migrate.verify.record import ArmRecord, moved
 
 _STATE = "optimizer state"
 _TITLES = {
@@ -28,6 +29,7 @@ class Judged:
 
     checks: tuple[Check, ...]
     notices: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     @property
     def passed(self) -> bool:
@@ -59,7 +61,8 @@ def judge(original: ArmRecord, candidate: ArmRecord, comparison: Comparison, ori
         _reductions(original, candidate),
         _steps(original, candidate),
     ]
-    return Judged(tuple(checks), tuple(_notices(original, candidate, comparison)))
+    notices = tuple(notices_of(original, candidate, comparison))
+    return Judged(tuple(checks), notices, tuple(warnings_of(original, candidate)))
 
 
 def _structure(original: ArmRecord, candidate: ArmRecord) -> Check:
@@ -98,9 +101,7 @@ def _by_quantity(
         return _kind(one.quantity) == quantity and not (one.step == 0 and quantity == "weight")
 
     if quantity == "gradient norm":
-        calls = [
-            sum(len(facts[0].clips) for facts in arm.steps.values() if facts) for arm in (original, candidate)
-        ]
+        calls = [norms_reported(arm) for arm in (original, candidate)]
         if calls[0] != calls[1]:
             detail = (
                 f"norms were reported {calls[0]} times in the original and {calls[1]} times in the candidate"
@@ -167,20 +168,6 @@ def _dtypes(original: ArmRecord, candidate: ArmRecord) -> Check:
             if before != after:
                 return Check(title, Outcome.DIFFERS, f"{quantity} of {name}: {before} -> {after}", seen)
     return Check(title, Outcome.EQUAL if seen else Outcome.NOT_OBSERVED, compared=seen)
-
-
-def moved(arm: ArmRecord) -> dict[str, bool]:
-    """Which parameters have other values after the last step than before the first."""
-    before, after = arm.tensors(0, "weight"), arm.tensors(arm.last_step, "weight")
-    return {
-        name: any(_bits(a) != _bits(b) for a, b in zip(before[name], after[name], strict=False))
-        for name in set(before) & set(after)
-    }
-
-
-def _bits(part: object) -> object:
-    stored = getattr(part, "stored", None)
-    return stored.tobytes() if stored is not None else getattr(part, "sums", None)
 
 
 def _moved(original: ArmRecord, candidate: ArmRecord) -> Check:
@@ -253,43 +240,3 @@ def _steps(original: ArmRecord, candidate: ArmRecord) -> Check:
     if before != after:
         return Check("Steps", Outcome.DIFFERS, f"the original made {before}, the candidate {after}")
     return Check("Steps", Outcome.EQUAL, compared=after)
-
-
-def _notices(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) -> Iterable[str]:
-    before, after = {unit.name for unit in original.units}, {unit.name for unit in candidate.units}
-    if before != after:
-        yield (
-            f"units changed: {len(before)} -> {len(after)}; memory and overlap change with them, numbers "
-            "do not "
-            f"(gone: {_listed(before - after)}; new: {_listed(after - before)})"
-        )
-    for left, right in _same_units(original, candidate):
-        if left.casts_inputs != right.casts_inputs and left.name:
-            yield f"unit {left.name}: casts its inputs: {left.casts_inputs} -> {right.casts_inputs}"
-            break
-    if comparison.unused:
-        yield (
-            f"{len(comparison.unused)} unused parameters get a zero gradient in one arm and none in the "
-            "other "
-            f"({_listed(comparison.unused)})"
-        )
-    still = sorted(
-        name for name, moves in moved(candidate).items() if not moves and candidate.trainable.get(name)
-    )
-    if still and not any(moved(original).get(name) for name in still):
-        yield f"{len(still)} trainable parameters move in neither arm ({_listed(set(still))})"
-    if comparison.incomplete:
-        yield (
-            f"{len(comparison.incomplete)} tensors were compared in part only "
-            f"({_listed(comparison.incomplete)})"
-        )
-
-
-def _listed(names: set[str]) -> str:
-    shown = [name or "(root)" for name in sorted(names)[:4]]
-    return ", ".join(shown) + (", ..." if len(names) > 4 else "") if shown else "none"
-
-
-def _same_units(original: ArmRecord, candidate: ArmRecord) -> list[tuple[Unit, Unit]]:
-    by_name = {unit.name: unit for unit in original.units}
-    return [(by_name[unit.name], unit) for unit in candidate.units if unit.name in by_name]

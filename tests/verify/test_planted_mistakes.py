@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from bench import Bench
 
+from fsdp_migrate.reports import parity
 from fsdp_migrate.verify.model import Outcome, ParityReport
 
 
@@ -173,3 +174,14 @@ def test_root_only_sharding_is_reported_and_parity_holds(two_ranks: Bench) -> No
     assert report.candidate.units == ("",)
     assert any(notice.startswith("units changed: 4 -> 1") for notice in report.notices)
     assert report.largest == ()
+
+
+def test_clipping_that_never_clips_may_be_missing_and_the_head_says_so(two_ranks: Bench) -> None:
+    right, wrong = two_ranks.verdict("--clip", "50"), two_ranks.verdict("--clip", "50", mistake="no-clip")
+    assert right.passed and wrong.passed
+    assert right.warnings == ()
+    (warning,) = wrong.warnings
+    assert "reported a gradient norm 3 times and the candidate never: clipping may be missing" in warning
+    for form in ("text", "md"):
+        head = parity.render(wrong, form).partition("Parameters: names and shapes")[0]
+        assert "clipping may be missing" in " ".join(head.split())

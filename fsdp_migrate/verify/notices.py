@@ -1,0 +1,61 @@
+"""What a verdict's reader should know beside the checks; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fsdp_migrate.verify.compare import Comparison
+from fsdp_migrate.verify.gradient_causes import never_over_limit, norms_reported
+from fsdp_migrate.verify.record import ArmRecord, Unit, moved
+
+
+def warnings_of(original: ArmRecord, candidate: ArmRecord) -> Iterable[str]:
+    """What equal numbers cannot tell and a reader who sees PASS must know."""
+    before = norms_reported(original)
+    if before and not norms_reported(candidate) and never_over_limit(original):
+        yield (
+            f"the original reported a gradient norm {before} times and the candidate never: clipping may be "
+            "missing, or is done by a function of the project's own. No norm exceeded the limit in these "
+            "steps, so the gradients after clipping agree either way; look, or verify with more --steps"
+        )
+
+
+def notices_of(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) -> Iterable[str]:
+    """What else is not the same, or could not be told, and does not decide."""
+    before, after = {unit.name for unit in original.units}, {unit.name for unit in candidate.units}
+    if before != after:
+        yield (
+            f"units changed: {len(before)} -> {len(after)}; memory and overlap change with them, numbers "
+            "do not "
+            f"(gone: {_listed(before - after)}; new: {_listed(after - before)})"
+        )
+    for left, right in _same_units(original, candidate):
+        if left.casts_inputs != right.casts_inputs and left.name:
+            yield f"unit {left.name}: casts its inputs: {left.casts_inputs} -> {right.casts_inputs}"
+            break
+    if comparison.unused:
+        yield (
+            f"{len(comparison.unused)} unused parameters get a zero gradient in one arm and none in the "
+            "other "
+            f"({_listed(comparison.unused)})"
+        )
+    still = sorted(
+        name for name, moves in moved(candidate).items() if not moves and candidate.trainable.get(name)
+    )
+    if still and not any(moved(original).get(name) for name in still):
+        yield f"{len(still)} trainable parameters move in neither arm ({_listed(set(still))})"
+    if comparison.incomplete:
+        yield (
+            f"{len(comparison.incomplete)} tensors were compared in part only "
+            f"({_listed(comparison.incomplete)})"
+        )
+
+
+def _listed(names: set[str]) -> str:
+    shown = [name or "(root)" for name in sorted(names)[:4]]
+    return ", ".join(shown) + (", ..." if len(names) > 4 else "") if shown else "none"
+
+
+def _same_units(original: ArmRecord, candidate: ArmRecord) -> list[tuple[Unit, Unit]]:
+    by_name = {unit.name: unit for unit in original.units}
+    return [(by_name[unit.name], unit) for unit in candidate.units if unit.name in by_name]
