@@ -47,8 +47,7 @@ def demo(
     from fsdp_migrate.demo.road import Road
 
     if directory is not None:
-        _require_empty(directory)
-        directory.mkdir(parents=True, exist_ok=True)
+        _make_empty(directory)
     where = directory or Path(tempfile.mkdtemp(prefix="fsdp-migrate-demo-"))
     keep = keep or directory is not None
     try:
@@ -66,11 +65,17 @@ def demo(
     return report.exit_code
 
 
-def _require_empty(directory: Path) -> None:
+def _make_empty(directory: Path) -> None:
     from fsdp_migrate.errors import UsageError
 
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UsageError(f"{directory} is not an empty directory", hint="name a new one with --directory")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{directory}: it cannot be made ({error.strerror})", hint="name another one with --directory"
+        ) from error
 
 
 class _Narrator:

@@ -60,6 +60,13 @@ def test_unknown_command_is_bad_usage() -> None:
     assert done.stdout == ""
 
 
+def test_demo_says_that_its_directory_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run("demo", "--directory", str(tmp_path / "file" / "demo"))
+    assert done.returncode == 2
+    assert f"{tmp_path / 'file' / 'demo'}: it cannot be made" in said(done)
+
+
 def test_demo_keeps_out_of_a_directory_with_files(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("irreplaceable")
     done = run("demo", "--directory", str(tmp_path))

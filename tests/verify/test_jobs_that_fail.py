@@ -158,6 +158,8 @@ def test_users_files_stay_as_they_are(tmp_path: Path) -> None:
             ["train_fsdp2.py", "--baseline", "train_fsdp1.py", "--keep", str(PROJECT)],
             "is not an empty directory",
         ),
+        (["--output", "."], "--output .: it cannot be written"),
+        (["--output", "model.py/report"], "its directory does not exist"),
         (["--nnodes", "2"], "--nnodes needs --keep DIR"),
         (["--device", "cuda"], "torch finds no GPU"),
     ],
