@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fsdp_migrate.reports.parity_rows import (
     arm_rows,
     check_words,
-    difference_words,
+    first_words,
     headline,
     loss_rows,
     origins,
@@ -63,8 +63,8 @@ def render(report: ParityReport) -> str:
 
 def _why(report: ParityReport) -> list[str]:
     parts = []
-    if report.first is not None:
-        parts.append(f"**First difference:** {difference_words(report.first)}")
+    if first := first_words(report):
+        parts.append(f"**First difference:** {first}")
     for position, cause in enumerate(report.causes):
         title = "Likely cause" if position == 0 else "Also seen"
         parts.append(f"**{title}:** {cause.text}. **What to do:** {cause.remedy}.")

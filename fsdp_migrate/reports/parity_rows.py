@@ -59,6 +59,14 @@ def difference_words(one: Difference) -> str:
     )
 
 
+def first_words(report: ParityReport) -> str:
+    """What differs first: a number, or where none does the first check that fails; "" when all is equal."""
+    if report.first is not None:
+        return difference_words(report.first)
+    failing = (check for check in report.checks if check.outcome is Outcome.DIFFERS)
+    return next((f"{check.title}: {check_words(check)}" for check in failing), "")
+
+
 def origins(report: ParityReport) -> list[str]:
     """Where tolerances come from, each once."""
     return list(dict.fromkeys(check.origin for check in report.checks if check.origin))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fsdp_migrate.reports.parity_rows import (
     arm_rows,
     check_words,
-    difference_words,
+    first_words,
     headline,
     loss_rows,
     origins,
@@ -76,9 +76,9 @@ def show(report: ParityReport, screen: Console) -> None:
 def _why(report: ParityReport, screen: Console) -> None:
     from rich.text import Text
 
-    if report.first is not None:
+    if first := first_words(report):
         screen.print(Text("First difference", style="bold"))
-        screen.print(f"  {difference_words(report.first)}", markup=False, soft_wrap=False)
+        screen.print(f"  {first}", markup=False, soft_wrap=False)
     for position, cause in enumerate(report.causes):
         screen.print(Text("Likely cause" if position == 0 else "Also seen", style="bold"))
         screen.print(f"  {cause.text}", markup=False, soft_wrap=False)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fsdp_migrate.verify import gradient_causes
+from fsdp_migrate.verify import gradient_causes, optimizer_causes, precision_causes
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import CLIPPED, Cause, Difference
 from fsdp_migrate.verify.record import widen
@@ -120,80 +120,6 @@ def _parameter_sets(evidence: Evidence) -> Cause | None:
     )
 
 
-def _input_casts(evidence: Evidence) -> Cause | None:
-    first = evidence.first
-    if first is None or first.quantity not in ("loss", "gradient"):
-        return None
-    for name, before in evidence.original.input_dtypes.items():
-        after = evidence.candidate.input_dtypes.get(name, before)
-        if before != after:
-            where = f"of {name}" if name else "of the root"
-            return Cause(
-                "input-cast",
-                f"block inputs {where} were {_dtypes(after)} in the candidate and {_dtypes(before)} in "
-                "the original: "
-                "cast_forward_inputs",
-                "FSDP1 casts inputs at the root alone: give every unit but the root "
-                "MixedPrecisionPolicy(..., cast_forward_inputs=False)",
-            )
-    return None
-
-
-def _autocast_cache(evidence: Evidence) -> Cause | None:
-    first, dtype = evidence.first, evidence.candidate.autocast
-    if first is None or not dtype or first.quantity != "loss" or first.step < 2:
-        return None
-    return Cause(
-        "autocast-cache",
-        f"the loss of step {first.step} differs though the weights before it are equal, under autocast to "
-        f"{dtype}: an autocast context that spans several steps keeps the weights it cast in the first, "
-        "because FSDP2 gathers into the same parameter again",
-        "enter torch.autocast inside the step, or give it cache_enabled=False",
-    )
-
-
-def _dtypes(names: tuple[str, ...]) -> str:
-    return " and ".join(names) or "no floating-point tensors"
-
-
-def _precision(evidence: Evidence) -> Cause | None:
-    if evidence.first is None:
-        return None
-    before = {unit.name: unit for unit in evidence.original.units}
-    for unit in evidence.candidate.units:
-        known = before.get(unit.name)
-        if known is None:
-            continue
-        for field in ("param_dtype", "reduce_dtype"):
-            left, right = getattr(known, field), getattr(unit, field)
-            if left != right:
-                return Cause(
-                    "precision",
-                    f"unit {unit.name or '(root)'}: {field} is {right or 'not set'} in the candidate and "
-                    f"{left or 'not set'} in the original",
-                    "give MixedPrecisionPolicy both param_dtype and reduce_dtype, on every fully_shard call",
-                )
-    return None
-
-
-def _optimizer_settings(evidence: Evidence) -> Cause | None:
-    for left, right in zip(evidence.original.optimizers, evidence.candidate.optimizers, strict=False):
-        for name in sorted(set(left.settings) & set(right.settings)):
-            before, after = dict(left.settings[name]), dict(right.settings[name])
-            for key in sorted(set(before) & set(after)):
-                if before[key] != after[key] and right.foreign == 0:
-                    return Cause(
-                        "optimizer-settings",
-                        f"{name} has {key}={after[key]} in the candidate's optimizer and {before[key]} in "
-                        "the "
-                        f"original's (step {left.step})",
-                        "parameters are full-shape DTensors now: groups chosen by p.ndim or p.numel() "
-                        "change; choose "
-                        "them on the model before it is sharded, or by name",
-                    )
-    return None
-
-
 def _unused(evidence: Evidence) -> Cause | None:
     unused = sorted(evidence.comparison.unused)
     first = evidence.first
@@ -285,14 +211,15 @@ _RULES: tuple[Rule, ...] = (
     _foreign_parameters,
     _inputs,
     _parameter_sets,
+    precision_causes.initial_dtypes,
     _initial_weights,
     gradient_causes.reductions,
-    _input_casts,
-    _autocast_cache,
-    _precision,
+    precision_causes.policies,
+    precision_causes.input_casts,
+    precision_causes.autocast_cache,
     _buffers,
     gradient_causes.clipping,
     gradient_causes.scale,
-    _optimizer_settings,
+    optimizer_causes.settings,
     _unused,
 )

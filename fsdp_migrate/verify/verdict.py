@@ -211,7 +211,7 @@ def _changed(left: Iterable[tuple[str, object]], right: Iterable[tuple[str, obje
     before, after = dict(left), dict(right)
     return ", ".join(
         f"{key} {before.get(key)} -> {after.get(key)}"
-        for key in sorted(set(before) | set(after))
+        for key in sorted(set(before) | set(after), key=lambda key: (key == "initial_lr", key))
         if before.get(key) != after.get(key)
     )
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from bench import PROJECT, Bench, bench
 from fsdp_migrate.errors import UsageError
 from fsdp_migrate.reports import parity
 from fsdp_migrate.verify.baseline import build_tree, sources
-from fsdp_migrate.verify.model import LaunchOptions, Outcome, ParityReport, VerifyRequest
+from fsdp_migrate.verify.model import Check, LaunchOptions, Outcome, ParityReport, VerifyRequest
 from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 from fsdp_migrate.verify.run import verify_reference
 
@@ -246,6 +247,16 @@ def test_failing_report_says_where_why_and_what_to_do(two_ranks: Bench) -> None:
         assert "step 1, weight of" in page.replace("\n", " ")
         assert "build the optimizer after the last fully_shard call" in page.replace("\n", " ")
     assert "x  Weights after each step" in parity.render(report, "text")
+
+
+def test_head_of_a_failing_report_is_never_blank(reference: ParityReport) -> None:
+    """Where no number differs, as with other dtypes of equal values, the check that fails is what differs."""
+    dtypes = Check("Dtypes of weights", Outcome.DIFFERS, "weight of head: float32 -> float64")
+    failing = replace(reference, passed=False, checks=(dtypes,), first=None)
+    for form in ("text", "md"):
+        page = " ".join(parity.render(failing, form).split())
+        assert "First difference" in page
+        assert "Dtypes of weights: weight of head: float32 -> float64" in page
 
 
 def test_ranks_of_torchs_own_agent_give_the_same_verdict(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ def shard(model, choice):
         policy = MixedPrecisionPolicy(
             torch.bfloat16, reduce_dtype, cast_forward_inputs=choice.mistake == "casts"
         )
+    if choice.mistake == "param-dtype":
+        policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
     shape, names = (dist.get_world_size(),), ("shard",)
     if choice.strategy == "HYBRID_SHARD":
         per_node = torch.cuda.device_count()
@@ -91,6 +93,8 @@ def main() -> None:
     if choice.mistake == "seed":
         with torch.no_grad():
             model.head.weight.normal_()
+    if choice.mistake == "double":
+        model.double()
     early = optimizer_for(list(model.parameters()), choice)
     shard(model, choice)
     if choice.unused and choice.mistake != "unused":
@@ -104,6 +108,8 @@ def main() -> None:
     if choice.groups and choice.mistake != "groups":
         # FSDP1's parameters are 1-D after the wrap, so that none of them was decayed.
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)
+    if choice.mistake == "lr":
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.5)
     if choice.resume:
         resume(model, optimizer, choice.resume)
     data = torch.Generator().manual_seed(rank + (choice.mistake == "data"))
