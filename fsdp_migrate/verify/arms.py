@@ -121,7 +121,7 @@ class Verification:
         who = " and ".join(WORDS[arm] for arm in spec.arms)
         self.progress(f"running {who} on {self.ranks} process{'es' * (self.ranks != 1)}")
         result = self.server.launch(spec, self.options.nproc, self.options.timeout_s)
-        failures.check(result, self.records, spec.arms[0], who, self.options.timeout_s)
+        failures.check(result, self.records, spec.arms[0], who, self.options.timeout_s, spec.tree)
 
     def _read(self, arm: ArmName) -> ArmRecord:
         record = read_arm(self.records / arm.value)

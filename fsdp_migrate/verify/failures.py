@@ -9,6 +9,7 @@ in a collective.
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 from dataclasses import dataclass
@@ -49,7 +50,14 @@ class RankFailure:
     echo: bool
 
 
-def check(result: LaunchResult, records: Path, launch: ArmName, who: str, timeout_s: float) -> None:
+def check(
+    result: LaunchResult,
+    records: Path,
+    launch: ArmName,
+    who: str,
+    timeout_s: float,
+    tree: tuple[str, str] | None = None,
+) -> None:
     """Raise when the launch did not end well.
 
     A rank whose record is complete has not failed, whatever its exit code: gloo aborts interpreters at exit.
@@ -57,6 +65,7 @@ def check(result: LaunchResult, records: Path, launch: ArmName, who: str, timeou
     Args:
         launch: first arm of the launch, under whose name its files are.
         who: what ran, for the message.
+        tree: the copy of the project that the job ran in, and the project itself.
 
     Raises:
         JobError: names the rank that failed first and why.
@@ -70,7 +79,11 @@ def check(result: LaunchResult, records: Path, launch: ArmName, who: str, timeou
         return
     first = first_cause(failures)
     others = sorted(one.rank for one in failures if one is not first)
-    raise JobError(_words(first, others, who, result.hung, timeout_s), hint=_hint(result.hung))
+    words = _words(first, others, who, result.hung, timeout_s)
+    if tree is not None:
+        copy, source = tree
+        words = words.replace(copy + os.sep, source + os.sep)
+    raise JobError(words, hint=_hint(result.hung, copied=tree is not None))
 
 
 def first_cause(failures: list[RankFailure]) -> RankFailure:
@@ -127,7 +140,7 @@ def _words(first: RankFailure, others: list[int], who: str, hung: bool, timeout_
     return opening + (f"\n{first.traceback.rstrip()}" if first.traceback else "")
 
 
-def _hint(hung: bool) -> str:
+def _hint(hung: bool, *, copied: bool) -> str:
     logs = "--keep DIR keeps the logs of every rank"
     if hung:
         return (
@@ -135,7 +148,12 @@ def _hint(hung: bool) -> str:
             "take, "
             f"or raise --timeout if the job is slow; {logs}"
         )
-    return f"run the script by itself under torchrun to see whether it fails there too; {logs}"
+    paths = (
+        "; the job runs in a copy of the project: paths that lead out of the project must be absolute"
+        if copied
+        else ""
+    )
+    return f"run the script by itself under torchrun to see whether it fails there too{paths}; {logs}"
 
 
 def _tail(files: RankFiles) -> str:

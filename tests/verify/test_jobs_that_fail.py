@@ -67,6 +67,7 @@ def test_crash_is_shown_with_the_users_own_traceback(tmp_path: Path) -> None:
     assert f'{PROJECT}/train_fsdp2.py", line' in done.stderr  # not the path of the copy
     assert "raise ValueError" in done.stderr
     assert "hint:" in done.stderr
+    assert "runs in a copy of the project: paths that lead out of the project must be absolute" in done.stderr
     assert done.stdout == ""
     assert ranks_alive(tmp_path / "kept") == []
 
@@ -94,6 +95,8 @@ def test_hanging_rank_is_named_with_its_place(tmp_path: Path) -> None:
     assert done.returncode == 3
     assert "the candidate hangs: no rank made progress for 6 s. Rank 1 is stuck at" in done.stderr
     assert "in misbehave" in done.stderr
+    assert f'File "{PROJECT}/train_fsdp2.py"' in done.stderr
+    assert "fsdp-migrate-verify-" not in done.stderr  # the copy, which is gone
     assert ranks_alive(tmp_path / "kept") == []
     assert time.monotonic() - began < 60
 
