@@ -106,7 +106,7 @@ def _register() -> None:
     app.command("convert-ckpt")(guarded(convert_ckpt.convert_ckpt))
     app.command("inspect-ckpt")(guarded(inspect_ckpt.inspect_ckpt))
     app.command("capture-layout")(guarded(capture_layout.capture_layout))
-    app.command("verify")(guarded(verify.verify))
+    app.command("verify", cls=verify.ScriptCommand)(guarded(verify.verify))
     app.command("demo")(guarded(demo.demo))
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from fsdp_migrate.exit_codes import ExitCode
 
@@ -95,6 +96,23 @@ Tied = Annotated[
     typer.Option("--tied/--untied", help="Reference job: the head uses the embedding's weight."),
 ]
 _OF_REFERENCE = ("config", "dtype", "strategy", "accumulate", "tied")
+
+
+class ScriptCommand(TyperCommand):
+    """A command whose argument is a script: an option it does not know may be the script's own."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse as ever, and say where the script's options go."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            option = getattr(error, "option_name", None)
+            if type(error).__name__ == "NoSuchOption" and option is not None:
+                error.message = (  # type: ignore[attr-defined]
+                    f"No such option: {option}. If it is for the script, put the script's own arguments "
+                    f"after --: verify SCRIPT -- {option} ..."
+                )
+            raise
 
 
 def verify(

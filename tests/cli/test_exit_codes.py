@@ -61,6 +61,7 @@ def run(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (("verify", "nowhere.py"), 2, "nowhere.py"),
         (("verify", "plain/train.py"), 2, "baseline"),
         (("verify", "--nproc", "0"), 2, "--nproc"),
+        (("verify", "plain/train.py", "--save"), 2, "after --: verify SCRIPT -- --save"),
         (("verify", "--baseline", "HEAD"), 2, "SCRIPT"),
         (("verify", "plain/train.py", "--dtype", "bf16"), 2, "-- --dtype"),
     ],
