@@ -48,7 +48,7 @@ def show(report: ParityReport, screen: Console) -> None:
     screen.print(Text(headline(report), style="bold green" if report.passed else "bold red"))
     screen.print(f"      {setting(report)}\n", markup=False, soft_wrap=False)
     for line in report.warnings:
-        screen.print(Text(f"Beware: {line}\n", style="bold yellow"))
+        screen.print(Text(f"Beware: {line}\n", style="bold yellow"), soft_wrap=False)
     if not report.passed:
         _why(report, screen)
     screen.print(_checks(report))
