@@ -82,12 +82,13 @@ def rewrite(
     """
     from codemods.sources import find_files
     from fsdp_migrate.cli.rewrite_options import Given, rewrite_options
-    from fsdp_migrate.reports.publish import publish
+    from fsdp_migrate.reports.publish import publish, require_writable
     from fsdp_migrate.reports.rewrite import build_report
     from fsdp_migrate.settings import rewrite_settings
 
     # Syntax trees are millions of objects that live to the end: looking for garbage among them costs time.
     gc.disable()
+    require_writable(output)
     target = _target(paths)
     if undo:
         return _undo(target)

@@ -125,8 +125,14 @@ def test_json_report_and_output_file(repo: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     saved = run(repo, "--format", "json", "--output", report)
     assert saved.stdout == "" and json.loads(report.read_text())["written"] is True
-    blocked = run(repo, "--allow-dirty", "--output", tmp_path / "missing/report.txt")
-    assert blocked.returncode == 2 and "cannot be written" in blocked.stderr
+
+
+def test_a_report_that_cannot_be_saved_stops_before_anything_is_written(repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for output in (tmp_path / "missing/report.txt", tmp_path, tmp_path / "file/report.txt"):
+        blocked = run(repo, "--format", "json", "--output", output)
+        assert blocked.returncode == 2 and "cannot be written" in blocked.stderr
+        assert (repo / "train.py").read_text() == TRANSLATED and not (repo / ".fsdp-migrate").exists()
 
 
 def test_a_file_that_does_not_parse_is_reported_and_the_rest_is_done(repo: Path) -> None:
