@@ -108,6 +108,10 @@ def test_a_dirty_tree_is_refused(repo: Path) -> None:
 def test_outside_git_the_originals_are_the_way_back(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRANSLATED)
     assert run(tmp_path).returncode == 0
+    for option in ("--check", "--diff"):
+        refused = run(tmp_path, "--undo", option)
+        assert refused.returncode == 2 and "write nothing" in refused.stderr
+        assert (tmp_path / "train.py").read_text() != TRANSLATED
     undone = run(tmp_path, "--undo")
     assert undone.returncode == 0 and "Restored 1 file" in undone.stdout
     assert (tmp_path / "train.py").read_text() == TRANSLATED
