@@ -27,10 +27,24 @@ _REMEDIES = {
 
 
 def left_over(
-    project: Project, reported: Iterable[Reported], edits: dict[str, list[tuple[Edit, Finding]]]
+    project: Project,
+    reported: Iterable[Reported],
+    edits: dict[str, list[tuple[Edit, Finding]]],
+    switched_off: Iterable[Finding] = (),
 ) -> Iterator[Finding]:
-    """A finding for every use of an FSDP1 name that stays and at whose statement nothing else is said."""
+    """A finding for every use of an FSDP1 name that stays and at whose statement nothing else is said.
+
+    Args:
+        edits: those that are applied, by file.
+        switched_off: findings that the user does not want; names that these speak of or would have replaced
+            are not wanted either.
+    """
     spoken = {(r.finding.place.path, r.finding.place.line) for r in reported if r.outcome is not Outcome.DONE}
+    edits = {path: list(found) for path, found in edits.items()}
+    for off in switched_off:
+        spoken.add((off.place.path, off.place.line))
+        for edit in off.edits:
+            edits.setdefault(edit.path, []).append((edit, off))
     for name in project.used_names():
         if not is_fsdp1(name):
             continue

@@ -177,6 +177,45 @@ def test_exclude_select_and_ignore(repo: Path) -> None:
     assert "Searched 0 Python files" in run(repo, "--check", "--exclude", "train.py").stdout
 
 
+_STATE_DICTS = """from torch.distributed.fsdp import FullStateDictConfig, StateDictType
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+models = [FSDP(m) for m in models]
+config = FullStateDictConfig(rank0_only=True)
+with FSDP.state_dict_type(
+    model,
+    StateDictType.FULL_STATE_DICT,
+    config,
+):
+    state = model.state_dict()
+kind = StateDictType.LOCAL_STATE_DICT
+"""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--ignore", "FM401"],
+        ["--ignore", "FM4"],
+        ["--ignore", "FM103"],
+        ["--ignore", "FM1,FM4"],
+        ["--select", "FM5"],
+        ["--select", "FM1,FM516"],
+    ],
+)
+def test_what_is_switched_off_does_not_come_back_as_a_left_over_name(
+    options: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(_STATE_DICTS)
+
+    def found(*options: str) -> set[tuple[str, int]]:
+        shown = json.loads(run(tmp_path, "--check", "--format", "json", *options).stdout)
+        return {(f["code"], f["line"]) for f in shown["findings"]}
+
+    assert {"FM103", "FM401"} <= {code for code, _ in found()}
+    assert found(*options) < found(), "fewer codes, fewer findings"
+
+
 def test_no_false_all_clear(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
     done = run(tmp_path)
