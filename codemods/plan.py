@@ -60,10 +60,12 @@ def plan_rewrite(
     settings = plan_configuration(target, configs, options, surroundings(project), only=only)
     changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
     skipped.update(settings.skipped)
+    if only is not None:
+        skipped = {path: why for path, why in skipped.items() if path in only}
     reported += settings.reported
     reported += [_unread(path, why) for path, why in sorted(skipped.items())]
     reported.sort(key=lambda r: (r.finding.place.path, r.finding.place.line, r.finding.code))
-    sites = _wrap_reports(project, reported)
+    sites = [s for s in _wrap_reports(project, reported) if only is None or s.path in only]
     return Rewrite(
         tuple(changes),
         tuple(_in_cell(project, item) for item in reported),

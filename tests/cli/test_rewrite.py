@@ -153,6 +153,14 @@ def test_one_file_named_is_the_only_one_changed(repo: Path) -> None:
     (repo / "other.py").write_text(TRANSLATED)
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", "other")
+    (repo / "plain.py").write_text("import train\nimport broken\n")
+    (repo / "broken.py").write_text("import torch.distributed.fsdp\ndef f(:\n")
+    (repo / "left.py").write_text(LEFT)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "more")
+    plain = run("--check", "plain.py", cwd=repo)
+    assert plain.returncode == 0, plain.stdout
+    assert not re.search(r"(broken|left|train|other)\.py|could not be read", plain.stdout)
     assert run(repo / "other.py").returncode == 0
     assert "fully_shard" in (repo / "other.py").read_text()
     assert (repo / "train.py").read_text() == TRANSLATED
