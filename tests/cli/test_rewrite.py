@@ -282,7 +282,12 @@ def test_explain_and_rules_print_the_manual() -> None:
     assert "NO_SHARD: a named (world, 1) mesh" in by_name.stdout
     unknown = ask("explain", "no_such_rule")
     assert unknown.returncode == 2 and "no rule is called" in unknown.stderr
+    hints = {"CK201": "docs/checkpoints.md", "FM4": "FM401, ", "nosync": "no_sync", "FM410x": "FM410"}
+    for subject, hint in hints.items():
+        assert hint in ask("explain", subject).stderr
     listed = ask("rules")
+    lines = listed.stdout.splitlines()[1::2]
+    assert len(lines) > 40 and all(line.endswith(".") for line in lines), lines
     assert (
         listed.returncode == 0 and "FullyShardedDataParallel  [FM101, FM102, FM103, FM104]" in listed.stdout
     )
