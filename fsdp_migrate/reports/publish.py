@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -61,11 +62,14 @@ def require_writable(output: Path | None) -> None:
     if output is None:
         return
     if output.is_dir():
-        raise _unwritable(output, "it is a directory")
-    if not output.exists() and not output.parent.is_dir():
-        raise _unwritable(output, f"{output.parent} is no directory")
-    if not os.access(output if output.exists() else output.parent, os.W_OK):
-        raise _unwritable(output, "permission denied")
+        why = errno.EISDIR
+    elif not output.exists() and not output.parent.is_dir():
+        why = errno.ENOTDIR if output.parent.exists() else errno.ENOENT
+    elif not os.access(output if output.exists() else output.parent, os.W_OK):
+        why = errno.EACCES
+    else:
+        return
+    raise _unwritable(output, os.strerror(why))
 
 
 def _unwritable(output: Path, why: str) -> UsageError:
