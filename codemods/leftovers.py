@@ -11,7 +11,7 @@ from codemods.editing.apply import replaces
 from codemods.editing.code import finding
 from codemods.model import Edit, Finding, Outcome, Reported
 from codemods.project import Project
-from codemods.torch_names import canonical, is_fsdp1, is_fsdp_namespace
+from codemods.torch_names import FSDP, canonical, is_fsdp1, is_fsdp_namespace
 
 CODE = "FM516"
 _PREFIX = "torch.distributed.fsdp."
@@ -27,16 +27,30 @@ _REMEDIES = {
 
 
 def left_over(
-    project: Project, reported: Iterable[Reported], edits: dict[str, list[tuple[Edit, Finding]]]
+    project: Project,
+    reported: Iterable[Reported],
+    edits: dict[str, list[tuple[Edit, Finding]]],
+    switched_off: Iterable[Finding] = (),
 ) -> Iterator[Finding]:
-    """A finding for every use of an FSDP1 name that stays and at whose statement nothing else is said."""
+    """A finding for every use of an FSDP1 name that stays and at whose statement nothing else is said.
+
+    Args:
+        edits: those that are applied, by file.
+        switched_off: findings that the user does not want; names that these speak of or would have replaced
+            are not wanted either.
+    """
     spoken = {(r.finding.place.path, r.finding.place.line) for r in reported if r.outcome is not Outcome.DONE}
+    edits = {path: list(found) for path, found in edits.items()}
+    for off in switched_off:
+        spoken.add((off.place.path, off.place.line))
+        for edit in off.edits:
+            edits.setdefault(edit.path, []).append((edit, off))
     for name in project.used_names():
         if not is_fsdp1(name):
             continue
         for use in project.uses(name):
             module, node = use.module, use.node
-            if _is_variable(module, node) or _is_inner(project, module, node):
+            if _is_variable(module, node, name) or _is_inner(project, module, node):
                 continue
             if _is_gone(module, node, edits):
                 continue
@@ -57,14 +71,22 @@ def _finding(module: Module, node: ast.AST, name: str) -> Finding:
             "do without FSDP1's internals: `FSDPModule` has `unshard()` and `reshard()`, "
             "parameters are DTensors"
         )
+    elif name.startswith(f"{FSDP}."):
+        message = f"`{words[-1]}` is taken from FSDP1's class"
+        remedy = f"write it as `model.{words[-1]}(...)`: FSDP1's class is gone after the rewrite"
     else:
         message = f"`{short}` belongs to FSDP1 and is still used here"
         remedy = _REMEDIES.get(words[0], "rewrite this by hand for `fully_shard`")
     return finding(module, node, CODE, message, remedy=remedy)
 
 
-def _is_variable(module: Module, node: ast.expr) -> bool:
-    """Whether a chain starts at a variable that was assigned an FSDP1 name: the assignment is spoken of."""
+def _is_variable(module: Module, node: ast.expr, name: str) -> bool:
+    """Whether a chain starts at a variable that was assigned an FSDP1 name: the assignment is spoken of.
+
+    A method taken from such a class is not spoken of with it.
+    """
+    if name.startswith(f"{FSDP}."):
+        return False
     while isinstance(node, ast.Attribute):
         node = node.value
     found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None

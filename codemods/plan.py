@@ -47,7 +47,7 @@ def plan_rewrite(
     """
     files, configs = split(files)
     project, skipped = read_project(target, files, options)
-    findings = [f for f in find_all(project) if options.wants(f.code)]
+    findings = find_all(project)
     if only is not None:
         findings = [f for f in findings if f.place.path in only]
     reported, accepted = decide(project, findings, only)
@@ -60,10 +60,12 @@ def plan_rewrite(
     settings = plan_configuration(target, configs, options, surroundings(project), only=only)
     changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
     skipped.update(settings.skipped)
+    if only is not None:
+        skipped = {path: why for path, why in skipped.items() if path in only}
     reported += settings.reported
     reported += [_unread(path, why) for path, why in sorted(skipped.items())]
     reported.sort(key=lambda r: (r.finding.place.path, r.finding.place.line, r.finding.code))
-    sites = _wrap_reports(project, reported)
+    sites = [s for s in _wrap_reports(project, reported) if only is None or s.path in only]
     return Rewrite(
         tuple(changes),
         tuple(_in_cell(project, item) for item in reported),
@@ -112,12 +114,19 @@ def find_all(project: Project) -> list[Finding]:
 def decide(
     project: Project, findings: Iterable[Finding], only: frozenset[str] | None = None
 ) -> tuple[list[Reported], list[Finding]]:
-    """Give each finding its outcome; edits that clash with an earlier finding's are not done, and said."""
+    """Give each finding its outcome; edits that clash with an earlier finding's are not done, and said.
+
+    Findings whose codes are switched off have none, and no left-over name is reported in their stead.
+    """
     ignored = {path: todo.ignores(module) for path, module in project.modules.items()}
     reported: list[Reported] = []
     accepted: list[Finding] = []
     edits: dict[str, list[tuple[Edit, Finding]]] = {}
-    for finding in sorted(findings, key=lambda f: f.fades):
+    findings = sorted(findings, key=lambda f: f.fades)
+    off = [f for f in findings if not project.options.wants(f.code)]
+    for finding in findings:
+        if not project.options.wants(finding.code):
+            continue
         module = project.modules[finding.place.path]
         reason = ignored_by(module, ignored[finding.place.path], finding)
         if reason is not None:
@@ -131,7 +140,7 @@ def decide(
             accepted.append(finding)
             for edit in finding.edits:
                 edits.setdefault(edit.path, []).append((edit, finding))
-    for finding in left_over(project, reported, edits):
+    for finding in left_over(project, reported, edits, off):
         if not project.options.wants(finding.code) or (only is not None and finding.place.path not in only):
             continue
         path = finding.place.path

@@ -6,9 +6,11 @@ every changed file as it was before the first rewrite. `fsdp-migrate verify` run
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import json
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,6 +71,8 @@ def write_rewrite(
         return
     _check_unchanged(target, rewrite.changes)
     folder = target / FOLDER
+    is_new, manifest_before = not folder.exists(), _manifest_bytes(folder)
+    replaced: list[str] = []
     try:
         (folder / "original").mkdir(parents=True, exist_ok=True)
         replace_file(folder / ".gitignore", b"*\n")
@@ -78,12 +82,33 @@ def write_rewrite(
         for change in rewrite.changes:
             on_file(change.path)
             replace_file(target / change.path, change.after)
+            replaced.append(change.path)
         _write_manifest(folder, {**manifest, "complete": True})
     except OSError as error:
+        hint = f"Files already replaced are restored by `fsdp-migrate rewrite --undo {target}`."
+        if not replaced:
+            _put_back(folder, manifest_before, is_new=is_new)
+            hint = "No file was changed. Make the directory and its files writable, or use --diff."
         raise CodemodError(
-            f"{error.filename or target} cannot be written: {error.strerror or error}",
-            hint=f"Files already replaced are restored by `fsdp-migrate rewrite --undo {target}`.",
+            f"{error.filename or target} cannot be written: {error.strerror or error}", hint=hint
         ) from error
+
+
+def _manifest_bytes(folder: Path) -> bytes | None:
+    path = folder / "manifest.json"
+    return path.read_bytes() if path.exists() else None
+
+
+def _put_back(folder: Path, manifest: bytes | None, *, is_new: bool) -> None:
+    """The record as it was: where no file was replaced there is nothing to undo."""
+    if is_new:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):  # then the manifest could not be changed before, either
+        if manifest is None:
+            (folder / "manifest.json").unlink(missing_ok=True)
+        else:
+            replace_file(folder / "manifest.json", manifest)
 
 
 def require_complete(target: Path) -> None:

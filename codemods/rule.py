@@ -69,7 +69,9 @@ name no rule spoke of (`codemods.leftovers`).
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -227,6 +229,12 @@ class Rule:
     check: Callable[[Project], Iterable[Finding]] | None
     manual: str
     order: int = 50
+
+    @property
+    def first_sentence(self) -> str:
+        """What the rule does, on one line; empty where it has no manual."""
+        paragraph = " ".join(inspect.cleandoc(self.manual).split("\n\n")[0].split())
+        return re.split(r"(?<=[.!?]) (?=\W*[A-Z])", paragraph, maxsplit=1)[0]
 
 
 _registry: dict[str, Rule] = {}

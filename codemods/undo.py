@@ -17,11 +17,13 @@ class Restored:
     """What `restore` did.
 
     Attributes:
-        paths: files put back or removed.
-        edited: those of them that a person had edited between two rewrites: put back as edited.
+        restored: files put back.
+        removed: files that did not exist before the rewrite.
+        edited: those of the restored that a person had edited between two rewrites: put back as edited.
     """
 
-    paths: list[str]
+    restored: list[str]
+    removed: list[str]
     edited: list[str]
 
 
@@ -65,7 +67,12 @@ def restore(target: Path) -> Restored:
             hint=f"The originals are still in {folder / 'original'}; undo can be run again.",
         ) from error
     _remove(folder, records)
-    return Restored([r.path for r in records], [r.path for r in records if r.edited is not None])
+    removed = [r.path for r in records if (r.edited or r.original) is None]
+    return Restored(
+        [r.path for r in records if r.path not in removed],
+        removed,
+        [r.path for r in records if r.edited is not None],
+    )
 
 
 def _remove(folder: Path, records: Sequence[FileRecord]) -> None:

@@ -98,7 +98,7 @@ def rows_of(rule: Rule, seen: dict[str, Seen]) -> list[str]:
     if not rule.codes:
         dropped = [case for case in (seen.get("FM101", Seen()).cases) if _names(case, rule.name)]
         wraps = set[str]().union(*(seen[c].safeties for c in ("FM101", "FM102") if c in seen))
-        return [f"| `{rule.name}` | | {_first_line(rule)} | {', '.join(wraps)} | {_links(own or dropped)} |"]
+        return [f"| `{rule.name}` | | {_sentence(rule)} | {', '.join(wraps)} | {_links(own or dropped)} |"]
     rows = []
     for code, meaning in rule.codes.items():
         known = seen.get(code, Seen())
@@ -114,8 +114,8 @@ def _names(case: str, keyword: str) -> bool:
     return any(f"{keyword}=" in path.read_text() for path in (CASES / case / "before").rglob("*.py"))
 
 
-def _first_line(rule: Rule) -> str:
-    return _cell(inspect.cleandoc(rule.manual).splitlines()[0])
+def _sentence(rule: Rule) -> str:
+    return _cell(rule.first_sentence)
 
 
 def _construct(rule: Rule) -> str:

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from fsdp_migrate import __version__
 from fsdp_migrate.exit_codes import ExitCode
 
+_GLOBAL = re.compile(r"-[vq]+|--verbose|--quiet|--no-color")
+"""The options of `main_options`; no command has an option of its own that is spelled so."""
+
+
+class _AnywhereGroup(TyperGroup):
+    """Takes the global options after the name of a command too, up to `--`: what follows is a script's."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        ours = [word for word in args[:end] if _GLOBAL.fullmatch(word)]
+        rest = [word for word in args[:end] if not _GLOBAL.fullmatch(word)]
+        return super().parse_args(ctx, [*ours, *rest, *args[end:]] if rest else args)
+
+
 app = typer.Typer(
     name="fsdp-migrate",
+    cls=_AnywhereGroup,
     help="Moves PyTorch FSDP1 training to FSDP2: code, checkpoints, and the proof that nothing changed.",
     no_args_is_help=True,
     add_completion=False,

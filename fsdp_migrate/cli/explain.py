@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from typing import Annotated
+import re
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fsdp_migrate.errors import UsageError
 from fsdp_migrate.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from codemods.rule import Rule
 
 
 def explain(
@@ -29,9 +34,7 @@ def explain(
     found = [r for r in all_rules() if wanted == r.name.lower() or subject.upper() in r.codes]
     found = found or [r for r in all_rules() if r.name == owner]
     if not found:
-        close = [r.name for r in all_rules() if wanted in r.name.lower() or r.name.lower() in wanted]
-        hint = f"Perhaps: {', '.join(close)}." if close else "`fsdp-migrate rules` lists all of them."
-        raise UsageError(f"no rule is called {subject}", hint=hint)
+        raise UsageError(f"no rule is called {subject}", hint=_hint(subject, all_rules()))
     screen = console.results()
     for rule in found:
         screen.print(rule.name, style="bold", markup=False)
@@ -43,8 +46,25 @@ def explain(
     return ExitCode.OK
 
 
+def _hint(subject: str, known: list[Rule]) -> str:
+    """What may have been meant: codes that begin so, names that hold it or are spelled nearly so."""
+    if re.fullmatch(r"CK\d*", subject, re.IGNORECASE):
+        return "Codes that begin with CK are about checkpoints: docs/checkpoints.md lists them."
+    codes = sorted(code for rule in known for code in rule.codes)
+    begun = [code for code in codes if code.startswith(subject.upper())]
+    if begun:
+        return f"Codes that begin so: {', '.join(begun)}."
+    wanted = subject.lower()
+    names = {**{rule.name.lower(): rule.name for rule in known}, **{code.lower(): code for code in codes}}
+    near = [name for name in names if wanted in name or name in wanted]
+    near += [name for name in difflib.get_close_matches(wanted, names, n=3) if name not in near]
+    if near:
+        return f"Perhaps: {', '.join(names[name] for name in near)}."
+    return "`fsdp-migrate rules` lists all of them."
+
+
 def rules() -> ExitCode:
-    """List every rule: its name, its codes, and its first line.
+    """List every rule: its name, its codes, and its first sentence.
 
     Example: fsdp-migrate rules
     """
@@ -53,7 +73,6 @@ def rules() -> ExitCode:
 
     screen = console.results()
     for rule in sorted(all_rules(), key=lambda r: (min(r.codes, default="FM000"), r.name)):
-        first = inspect.cleandoc(rule.manual).splitlines()[0] if rule.manual else ""
         codes = ", ".join(rule.codes) or "no finding"
-        screen.print(f"{rule.name}  [{codes}]\n    {first}", markup=False)
+        screen.print(f"{rule.name}  [{codes}]\n    {rule.first_sentence}", markup=False)
     return ExitCode.OK

@@ -82,15 +82,16 @@ def rewrite(
     """
     from codemods.sources import find_files
     from fsdp_migrate.cli.rewrite_options import Given, rewrite_options
-    from fsdp_migrate.reports.publish import publish
+    from fsdp_migrate.reports.publish import publish, require_writable
     from fsdp_migrate.reports.rewrite import build_report
     from fsdp_migrate.settings import rewrite_settings
 
     # Syntax trees are millions of objects that live to the end: looking for garbage among them costs time.
     gc.disable()
+    require_writable(output)
     target = _target(paths)
     if undo:
-        return _undo(target)
+        return _undo(target, nothing_written=diff or check)
     _require_complete(target)
     given = Given(select, ignore, exclude, unsafe_fixes, drop_fsdp1, target_torch)
     options = rewrite_options(given, rewrite_settings(target))
@@ -192,14 +193,22 @@ def _write(target: Path, done: Rewrite, target_torch: str) -> None:
         raise
 
 
-def _undo(target: Path) -> ExitCode:
+def _undo(target: Path, *, nothing_written: bool) -> ExitCode:
+    if nothing_written:
+        raise UsageError(
+            "--undo restores files, and --check and --diff write nothing",
+            hint="Give --undo alone to restore the files.",
+        )
     from codemods.undo import restore
     from fsdp_migrate import console
+    from fsdp_migrate.reports.rewrite import count
 
-    restored = restore(target)
+    done = restore(target)
     screen = console.results()
-    screen.print(f"Restored {len(restored.paths)} files: {', '.join(restored.paths)}", markup=False)
-    if restored.edited:
-        names = ", ".join(restored.edited)
+    for verb, paths in (("Restored", done.restored), ("Removed", done.removed)):
+        if paths:
+            screen.print(f"{verb} {count(len(paths), 'file')}: {', '.join(paths)}", markup=False)
+    if done.edited:
+        names = ", ".join(done.edited)
         screen.print(f"Edited between two rewrites, so put back as edited: {names}", markup=False)
     return ExitCode.OK

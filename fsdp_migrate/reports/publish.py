@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 from pathlib import Path
 
@@ -51,11 +53,34 @@ def _print(text: str) -> None:
         sys.stdout.write(text)
 
 
+def require_writable(output: Path | None) -> None:
+    """Nothing is done whose report would be lost: look, before anything is written.
+
+    Raises:
+        UsageError: no file can be written there.
+    """
+    if output is None:
+        return
+    if output.is_dir():
+        why = errno.EISDIR
+    elif not output.exists() and not output.parent.is_dir():
+        why = errno.ENOTDIR if output.parent.exists() else errno.ENOENT
+    elif not os.access(output if output.exists() else output.parent, os.W_OK):
+        why = errno.EACCES
+    else:
+        return
+    raise _unwritable(output, os.strerror(why))
+
+
+def _unwritable(output: Path, why: str) -> UsageError:
+    return UsageError(
+        f"--output {output} cannot be written: {why}",
+        hint="Name a file in a directory that exists and is writable.",
+    )
+
+
 def _save(path: Path, text: str) -> None:
     try:
         path.write_bytes(text.encode("utf-8", errors="surrogateescape"))
     except OSError as error:
-        raise UsageError(
-            f"--output {path} cannot be written: {error.strerror or error}",
-            hint="Name a file in a directory that exists and is writable.",
-        ) from error
+        raise _unwritable(path, error.strerror or str(error)) from error

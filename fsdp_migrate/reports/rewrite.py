@@ -25,6 +25,8 @@ OUTCOMES = {
 
 WRAP_FORMS = {"inline": "written out", "helper": "through the helper module", "left": "left to a person"}
 
+LINES_BEFORE = "Line numbers are those before the rewrite."
+
 
 @dataclass(frozen=True, slots=True)
 class Line:

@@ -62,7 +62,7 @@ def _rule(code: str, owners: Mapping[str, Rule]) -> dict[str, object]:
         "id": code,
         "name": _pascal(owner.name),
         "shortDescription": {"text": owner.codes[code]},
-        "fullDescription": {"text": manual.splitlines()[0] if manual else owner.codes[code]},
+        "fullDescription": {"text": owner.first_sentence or owner.codes[code]},
         "help": {"text": manual or owner.codes[code], "markdown": manual or owner.codes[code]},
     }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from codemods.model import Outcome
 from fsdp_migrate.reports.rewrite import (
+    LINES_BEFORE,
     OUTCOMES,
     WRAP_FORMS,
     Entry,
@@ -40,6 +41,8 @@ def show(report: RewriteReport, console: Console, *, verbose: bool = False) -> N
         verbose: show what was translated too; it is counted in any case.
     """
     _show_summary(report, console)
+    if report.written and report.rewrite.changes and report.by_file:
+        console.print(f"{LINES_BEFORE}\n", style="dim", markup=False)
     hidden = 0
     for path, entries in report.by_file.items():
         shown = [e for e in entries if verbose or e.item.outcome is not Outcome.DONE]

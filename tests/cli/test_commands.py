@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
+from fsdp_migrate import console
 from fsdp_migrate.cli.app import app
 
 ROOT = Path(__file__).parents[2]
@@ -82,3 +84,25 @@ def test_demo_refuses_ranks_that_cannot_share_its_batch(nproc: str, tmp_path: Pa
     assert done.returncode == 2
     assert "--nproc" in said(done)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("flag", ["-v", "-q", "-vv", "--verbose", "--quiet", "--no-color"])
+@pytest.mark.parametrize("after", [False, True])
+def test_global_options_stand_before_or_after_the_command(flag: str, after: bool) -> None:
+    words = ("explain", flag, "FM401") if after else (flag, "explain", "FM401")
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert console.verbosity() == {"-v": 1, "--verbose": 1, "-vv": 2, "--no-color": 0}.get(flag, -1)
+
+
+def test_what_follows_two_dashes_is_the_scripts() -> None:
+    done = CliRunner().invoke(app, ["verify", "nowhere.py", "--", "-v"])
+    assert done.exit_code == 2 and console.verbosity() == 0
+
+
+def test_no_command_has_an_option_that_is_spelled_like_a_global_one() -> None:
+    group = typer.main.get_command(app)
+    taken = {"-v", "-q", "--verbose", "--quiet", "--no-color"}
+    assert taken <= {spelling for option in group.params for spelling in option.opts}
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        assert not taken & {spelling for option in command.params for spelling in option.opts}, name

@@ -77,8 +77,12 @@ def test_what_is_left_gets_a_todo_and_exit_status_1(repo: Path) -> None:
     text = (repo / "train.py").read_text()
     assert "# TODO(fsdp-migrate FM103): build the modules first" in text
     assert re.search(r"train\.py:3:\d+: FM103 \[left to you\]", done.stdout)
+    told = "Line numbers are those before the rewrite"
+    assert done.stdout.count(told) == 1
     check = run(repo, "--check")
-    assert check.returncode == 1 and "Would change 0 files" in check.stdout
+    assert check.returncode == 1 and "Would change 0 files" in check.stdout and told not in check.stdout
+    line = text.splitlines().index("models = [FSDP(m) for m in models]") + 1
+    assert line > 3 and re.search(rf"train\.py:{line}:\d+: FM103 \[left to you\]", check.stdout)
     ignored = text.replace("models = [", "# fsdp-migrate: ignore[FM103] kept for comparison\nmodels = [")
     (repo / "train.py").write_text(ignored)
     quiet = run(repo, "--check", "--ignore", "FM516")
@@ -108,6 +112,10 @@ def test_a_dirty_tree_is_refused(repo: Path) -> None:
 def test_outside_git_the_originals_are_the_way_back(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRANSLATED)
     assert run(tmp_path).returncode == 0
+    for option in ("--check", "--diff"):
+        refused = run(tmp_path, "--undo", option)
+        assert refused.returncode == 2 and "write nothing" in refused.stderr
+        assert (tmp_path / "train.py").read_text() != TRANSLATED
     undone = run(tmp_path, "--undo")
     assert undone.returncode == 0 and "Restored 1 file" in undone.stdout
     assert (tmp_path / "train.py").read_text() == TRANSLATED
@@ -125,8 +133,14 @@ def test_json_report_and_output_file(repo: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     saved = run(repo, "--format", "json", "--output", report)
     assert saved.stdout == "" and json.loads(report.read_text())["written"] is True
-    blocked = run(repo, "--allow-dirty", "--output", tmp_path / "missing/report.txt")
-    assert blocked.returncode == 2 and "cannot be written" in blocked.stderr
+
+
+def test_a_report_that_cannot_be_saved_stops_before_anything_is_written(repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for output in (tmp_path / "missing/report.txt", tmp_path, tmp_path / "file/report.txt"):
+        blocked = run(repo, "--format", "json", "--output", output)
+        assert blocked.returncode == 2 and "cannot be written" in blocked.stderr
+        assert (repo / "train.py").read_text() == TRANSLATED and not (repo / ".fsdp-migrate").exists()
 
 
 def test_a_file_that_does_not_parse_is_reported_and_the_rest_is_done(repo: Path) -> None:
@@ -143,6 +157,14 @@ def test_one_file_named_is_the_only_one_changed(repo: Path) -> None:
     (repo / "other.py").write_text(TRANSLATED)
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", "other")
+    (repo / "plain.py").write_text("import train\nimport broken\n")
+    (repo / "broken.py").write_text("import torch.distributed.fsdp\ndef f(:\n")
+    (repo / "left.py").write_text(LEFT)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "more")
+    plain = run("--check", "plain.py", cwd=repo)
+    assert plain.returncode == 0, plain.stdout
+    assert not re.search(r"(broken|left|train|other)\.py|could not be read", plain.stdout)
     assert run(repo / "other.py").returncode == 0
     assert "fully_shard" in (repo / "other.py").read_text()
     assert (repo / "train.py").read_text() == TRANSLATED
@@ -165,6 +187,45 @@ def test_exclude_select_and_ignore(repo: Path) -> None:
     assert "Would change 0 files" in run(repo, "--check", "--select", "FM9").stdout
     assert "Would change 0 files" in run(repo, "--check", "--ignore", "FM1").stdout
     assert "Searched 0 Python files" in run(repo, "--check", "--exclude", "train.py").stdout
+
+
+_STATE_DICTS = """from torch.distributed.fsdp import FullStateDictConfig, StateDictType
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+models = [FSDP(m) for m in models]
+config = FullStateDictConfig(rank0_only=True)
+with FSDP.state_dict_type(
+    model,
+    StateDictType.FULL_STATE_DICT,
+    config,
+):
+    state = model.state_dict()
+kind = StateDictType.LOCAL_STATE_DICT
+"""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--ignore", "FM401"],
+        ["--ignore", "FM4"],
+        ["--ignore", "FM103"],
+        ["--ignore", "FM1,FM4"],
+        ["--select", "FM5"],
+        ["--select", "FM1,FM516"],
+    ],
+)
+def test_what_is_switched_off_does_not_come_back_as_a_left_over_name(
+    options: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(_STATE_DICTS)
+
+    def found(*options: str) -> set[tuple[str, int]]:
+        shown = json.loads(run(tmp_path, "--check", "--format", "json", *options).stdout)
+        return {(f["code"], f["line"]) for f in shown["findings"]}
+
+    assert {"FM103", "FM401"} <= {code for code, _ in found()}
+    assert found(*options) < found(), "fewer codes, fewer findings"
 
 
 def test_no_false_all_clear(tmp_path: Path) -> None:
@@ -225,7 +286,12 @@ def test_explain_and_rules_print_the_manual() -> None:
     assert "NO_SHARD: a named (world, 1) mesh" in by_name.stdout
     unknown = ask("explain", "no_such_rule")
     assert unknown.returncode == 2 and "no rule is called" in unknown.stderr
+    hints = {"CK201": "docs/checkpoints.md", "FM4": "FM401, ", "nosync": "no_sync", "FM410x": "FM410"}
+    for subject, hint in hints.items():
+        assert hint in ask("explain", subject).stderr
     listed = ask("rules")
+    lines = listed.stdout.splitlines()[1::2]
+    assert len(lines) > 40 and all(line.endswith(".") for line in lines), lines
     assert (
         listed.returncode == 0 and "FullyShardedDataParallel  [FM101, FM102, FM103, FM104]" in listed.stdout
     )

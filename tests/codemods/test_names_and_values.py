@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from small import marked, project_of
+from small import marked, project_of, rewrite_of
 
 from codemods.analysis.values import CallValue, Choice, DictValue, Literal, Named, Opaque, Sequenced, options
 from codemods.rule import Maybe, No, Sharded
@@ -250,3 +250,26 @@ def test_optimizers_are_linked_with_their_model(tmp_path: Path) -> None:
     use = next(c for c in module.calls() if isinstance(c.func, ast.Name) and c.func.id == "use")
     assert isinstance(project.optimizer_of(module, use.args[0]), Sharded)
     assert isinstance(project.optimizer_of(module, use.args[1]), No)
+
+
+def test_methods_taken_from_the_class_are_translated_or_reported_under_any_alias(tmp_path: Path) -> None:
+    files = {
+        "a.py": """
+            import torch.distributed.fsdp as tdf
+
+            FSDP = tdf.FullyShardedDataParallel
+            model = FSDP(model)
+            FSDP.clip_grad_norm_(model, 1.0)
+            norm = FSDP.clip_grad_norm_(model, max_norm=c, norm_type=2)
+            FSDP.clip_grad_norm_(other, 1.0)
+            with FSDP.no_sync(model):
+                pass
+        """
+    }
+    done, texts = rewrite_of(tmp_path, files)
+    assert "nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n" in texts["a.py"]
+    assert (
+        "norm = nn.utils.clip_grad_norm_(model.parameters(), c, norm_type=2).full_tensor()" in texts["a.py"]
+    )
+    left = [(r.finding.code, r.finding.place.line) for r in done.open_findings]
+    assert left == [("FM516", 3), ("FM301", 7), ("FM516", 8)]

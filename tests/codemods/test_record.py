@@ -11,7 +11,7 @@ from small import write
 from codemods.errors import CodemodError
 from codemods.model import FileChange, Options, Rewrite
 from codemods.plan import plan_rewrite
-from codemods.record import digest, read_records, write_rewrite
+from codemods.record import digest, read_records, require_complete, write_rewrite
 from codemods.sources import find_files
 from codemods.undo import restore
 
@@ -53,7 +53,7 @@ def test_undo_restores_every_byte_and_leaves_nothing(tmp_path: Path) -> None:
     rewritten(tmp_path)
     assert contents(tmp_path) != before
     restored = restore(tmp_path)
-    assert sorted(restored.paths) == ["fsdp2_sharding.py", "pkg/other.py", "wrap.py"]
+    assert restored.restored == ["pkg/other.py", "wrap.py"] and restored.removed == ["fsdp2_sharding.py"]
     assert contents(tmp_path) == before
 
 
@@ -125,8 +125,24 @@ def test_what_cannot_be_written_is_said_and_leaves_no_temporary_file(tmp_path: P
     with pytest.raises(CodemodError, match="cannot be written") as told:
         write_rewrite(tmp_path, Rewrite((change, blocked), (), (), 1, 1), tool="0.1.0", target_torch="2.6")
     assert "--undo" in told.value.hint
-    assert restore(tmp_path).paths == ["a.py", "sub/b.py"]
+    assert restore(tmp_path).restored == ["a.py"]
     assert sorted(contents(tmp_path)) == ["a.py", "sub"]
+
+
+@pytest.mark.parametrize("has_record", [False, True])
+def test_where_no_file_was_replaced_nothing_is_left_to_undo(has_record: bool, tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "x = 1\n", "sub": "a file where a folder is needed\n"})
+    if has_record:
+        change = FileChange("a.py", b"x = 1\n", b"x = 2\n")
+        write_rewrite(tmp_path, Rewrite((change,), (), (), 1, 1), tool="0.1.0", target_torch="2.6")
+    before = read_records(tmp_path)
+    blocked = FileChange("sub/b.py", None, b"y\n")
+    with pytest.raises(CodemodError, match="cannot be written") as told:
+        write_rewrite(tmp_path, Rewrite((blocked,), (), (), 1, 1), tool="0.1.0", target_torch="2.6")
+    assert "No file was changed" in told.value.hint and "--undo" not in told.value.hint
+    require_complete(tmp_path)
+    assert read_records(tmp_path) == before and len(before) == has_record
+    assert (tmp_path / ".fsdp-migrate").exists() is has_record
 
 
 @pytest.mark.parametrize("field", ["path", "original", "edited"])

@@ -50,7 +50,7 @@ def test_names_of_torch_exist() -> None:
 def test_every_rule_has_a_manual_and_no_code_two_owners() -> None:
     owners: dict[str, str] = {}
     for rule in all_rules():
-        assert len(rule.manual.strip().splitlines()[0]) > 20, rule.name
+        assert len(rule.first_sentence) > 20 and rule.first_sentence.endswith((".", "?")), rule.name
         for code in rule.codes:
             assert code not in owners, f"{code}: {owners.get(code)} and {rule.name}"
             owners[code] = rule.name

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from codemods.rule import (
     Finding,
     Literal,
+    MethodCall,
     Module,
     No,
     Project,
@@ -25,6 +26,7 @@ from codemods.rule import (
     replace,
     rule,
 )
+from codemods.torch_names import FSDP
 
 LOW_PRECISION = ("bfloat16", "float16", "half")
 _CASTS = ("bfloat16", "half")
@@ -52,14 +54,14 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
     FSDP1's arithmetic is used instead. So it is for the infinity norm: PyTorch's function cannot take it of
     an empty shard, and a rank has one of every parameter with fewer rows than there are ranks. Otherwise the
     norm agrees to the last digit or two of float32 (the order of additions differs)."""
-    for call in project.method_calls("clip_grad_norm_"):
+    for call, on_class in _calls(project):
         holding = project.sharded(call.module, call.receiver)
-        max_norm = argument(call.node, 0, "max_norm")
+        max_norm = argument(call.node, int(on_class), "max_norm")
         if max_norm is None:
             continue
         if isinstance(holding, No):
             is_list = ".parameters(" in ast.unparse(max_norm)
-            if not is_list and can_only_be_sharded(project, call.module, call.receiver):
+            if on_class or (not is_list and can_only_be_sharded(project, call.module, call.receiver)):
                 yield finding(
                     call.module,
                     call.node,
@@ -71,7 +73,7 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
                     ),
                 )
             continue
-        norm_type = argument(call.node, 1, "norm_type")
+        norm_type = argument(call.node, 1 + on_class, "norm_type")
         arguments = code(call.module, "{model}.parameters(), {c}", model=call.receiver, c=max_norm)
         if norm_type is not None:
             arguments = (*arguments, *code(call.module, ", norm_type={p}", p=norm_type))
@@ -98,6 +100,16 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
             safety=Safety.SAFE,
             edits=[replace(call.module, call.node, new)],
         )
+
+
+def _calls(project: Project) -> Iterator[tuple[MethodCall, bool]]:
+    """The model as receiver, and whether it is an argument: `FSDP.clip_grad_norm_(model, c)`."""
+    for call in project.method_calls("clip_grad_norm_"):
+        symbol = project.resolve(call.module, call.receiver)
+        if symbol is None or symbol.name != FSDP:
+            yield call, False
+        elif call.node.args and not isinstance(call.node.args[0], ast.Starred):
+            yield MethodCall(call.module, call.node, call.node.args[0]), True
 
 
 def may_be_infinite(project: Project, module: Module, norm_type: ast.expr) -> bool:
