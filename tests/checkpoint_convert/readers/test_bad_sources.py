@@ -89,7 +89,31 @@ def test_missing_rank_of_a_raw_optimizer(fsdp1_files: Path, tmp_path: Path) -> N
     fails(IncompleteError, "rank 1 of 3 is missing", [folder], ZOO)
     folder = copied(fsdp1_files / "base_3_flat", tmp_path / "y", "*_[012].pt")
     (folder / "optim_raw_2.pt").unlink()
-    fails(LayoutError, "optimizer does not fit", [folder / "local_*.pt", folder / "optim_raw_*.pt"], ZOO)
+    error = fails(
+        IncompleteError, "rank 2 is missing", [folder / "local_*.pt", folder / "optim_raw_*.pt"], ZOO
+    )
+    assert "optim_raw_0.pt, " in error.message and "of 3 ranks" in error.message
+    assert "LOCAL" not in error.hint
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_one_of_two_ranks_of_a_raw_optimizer(fsdp1_files: Path, tmp_path: Path, lost: int) -> None:
+    """The one that is left looks like a file that stands alone; the model's files tell that it is not."""
+    folder = copied(fsdp1_files / "base_2_flat", tmp_path / "x", "local_*.pt")
+    left = folder / f"optim_rank{1 - lost}.pt"
+    shutil.copy(fsdp1_files / "base_2_flat" / f"optim_raw_{1 - lost}.pt", left)
+    error = fails(IncompleteError, f"file of rank {lost} is missing of the optimizer", [folder], ZOO)
+    assert f"found {left}; the model beside it is of 2 ranks" in error.message
+
+
+@pytest.mark.parametrize(("kind", "options"), [("sharded", None), ("local", TINY)])
+def test_one_of_three_ranks_of_a_raw_optimizer(
+    kind: str, options: ReadOptions | None, tmp_path: Path
+) -> None:
+    old = Path(__file__).parents[1] / "old_torch" / "torch-2.4.1_world3_flat"
+    folder = copied(old, tmp_path / "x", f"{kind}_*.pt")
+    shutil.copy(old / "optim_raw_1.pt", folder)
+    fails(IncompleteError, "files of rank 0, 2 are missing of the optimizer", [folder], options)
 
 
 def test_superfluous_rank(fsdp1_files: Path, tmp_path: Path) -> None:
