@@ -31,6 +31,7 @@ def write_report(write: Callable[[str], object], done: Conversion) -> None:
         "to": done.to.value,
         "digest": digest.NAME,
         "verified": done.verified,
+        "against": None if done.against is None else {"equal_tensors": done.against},
         "notices": [{"code": notice.code, "text": notice.text} for notice in done.notices],
         "files": [{"name": file.name, "size_bytes": file.size_bytes} for file in done.files],
         "values": [dotted(leaf.path) for leaf in done.items.objects],

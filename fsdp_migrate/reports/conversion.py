@@ -125,6 +125,8 @@ def done_text(write: Write, done: Conversion, seconds: float) -> None:
     rate = human_bytes(int(done.items.read_bytes / max(seconds, 1e-9)))
     files = f"{len(done.files)} file{'s' if len(done.files) != 1 else ''}"
     write(f"  written      {human_bytes(size)} in {files}, {checked}; {seconds:.1f} s, {rate}/s\n")
+    if done.against is not None:
+        write(f"  against      {done.against} tensors are equal to the reference's\n")
     linked = sum(1 for digests in done.digests if not digests.written)
     if linked:
         write(f"  shared       {linked} tensors stay in the source's files: do not write into those\n")

@@ -176,6 +176,36 @@ def test_against_another_checkpoint(full: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(("part", "equal"), [("model", 4), ("optim", 12), (None, 16)])
+def test_against_compares_the_part_that_is_written(
+    full: Path, tmp_path: Path, part: str | None, equal: int
+) -> None:
+    """Of a reference that differs in the other part, too."""
+    state = torch.load(full, weights_only=True)
+    if part == "model":
+        state["optimizer"]["state"][0]["exp_avg"] += 1
+    elif part == "optim":
+        state["model"]["1.bias"] += 1
+    torch.save(state, tmp_path / "other.pt")
+    only = ["--only", part] if part else []
+    asked = ["convert-ckpt", full, tmp_path / "out", *only, "--against", tmp_path / "other.pt"]
+    done = call(*asked)
+    assert done.exit_code == 0, done.stderr
+    assert f"{equal} tensors are equal to the reference's" in done.stdout
+    as_json = call(*asked, "--overwrite", "--format", "json")
+    assert json.loads(as_json.stdout)["against"] == {"equal_tensors": equal}
+    quiet = call("convert-ckpt", full, tmp_path / "quiet", "--format", "json")
+    assert json.loads(quiet.stdout)["against"] is None
+
+
+def test_a_reference_without_the_part_is_no_reference(full: Path, tmp_path: Path) -> None:
+    torch.save(torch.load(full, weights_only=True)["model"], tmp_path / "model.pt")
+    done = call("convert-ckpt", full, tmp_path / "out", "--only", "optim", "--against", tmp_path / "model.pt")
+    assert done.exit_code == 2
+    assert "the reference holds nothing to compare with --only optim" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 # --- bad input ---
 
 
