@@ -37,12 +37,12 @@ def check_against(
         LayoutError: names that only one side has, or tensors that differ.
     """
     expected = _tensors(reference, only)
-    numbers = {item.path: number for number, item in enumerate(items.tensors)}
+    numbers = {items.canonical(item.path): number for number, item in enumerate(items.tensors)}
     for alias in items.shared:
-        numbers[alias.path] = numbers[alias.of]
+        numbers[items.canonical(alias.path)] = numbers[items.canonical(alias.of)]
     kinds = {path[0] for path in expected}
     ours = {path for path in numbers if path[0] in kinds and path[:2] != ("optim", "param_groups")}
-    left_out = {item.path for item in items.left_out}
+    left_out = {items.canonical(item.path) for item in items.left_out}
     problems = [
         f"{dotted(path)} is only in the source" for path in sorted(ours - expected.keys(), key=dotted)
     ]

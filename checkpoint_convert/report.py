@@ -28,6 +28,7 @@ def write_report(write: Callable[[str], object], done: Conversion) -> None:
             "world_size": source.world_size,
             "saver_torch": source.saver_torch,
         },
+        "written": True,
         "to": done.to.value,
         "digest": digest.NAME,
         "verified": done.verified,

@@ -158,7 +158,9 @@ def test_what_we_wrote_needs_no_converting_but_can_be(full: Path, tmp_path: Path
     assert "already loadable by FSDP2, nothing to convert" in done.stdout
     assert not (tmp_path / "second").exists()
     as_json = call("convert-ckpt", tmp_path / "first", tmp_path / "second", "--format", "json")
-    assert json.loads(as_json.stdout)["status"] == "already loadable by FSDP2, nothing to convert"
+    said = json.loads(as_json.stdout)
+    assert said["status"] == "already loadable by FSDP2, nothing to convert"
+    assert said["written"] is False and "loadable as it is" in said["reason"]
     done = call("convert-ckpt", tmp_path / "first", tmp_path / "second", "--to", "torch", "--against", full)
     assert done.exit_code == 0
     found = torch.load(tmp_path / "second", weights_only=True)
@@ -174,6 +176,33 @@ def test_against_another_checkpoint(full: Path, tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "model.1.bias has other values" in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--link"],
+        ["--to", "dcp"],
+        ["--shards", "1"],
+        ["--dtype", "float32"],
+        ["--only", "model"],
+        ["--tied", "keep"],
+        ["--model-key", "model"],
+        ["--optim-key", "optim"],
+    ],
+    ids=lambda options: options[0],
+)
+def test_what_is_asked_for_is_written_although_the_source_is_loadable(
+    full: Path, tmp_path: Path, options: list[str]
+) -> None:
+    """Even where the option asks for what is there already."""
+    call("convert-ckpt", full, tmp_path / "first")
+    done = call("convert-ckpt", tmp_path / "first", tmp_path / "second", *options, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["written"] is True
+    source = torch.load(full, weights_only=True)["model"]
+    found = loaded(tmp_path / "second")["model"]
+    assert all(torch.equal(found[name], tensor) for name, tensor in source.items())
 
 
 @pytest.mark.parametrize(("part", "equal"), [("model", 4), ("optim", 12), (None, 16)])
