@@ -16,7 +16,6 @@ from checkpoint_convert.against import check_against
 from checkpoint_convert.destination import (
     NO_SPACE,
     REPORT_NAME,
-    beside,
     check_free,
     check_space,
     partial_directory,
@@ -189,8 +188,6 @@ def convert(
             target, options.write.to, contents, plan.items, files, tuple(digests), verified, same
         )
         _write_report(partial, done)
-        if single:
-            (partial / REPORT_NAME).replace(beside(target, "." + REPORT_NAME))
         publish(partial, target, single_file=single, overwrite=options.overwrite)
     return done
 
