@@ -53,7 +53,7 @@ def read_optimizer(
         if parameters and _sizes_fit(ranks[0], parameters):
             return numbered_optimizer(ranks[0], parameters, part.name), ()
     layout = known.layout or _layout_beside(known)
-    layout = needed(layout, part.name, "this optimizer state is kept by parameter number, and such numbers")
+    layout = needed(layout, part.name, "this optimizer state is kept by parameter numbers")
     order = memory_order(options, layout, part.saver_torch)
     try:
         return read_raw(ranks, layout, known.local, options, order, part.name)

@@ -232,9 +232,26 @@ def test_no_checkpoint_at_all(tmp_path: Path) -> None:
     (tmp_path / "empty.pt").touch()
     fails(UnreadableError, "empty", [tmp_path / "empty.pt"])
     (tmp_path / "fake.pt").write_text("this is text")
+    fails(UnreadableError, r"fake\.pt: is a text file, no checkpoint", [tmp_path / "fake.pt"])
+    (tmp_path / "fake.pt").write_text("es ist nur ein Text über Gewichte\n" * 300, encoding="utf-8")
+    fails(UnreadableError, r"fake\.pt: is a text file, no checkpoint", [tmp_path / "fake.pt"])
+    (tmp_path / "fake.pt").write_bytes(b"this is no text\x00\x01")
     fails(UnreadableError, "not a readable pickle at byte", [tmp_path / "fake.pt"])
+    (tmp_path / "fake.pt").write_bytes(pickle.dumps({"w": 1}, protocol=0))
+    fails(UnreadableError, "neither a model nor an optimizer", [tmp_path / "fake.pt"])
     torch.save([1, 2, 3], tmp_path / "list.pt")
     fails(UnreadableError, "neither a model nor an optimizer", [tmp_path / "list.pt"])
+
+
+def test_distributed_checkpoint_without_its_metadata(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "step_5"
+    dcp.save({"model": {"w": torch.zeros(3)}}, checkpoint_id=folder)
+    (folder / ".metadata").unlink()
+    for given in (folder, folder / "__0_0.distcp", folder.parent):
+        error = fails(UnreadableError, r"step_5: its \.metadata is missing", [given])
+        assert "written last" in error.hint
+    torch.save({"w": torch.zeros(3)}, folder / "rng.pt")  # does not make it a checkpoint of its own
+    fails(UnreadableError, r"step_5: its \.metadata is missing", [folder])
 
 
 def test_deepspeed_is_named(tmp_path: Path) -> None:
@@ -283,7 +300,11 @@ def test_flat_files_without_a_model_say_what_to_give(fsdp1_files: Path) -> None:
     folder = fsdp1_files / "base_3_flat"
     error = fails(LayoutError, "flat parameters, which do not tell", [folder / "local_*.pt"])
     assert "--model" in error.hint and "--layout-from" in error.hint
-    error = fails(LayoutError, "by parameter number", [folder / "optim_raw_*.pt"])
+    error = fails(
+        LayoutError,
+        "is kept by parameter numbers, which do not tell the parameters' names",
+        [folder / "optim_raw_*.pt"],
+    )
     assert "--model" in error.hint
 
 
@@ -301,7 +322,10 @@ def test_bad_factories_and_layouts(fsdp1_files: Path, tmp_path: Path) -> None:
     local = [fsdp1_files / "base_3_flat" / "local_*.pt"]
     fails(LayoutError, "written pkg.module:name", local, ReadOptions(model="zoo.plain"))
     fails(LayoutError, "cannot be imported", local, ReadOptions(model="no_such_module:x"))
-    fails(LayoutError, "cannot be imported", local, ReadOptions(model="zoo:no_such_factory"))
+    error = fails(LayoutError, "module zoo has no 'plian'", local, ReadOptions(model="zoo:plian"))
+    assert error.hint.startswith("Did you mean plain")
+    error = fails(LayoutError, "cannot be imported", local, ReadOptions(model="zoo:qqqqqqqq"))
+    assert error.hint.startswith("Defined there: ") and "PYTHONPATH" not in error.hint
     fails(LayoutError, "meta device failed: TypeError", local, ReadOptions(model="zoo:build"))
     fails(LayoutError, "returns a dict", local, ReadOptions(model="builtins:dict"))
     fails(
