@@ -12,25 +12,37 @@ from checkpoint_convert.parallel import Workers
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.transfer import Digests
 from checkpoint_convert.values import KeyPath, is_tensor
+from checkpoint_convert.write_options import Part
 
 _SHOWN = 5
 
 
 def check_against(
-    reference: Contents, items: Items, digests: Sequence[Digests], workers: Workers, progress: Progress
-) -> None:
+    reference: Contents,
+    items: Items,
+    digests: Sequence[Digests],
+    workers: Workers,
+    progress: Progress,
+    only: Part | None = None,
+) -> int:
     """Compare every tensor that was read with the reference's; the optimizer's where the reference has one.
+
+    Args:
+        only: the part that is written; the reference's other part says nothing about it.
+
+    Returns:
+        How many tensors were compared and are equal.
 
     Raises:
         LayoutError: names that only one side has, or tensors that differ.
     """
-    expected = _tensors(reference)
-    numbers = {item.path: number for number, item in enumerate(items.tensors)}
+    expected = _tensors(reference, only)
+    numbers = {items.canonical(item.path): number for number, item in enumerate(items.tensors)}
     for alias in items.shared:
-        numbers[alias.path] = numbers[alias.of]
+        numbers[items.canonical(alias.path)] = numbers[items.canonical(alias.of)]
     kinds = {path[0] for path in expected}
     ours = {path for path in numbers if path[0] in kinds and path[:2] != ("optim", "param_groups")}
-    left_out = {item.path for item in items.left_out}
+    left_out = {items.canonical(item.path) for item in items.left_out}
     problems = [
         f"{dotted(path)} is only in the source" for path in sorted(ours - expected.keys(), key=dotted)
     ]
@@ -58,17 +70,30 @@ def check_against(
             f"the source differs from the reference: {'; '.join(problems[:_SHOWN])}{more}",
             hint="nothing was written; are both of the same training step, and is --model the right one?",
         )
+    if not common:
+        raise LayoutError(
+            f"the reference holds nothing to compare{f' with --only {only.value}' if only else ''}",
+            hint="nothing was written; name a reference that holds the same part, or leave --against out",
+        )
+    return len(common)
 
 
-def _tensors(reference: Contents) -> dict[KeyPath, TensorSource]:
+def _tensors(reference: Contents, only: Part | None) -> dict[KeyPath, TensorSource]:
+    found: dict[KeyPath, TensorSource] = {}
+    if only is not Part.OPTIM:
+        found.update(_model_tensors(reference))
+    if only is not Part.MODEL and reference.optimizer is not None:
+        for fqn, state in reference.optimizer.state.items():
+            for name, value in state.items():
+                if is_tensor(value):
+                    found["optim", "state", fqn, name] = value
+    return found
+
+
+def _model_tensors(reference: Contents) -> dict[KeyPath, TensorSource]:
     found: dict[KeyPath, TensorSource] = {}
     found.update({("model", name): source for name, source in reference.model.items()})
     for name, first in reference.aliases.items():
         if first in reference.model:
             found.setdefault(("model", name), reference.model[first])
-    if reference.optimizer is not None:
-        for fqn, state in reference.optimizer.state.items():
-            for name, value in state.items():
-                if is_tensor(value):
-                    found["optim", "state", fqn, name] = value
     return found

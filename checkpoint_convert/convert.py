@@ -16,7 +16,6 @@ from checkpoint_convert.against import check_against
 from checkpoint_convert.destination import (
     NO_SPACE,
     REPORT_NAME,
-    beside,
     check_free,
     check_space,
     partial_directory,
@@ -90,6 +89,7 @@ class Conversion:
         source: the contents' description; its tensors can be read only while the source is open.
         digests: by number of `items.tensors`.
         verified: the output was read back and is equal.
+        against: tensors that are equal to those of the reference of `--against`; None without one.
     """
 
     target: Path
@@ -99,6 +99,7 @@ class Conversion:
     files: tuple[PlannedFile, ...]
     digests: tuple[Digests, ...]
     verified: bool
+    against: int | None = None
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -175,16 +176,18 @@ def convert(
         if watch:
             watch.check()
         contents.finish()
+        same = None
         if against is not None:
-            check_against(against, plan.items, digests, Workers(options.jobs), progress)
+            workers = Workers(options.jobs)
+            same = check_against(against, plan.items, digests, workers, progress, options.write.only)
         if options.verify:
             with _reopened(partial, plan, options, reopen) as find:
                 check_output(find, plan.items, digests, Workers(options.jobs), progress)
         files, verified = tuple(plan.files), options.verify
-        done = Conversion(target, options.write.to, contents, plan.items, files, tuple(digests), verified)
+        done = Conversion(
+            target, options.write.to, contents, plan.items, files, tuple(digests), verified, same
+        )
         _write_report(partial, done)
-        if single:
-            (partial / REPORT_NAME).replace(beside(target, "." + REPORT_NAME))
         publish(partial, target, single_file=single, overwrite=options.overwrite)
     return done
 

@@ -10,7 +10,9 @@ import contextlib
 import errno
 import fcntl
 import os
+import pickle
 import shutil
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +26,9 @@ REPORT_NAME = "conversion.json"
 
 _REPLACED = ".replaced"
 """Suffix under which an output that `--overwrite` replaces waits until the new one has its name."""
+
+_LEGACY_HEAD = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
+"""How every file begins that torch before 1.6 saved."""
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -54,7 +59,8 @@ def check_free(target: Path, *, overwrite: bool, sources: tuple[Path, ...] = ())
     for taken in (target, beside(target, _REPLACED)) if os.path.lexists(target) else ():
         if not _is_replaceable(taken):
             raise DestinationError(
-                f"{taken} is a directory, and not of a checkpoint: --overwrite leaves it alone",
+                f"{taken} is a {'directory' if taken.is_dir() else 'file'}, and not of a checkpoint: "
+                "--overwrite leaves it alone",
                 hint="remove it yourself, or name another destination",
             )
     parent = real.parent
@@ -67,11 +73,26 @@ def check_free(target: Path, *, overwrite: bool, sources: tuple[Path, ...] = ())
 
 
 def _is_replaceable(target: Path) -> bool:
-    """Whether `--overwrite` may delete what is there: nothing, a file, an empty directory, a checkpoint's."""
-    if not target.is_dir() or target.is_symlink():
+    """Whether `--overwrite` may delete what is there: nothing, something empty, a link, a checkpoint."""
+    if not os.path.lexists(target) or target.is_symlink():
         return True
+    if not target.is_dir():
+        return target.is_file() and _is_checkpoint_file(target)
     names = {entry.name for entry in target.iterdir()}
     return not names or not names.isdisjoint((REPORT_NAME, ".metadata"))
+
+
+def _is_checkpoint_file(path: Path) -> bool:
+    """Whether a file is empty, or what `torch.save` writes, of any age."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_LEGACY_HEAD))
+        if head in (b"", _LEGACY_HEAD):
+            return True
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("/data.pkl") for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return os.path.lexists(beside(path, f".{REPORT_NAME}"))  # one of ours, damaged since
 
 
 def check_space(target: Path, needed_bytes: int) -> None:
@@ -167,7 +188,8 @@ def publish(partial: Path, target: Path, *, single_file: str | None, overwrite: 
     """Give the finished output its name.
 
     Args:
-        single_file: the one file of `partial` that becomes `target`; None: the directory does.
+        single_file: the one file of `partial` that becomes `target`, its report beside it; None: the
+            directory does.
         overwrite: replace what is there. The old output is moved aside first and deleted last.
 
     Raises:
@@ -190,7 +212,11 @@ def publish(partial: Path, target: Path, *, single_file: str | None, overwrite: 
         target.rename(replaced)
     try:
         ready.rename(target)
+        if single_file:
+            (partial / REPORT_NAME).replace(beside(target, f".{REPORT_NAME}"))
     except BaseException:
+        if single_file and not os.path.lexists(ready) and os.path.lexists(partial / REPORT_NAME):
+            target.rename(ready)  # an output and another one's report would contradict each other
         if is_replacing and not os.path.lexists(target):
             replaced.rename(target)
         raise

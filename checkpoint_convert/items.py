@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from checkpoint_convert.model import DType, Notice, TensorSource, numel, size_bytes
 from checkpoint_convert.values import KeyPath, Leaf
+from checkpoint_convert.write_options import MODEL_KEY, OPTIM_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,30 @@ class Items:
     objects: tuple[Leaf, ...]
     left_out: tuple[LeftOut, ...]
     notices: tuple[Notice, ...]
+    model_key: str = MODEL_KEY
+    optim_key: str = OPTIM_KEY
+
+    def under_keys(self, model_key: str, optim_key: str) -> Items:
+        """The same with other top-level keys for model and optimizer."""
+        keys = {self.model_key: model_key, self.optim_key: optim_key}
+
+        def moved(path: KeyPath) -> KeyPath:
+            return (keys.get(str(path[0]), path[0]), *path[1:])
+
+        return Items(
+            tuple(replace(item, path=moved(item.path)) for item in self.tensors),
+            tuple(SharedItem(moved(item.path), moved(item.of)) for item in self.shared),
+            tuple(replace(leaf, path=moved(leaf.path)) for leaf in self.objects),
+            tuple(replace(item, path=moved(item.path)) for item in self.left_out),
+            self.notices,
+            model_key,
+            optim_key,
+        )
+
+    def canonical(self, path: KeyPath) -> KeyPath:
+        """A path of the output as the source's contents are spoken of: below `model` or `optim`."""
+        kinds: dict[object, str] = {self.model_key: MODEL_KEY, self.optim_key: OPTIM_KEY}
+        return (kinds.get(path[0], path[0]), *path[1:])
 
     @property
     def read_bytes(self) -> int:

@@ -5,6 +5,7 @@ The only module of the converter that imports the user's code, and torch, becaus
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 _DTYPES = {dtype.torch_name: dtype for dtype in DType}
+_SHOWN = 8
 _HINT = "Give a function without arguments that returns the model as the old job built it, before FSDP."
 
 
@@ -61,14 +63,32 @@ def load_name(dotted: str, what: str) -> Any:
         sys.path.insert(0, here)
     try:
         found: Any = importlib.import_module(module_name)
-        for part in name.split("."):
-            found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise LayoutError(
             f"{dotted}: {what} cannot be imported: {error}",
             hint="Run the command where the module can be imported, or set PYTHONPATH.",
         ) from error
+    owner = f"module {module_name}"
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise LayoutError(
+                f"{dotted}: {what} cannot be imported: {owner} has no {part!r}", hint=_near(found, part)
+            )
+        found = getattr(found, part)
+        owner = part
     return found
+
+
+def _near(owner: Any, wanted: str) -> str:
+    """What of an object's names may have been meant: those spelt alike, else what is defined there."""
+    names = [name for name in vars(owner) if not name.startswith("_")] if hasattr(owner, "__dict__") else []
+    close = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
+    if close:
+        return f"Did you mean {' or '.join(close)}?"
+    module = getattr(owner, "__name__", "")
+    own = [name for name in names if getattr(getattr(owner, name), "__module__", "") == module]
+    more = ", ..." if len(own) > _SHOWN else ""
+    return f"Defined there: {', '.join(own[:_SHOWN])}{more}." if own else "Nothing is defined there."
 
 
 def layout_of(model: nn.Module, origin: str) -> ModelLayout:

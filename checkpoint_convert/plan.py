@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from checkpoint_convert.casting import CASTABLE
 from checkpoint_convert.errors import LayoutError, UnsupportedError
@@ -19,7 +20,14 @@ from checkpoint_convert.readers.dcp_part import OLD_GROUPS
 from checkpoint_convert.readers.resolve import OPAQUE_EXTRA
 from checkpoint_convert.tied import first_names
 from checkpoint_convert.values import Leaf, leaves
-from checkpoint_convert.write_options import OutputFormat, Part, TiedPolicy, WriteOptions
+from checkpoint_convert.write_options import (
+    MODEL_KEY,
+    OPTIM_KEY,
+    OutputFormat,
+    Part,
+    TiedPolicy,
+    WriteOptions,
+)
 
 NOT_CARRIED = "CK201"
 TIED_DIFFER = "CK202"
@@ -48,25 +56,21 @@ class _Draft:
         else:
             self.objects.append(Leaf(path, value))
 
-    def finish(self) -> Items:
-        """Check that no two things share a place, and freeze."""
-        paths = [item.path for item in self.tensors]
-        paths += [item.path for item in self.shared]
-        paths += [leaf.path for leaf in self.objects]
+    def finish(self, options: WriteOptions) -> Items:
+        """Give model and optimizer their keys, check that no two things share a place, and freeze."""
+        items = Items(
+            tuple(self.tensors), tuple(self.shared), tuple(self.objects), tuple(self.left_out), ()
+        ).under_keys(options.model_key, options.optim_key)
+        paths = [item.path for item in items.tensors]
+        paths += [item.path for item in items.shared]
+        paths += [leaf.path for leaf in items.objects]
         twice = [key for key, count in Counter(map(dotted, paths)).items() if count > 1]
         if twice:
             raise LayoutError(
                 f"two things of the source would get the same key {twice[0]!r}",
                 hint="write one part at a time with --only, or rename the key in the source",
             )
-        self.notices.extend(_not_carried(self.left_out))
-        return Items(
-            tuple(self.tensors),
-            tuple(self.shared),
-            tuple(self.objects),
-            tuple(self.left_out),
-            tuple(self.notices),
-        )
+        return replace(items, notices=(*self.notices, *_not_carried(items.left_out)))
 
 
 def _not_carried(left_out: Sequence[LeftOut]) -> Iterator[Notice]:
@@ -94,6 +98,7 @@ def plan_items(contents: Contents, options: WriteOptions, *, unequal_ties: Colle
     said = (OPAQUE_EXTRA, OLD_GROUPS)
     draft.notices.extend(notice for notice in contents.notices if notice.code not in said)
     _check_parts(contents, options)
+    _check_keys(options)
     if options.only is not Part.OPTIM:
         _model_items(draft, contents, options, frozenset(unequal_ties))
     else:
@@ -101,7 +106,7 @@ def plan_items(contents: Contents, options: WriteOptions, *, unequal_ties: Colle
             draft.left_out.append(LeftOut(("model", name), size_bytes(source), "--only optim"))
     _optimizer_items(draft, contents, options)
     _extra_items(draft, contents, options)
-    return draft.finish()
+    return draft.finish(options)
 
 
 def _check_parts(contents: Contents, options: WriteOptions) -> None:
@@ -126,6 +131,26 @@ def _check_parts(contents: Contents, options: WriteOptions) -> None:
     if options.shards is not None and (options.to is not OutputFormat.DCP or options.shards < 1):
         raise UnsupportedError(
             "--shards N lays out a DCP directory for N ranks, N at least 1", hint="leave --shards out"
+        )
+
+
+def _check_keys(options: WriteOptions) -> None:
+    keys = {"--model-key": options.model_key, "--optim-key": options.optim_key}
+    for option, key in keys.items():
+        if not key or "." in key:
+            raise UnsupportedError(
+                f"{option}: {key!r} is no top-level key", hint="give a name without dots, such as optimizer"
+            )
+    if options.model_key == options.optim_key:
+        raise UnsupportedError(
+            f"model and optimizer cannot both have the key {options.model_key!r}",
+            hint="give --model-key and --optim-key different names",
+        )
+    if options.to is OutputFormat.SAFETENSORS and tuple(keys.values()) != (MODEL_KEY, OPTIM_KEY):
+        raise UnsupportedError(
+            f"{' and '.join(keys)} name the top-level keys of --to dcp and --to torch; "
+            "safetensors files have none",
+            hint="leave them out",
         )
 
 
@@ -196,7 +221,7 @@ def _extra_items(draft: _Draft, contents: Contents, options: WriteOptions) -> No
                 draft.left_out.append(LeftOut(leaf.path, size, f"--only {options.only.value}"))
             elif options.to is OutputFormat.SAFETENSORS:
                 draft.left_out.append(LeftOut(leaf.path, size, "safetensors holds tensors of a model only"))
-            elif leaf.path[0] in ("model", "optim"):
+            elif leaf.path[0] in (MODEL_KEY, OPTIM_KEY, options.model_key, options.optim_key):
                 draft.add(Leaf((f"source_{leaf.path[0]}", *leaf.path[1:]), leaf.value, leaf.refusal))
             else:
                 draft.add(leaf)

@@ -197,11 +197,14 @@ def check_same_groups(ranks: Sequence[SavedOptimizer], where: str) -> None:
             )
 
 
-def misfit(where: str, misfits: Sequence[Misfit]) -> LayoutError:
+def misfit(where: str, misfits: Sequence[Misfit], *, local_at_hand: bool) -> LayoutError:
     """The error when no assumption fits; the one that came closest says most."""
     closest = max(misfits, key=lambda one: one.fitting, default=Misfit(0, "its ranks cannot be told apart"))
+    beside = (
+        "" if local_at_hand else ", or the LOCAL_STATE_DICT files of the same save beside the optimizer's"
+    )
     return LayoutError(
         f"{where}: the optimizer does not fit the model: {closest.reason}",
-        hint="Give the FSDP1 policy with --wrap pkg.module:Block, the job's groups in a layout.json, "
-        "or the LOCAL_STATE_DICT files of the same save beside the optimizer's.",
+        hint="Give the FSDP1 policy with --wrap pkg.module:Block, the job's groups in a layout.json"
+        f"{beside}.",
     )

@@ -27,19 +27,23 @@ def check_output(
 ) -> None:
     """Compare an output with what was written: names, dtypes, shapes, digests, plain values.
 
+    Args:
+        find: takes paths below `model` and `optim`, whatever the keys of the output.
+
     Raises:
         UnreadableError: the first difference.
     """
+    canonical = items.canonical
     progress.phase("checking", items.tensor_bytes)
     for leaf in items.objects:
-        _check_value(find, leaf)
+        _check_value(find(canonical(leaf.path)), leaf)
     by_path = {item.path: item for item in items.tensors} if items.shared else {}
     for shared in items.shared:
-        _check_header(find(shared.path), by_path[shared.of], dotted(shared.path))
+        _check_header(find(canonical(shared.path)), by_path[shared.of], dotted(shared.path))
 
     def work(number: int) -> None:
         item = items.tensors[number]
-        found = _check_header(find(item.path), item, dotted(item.path))
+        found = _check_header(find(canonical(item.path)), item, dotted(item.path))
         if not digests[number].written:  # linked: the bytes are the source's own
             progress.advance(item.size_bytes)
             return
@@ -82,8 +86,7 @@ def _from_json(value: object) -> object:
     return FromJson(map(_from_json, value)) if isinstance(value, list) else value
 
 
-def _check_value(find: Finder, leaf: Leaf) -> None:
-    found = find(leaf.path)
+def _check_value(found: object, leaf: Leaf) -> None:
     if found is ABSENT or not _equal(found, leaf.value):
         raise _damaged(f"{dotted(leaf.path)} is not what was written")
 

@@ -5,6 +5,7 @@ Source: `torch/serialization.py` (`_save`, `_legacy_save`). Tensors stay in the 
 
 from __future__ import annotations
 
+import codecs
 import mmap
 import struct
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from checkpoint_convert.zip_records import ZipArchive, ZipRecord
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _MAX_PICKLE_BYTES = 1 << 30
+_HEAD_BYTES = 4096
+"""What is looked at to tell text."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +63,25 @@ def read_torch_file(files: OpenFiles, path: Path, start: int = 0, size_bytes: in
             f"{path}, item at byte {start}: is no archive that torch.save wrote",
             hint="The directory is damaged, or its files are of different saves.",
         )
-    return _read_stream(files, path)
+    try:
+        return _read_stream(files, path)
+    except UnreadableError:
+        # Pickles of protocol 0 are text as well, so only what cannot be read is called that.
+        if is_text(read_at(files, path, start, min(size_bytes, _HEAD_BYTES))):
+            raise UnreadableError(
+                f"{path}: is a text file, no checkpoint",
+                hint="Give a file that torch.save or safetensors wrote.",
+            ) from None
+        raise
+
+
+def is_text(head: bytes) -> bool:
+    """Whether a file that begins so is text; its last character may be cut."""
+    try:
+        shown = codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return all(char.isprintable() or char in "\t\n\r\f\ufeff" for char in shown)
 
 
 def file_size(path: Path) -> int:

@@ -17,6 +17,11 @@ SAFETENSORS_FILE_BYTES = 5_000_000_000
 """Largest safetensors file, as `transformers.PreTrainedModel.save_pretrained` has it."""
 
 
+MODEL_KEY = "model"
+OPTIM_KEY = "optim"
+"""Top-level keys of an output, as torchtitan and most loaders have them."""
+
+
 class OutputFormat(enum.Enum):
     """What is written; the value is what `--to` takes."""
 
@@ -54,6 +59,7 @@ class WriteOptions:
         tied: None means keep, and first for safetensors, whose readers tie by themselves.
         fill_optim_state: give parameters without optimizer state zeros and step 0.
         link: share the source's DCP files instead of copying their bytes.
+        model_key, optim_key: top-level keys under which model and optimizer stand (DCP, torch).
         chunk_bytes, file_bytes: see `CHUNK_BYTES`, `FILE_BYTES`, `SAFETENSORS_FILE_BYTES`.
     """
 
@@ -64,6 +70,8 @@ class WriteOptions:
     tied: TiedPolicy | None = None
     fill_optim_state: bool = False
     link: bool = False
+    model_key: str = MODEL_KEY
+    optim_key: str = OPTIM_KEY
     chunk_bytes: int = CHUNK_BYTES
     file_bytes: int | None = None
 

@@ -12,6 +12,7 @@ from checkpoint_convert.optim_state import SavedOptimizer, group_keys
 from checkpoint_convert.readers.dcp import DcpDirectory, nested, read_dcp
 from checkpoint_convert.readers.holdings import read_holding
 from checkpoint_convert.readers.names import clean_names, flat_prefix
+from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.parts import Part
 from checkpoint_convert.readers.resolve import whole_tensors
 from checkpoint_convert.values import is_tensor
@@ -21,19 +22,19 @@ OLD_GROUPS = "CK105"
 _NEW_GROUP_KEYS = {"decoupled_weight_decay": frozenset({"betas", "eps", "weight_decay"})}
 
 
-def dcp_part(files: OpenFiles, directory: Path, *, use_optimizer: bool = True) -> Part:
+def dcp_part(files: OpenFiles, directory: Path, options: ReadOptions) -> Part:
     """Read a directory's metadata.
 
     Raises:
         UnsupportedError: it holds raw optimizer state, of which other ranks' data was never written.
     """
     found = read_dcp(files, directory)
-    holding = read_holding(nested(found), directory)
+    holding = read_holding(nested(found), directory, options.model_key)
     name = str(directory)
     model = None
     if holding.model is not None:
         model = whole_tensors(clean_names(holding.model, name), name)
-    if use_optimizer and holding.optimizer is not None and holding.optimizer.by_number:
+    if options.use_optimizer and holding.optimizer is not None and holding.optimizer.by_number:
         _refuse_raw(holding.optimizer, found, name)
     flat = model is not None and any(flat_prefix(key) is not None for key in model)
     # Groups stored as one object are read as they are; unfolded, every key of the target must be there.

@@ -32,7 +32,7 @@ def detect(
         opened: takes every torch file that was read, for the check of checksums at the end.
     """
     found = find(paths)
-    parts = [dcp_part(files, directory, use_optimizer=options.use_optimizer) for directory in found.dcp]
+    parts = [dcp_part(files, directory, options) for directory in found.dcp]
     parts += _safetensors_parts(files, found)
     holdings = []
     for path in found.torch_files:
@@ -43,7 +43,7 @@ def detect(
             # `training_args.bin` and the like stand beside checkpoints; they are noted and left behind.
             holdings.append(Holding(path, None, None, {path.name: file.value}))
         else:
-            holdings.append(read_holding(file.value, path))
+            holdings.append(read_holding(file.value, path, options.model_key))
     parts += [part_of(ranks) for ranks in group_ranks(holdings)]
     return assemble(parts, options)
 

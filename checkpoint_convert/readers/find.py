@@ -45,6 +45,9 @@ def find(paths: Sequence[Path]) -> Found:
             kinds[kind][found] = None
     result = Found(*(tuple(kinds[kind]) for kind in ("torch", "dcp", "safetensors", "ignored")))
     if not (result.torch_files or result.dcp or result.safetensors):
+        for path in paths:
+            for below in sorted(path.iterdir()) if Path(path).is_dir() else ():
+                _refuse_without_metadata(below)
         named = ", ".join(map(str, paths))
         raise UnreadableError(
             f"{named}: no checkpoint there",
@@ -70,6 +73,7 @@ def _look_behind(path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _look_into(directory: Path) -> Iterator[tuple[str, Path]]:
+    _refuse_without_metadata(directory)
     if (directory / METADATA).is_file():
         yield "dcp", directory
     for entry in sorted(directory.iterdir(), key=_natural):
@@ -79,8 +83,18 @@ def _look_into(directory: Path) -> Iterator[tuple[str, Path]]:
             yield _kind(entry), entry
 
 
+def _refuse_without_metadata(directory: Path) -> None:
+    if (directory / METADATA).is_file() or not any(directory.glob("*.distcp")):
+        return
+    raise UnreadableError(
+        f"{directory}: its {METADATA} is missing, which says what lies where in its .distcp files",
+        hint=f"{METADATA} is written last: the save did not finish, or a copy left hidden files out.",
+    )
+
+
 def _kind_of_given(path: Path) -> tuple[str, Path]:
     if path.name == METADATA or path.suffix == ".distcp":
+        _refuse_without_metadata(path.parent)
         return "dcp", path.parent
     if path.name.endswith(".safetensors.index.json"):
         return "safetensors", path

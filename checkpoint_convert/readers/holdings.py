@@ -55,8 +55,11 @@ def _is_tensor_or_shard(value: object) -> bool:
     return is_tensor(value) or isinstance(value, ShardedTensorOnRank | DTensorOnRank)
 
 
-def read_holding(value: object, path: Path) -> Holding:
+def read_holding(value: object, path: Path, model_key: str | None = None) -> Holding:
     """Tell a file's parts apart.
+
+    Args:
+        model_key: the top-level key of the model, where the caller knows it.
 
     Raises:
         AmbiguousFormatError: two parts could be the model, or there are two optimizers.
@@ -71,7 +74,7 @@ def read_holding(value: object, path: Path) -> Holding:
     optimizers = dict(_optimizers(value, ()))
     models = dict(_models(value, (), set(optimizers)))
     optimizer_at = _one_optimizer(list(optimizers), path)
-    model_at = _one_model(models, path)
+    model_at = (model_key,) if (model_key,) in models else _one_model(models, path)
     model = models[model_at] if model_at is not None else None
     taken = {(*model_at, name) for name in model or ()} if model_at is not None else set()
     if optimizer_at is not None:

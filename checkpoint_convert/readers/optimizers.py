@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from checkpoint_convert.errors import LayoutError
+from checkpoint_convert.errors import IncompleteError, LayoutError
 from checkpoint_convert.layout import ModelLayout
 from checkpoint_convert.model import Notice, OptimizerContents, SourceFormat, TensorSource, numel
 from checkpoint_convert.optim_state import SavedOptimizer, group_keys, state_shapes
@@ -53,9 +53,40 @@ def read_optimizer(
         if parameters and _sizes_fit(ranks[0], parameters):
             return numbered_optimizer(ranks[0], parameters, part.name), ()
     layout = known.layout or _layout_beside(known)
-    layout = needed(layout, part.name, "this optimizer state is kept by parameter number, and such numbers")
+    layout = needed(layout, part.name, "this optimizer state is kept by parameter numbers")
     order = memory_order(options, layout, part.saver_torch)
-    return read_raw(ranks, layout, known.local, options, order, part.name)
+    try:
+        return read_raw(ranks, layout, known.local, options, order, part.name)
+    except LayoutError as error:
+        _check_ranks(part, known.part, len(ranks))
+        raise error
+
+
+def _check_ranks(part: Part, model: Part | None, count: int) -> None:
+    """An optimizer that fits nothing may only lack ranks that the model beside it has.
+
+    Raises:
+        IncompleteError: names the files found and the ranks missing.
+    """
+    if model is None or model.model_format not in (SourceFormat.LOCAL, SourceFormat.SHARDED):
+        return
+    world = model.world_size or 1
+    if count % world == 0:
+        return
+    numbers = [rank for _, rank in part.files]
+    missing = sorted(set(range(world)) - {rank for rank in numbers if rank is not None})
+    names = ", ".join(name for name, _ in part.files) or part.name
+    if None not in numbers and len(missing) == world - count:
+        plural = len(missing) > 1
+        listed = ", ".join(map(str, missing))
+        lacking = f"the file{'s' * plural} of rank {listed} {'are' if plural else 'is'} missing"
+    else:
+        lacking = f"the files of {world - count % world} ranks are missing"
+    raise IncompleteError(
+        f"{part.name}: {lacking} of the optimizer; found {names}; the model beside it is of {world} ranks",
+        hint="Give the optimizer's files of all ranks: the directory, or a quoted glob. "
+        "--only model converts the model without it.",
+    )
 
 
 def _numbers(saved: SavedOptimizer) -> list[object]:

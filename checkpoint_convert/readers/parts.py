@@ -14,7 +14,7 @@ from checkpoint_convert.model import Notice, SourceFormat, TensorSource, numel
 from checkpoint_convert.optim_state import SavedOptimizer, number_of
 from checkpoint_convert.readers.holdings import Holding
 from checkpoint_convert.readers.names import clean_names, flat_prefix
-from checkpoint_convert.readers.rank_sets import RankSet
+from checkpoint_convert.readers.rank_sets import RankSet, last_number
 from checkpoint_convert.readers.replicas import same_elements
 from checkpoint_convert.readers.resolve import whole_tensors
 from checkpoint_convert.readers.sharded import OnRanks, equal_numbers, merge
@@ -41,6 +41,7 @@ class Part:
         pieced: `local` holds 1-D pieces of each parameter, and no flat parameters beside them.
         extras: everything else.
         world_size: ranks over which it was sharded; None for a file that stands alone.
+        files: each file with its rank (None where neither its name nor its content tells); for messages.
         loadable_as_is: FSDP2 reads it directly.
     """
 
@@ -57,6 +58,7 @@ class Part:
     world_size: int | None = None
     saver_torch: str | None = None
     loadable_as_is: bool = False
+    files: tuple[tuple[str, int | None], ...] = ()
 
 
 def part_of(ranks: RankSet) -> Part:
@@ -75,7 +77,8 @@ def part_of(ranks: RankSet) -> Part:
         pieced = settled
     holdings = _complete(ranks)
     notices: list[Notice] = []
-    part = Part(ranks.name, pieced=pieced, world_size=len(holdings))
+    files = tuple((str(one.path), rank) for one, rank in zip(holdings, ranks.ranks, strict=True))
+    part = Part(ranks.name, pieced=pieced, world_size=len(holdings), files=files)
     if holdings[0].model is not None:
         local = tuple(clean_names(dict(holding.model or {}), str(holding.path)) for holding in holdings)
         model = _merge_models(ranks, local, notices, pieced=pieced)
@@ -104,6 +107,7 @@ def _alone(holding: Holding) -> Part:
         None,
         SourceFormat.FULL if holding.optimizer is not None else None,
         extras=holding.extras,
+        files=((str(holding.path), last_number(holding.path)),),
     )
 
 

@@ -101,6 +101,13 @@ def _number_in_name(path: Path) -> int | None:
     return None
 
 
+def last_number(path: Path) -> int | None:
+    """The rank that a file's name tells where no other file is there to compare it with: its last number."""
+    named = _number_in_name(path)
+    numbers = _DIGITS.findall(path.stem)
+    return named if named is not None or not numbers else int(numbers[-1])
+
+
 def _numbers_by_name(paths: Sequence[Path]) -> list[int]:
     """Each file's rank: the one number in which the paths differ, or the one after `rank`."""
     fields = [_DIGITS.findall(str(path)) for path in paths]

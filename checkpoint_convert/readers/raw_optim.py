@@ -65,7 +65,7 @@ def read_raw(
     numbers = [key for group in ranks[0].groups for key in group_keys(group)]
     found, misfits = _fitting(ranks, numbers, layout, local, options)
     if not found:
-        raise misfit(where, misfits)
+        raise misfit(where, misfits, local_at_hand=local is not None)
     if len({_outcome(assumption, numbers, ranks) for assumption in found}) > 1:
         raise _several(where, found)
     chosen = found[0]

@@ -57,7 +57,7 @@ class LinkedDcpLayout:
             pieces = chunks_of(item.source) if item.dtype is item.source.dtype else None
             if pieces is not None:
                 self._linked[number] = pieces
-            elif item.path[:2] == ("optim", "state") or item.path[0] != "model":
+            elif item.path[0] != items.model_key:
                 self._fresh_number[number] = len(fresh)
                 fresh.append(item)
             else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from checkpoint_convert.write_options import OutputFormat, Part, TiedPolicy
+from checkpoint_convert.write_options import MODEL_KEY, OPTIM_KEY, OutputFormat, Part, TiedPolicy
 from fsdp_migrate.cli.source_options import (
     From,
     LayoutFrom,
@@ -45,7 +45,7 @@ def convert_ckpt(
     sources: Sources,
     destination: Annotated[Path, typer.Argument(metavar="DST", help="A directory (--to torch: a file).")],
     source_format: From = None,
-    to: Annotated[OutputFormat, typer.Option("--to", help="What to write.")] = OutputFormat.DCP,
+    to: Annotated[OutputFormat | None, typer.Option("--to", help="What to write. [dcp]")] = None,
     model: Model = None,
     wrap: Wrap = None,
     layout_from: LayoutFrom = None,
@@ -71,6 +71,12 @@ def convert_ckpt(
             "--link", help="DCP to DCP: share SRC's files (clones, else hard links), copy no tensor."
         ),
     ] = False,
+    model_key: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The model's key at the top. [model]")
+    ] = None,
+    optim_key: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The optimizer's key at the top. [optim]")
+    ] = None,
     against: Annotated[
         Path | None, typer.Option(metavar="FULL.PT", help="A checkpoint that SRC must be equal to.")
     ] = None,
@@ -102,18 +108,22 @@ def convert_ckpt(
         use_optimizer=only is not Part.MODEL,
     )
     write = WriteOptions(
-        to=to,
+        to=to or OutputFormat.DCP,
         dtype=DType[dtype.name] if dtype else None,
         only=only,
         shards=shards,
         tied=tied,
         fill_optim_state=fill_optim_state,
         link=link,
+        model_key=MODEL_KEY if model_key is None else model_key,
+        optim_key=OPTIM_KEY if optim_key is None else optim_key,
     )
+    # What was asked for is written, even where it is what would be written anyway.
+    asked = to is not None or model_key is not None or optim_key is not None or write != WriteOptions()
     options = ConvertOptions(
         write=write, jobs=jobs or _default_jobs(), verify=not no_verify, overwrite=overwrite
     )
-    request = _Request(sources, destination, read, options, against, report, dry_run)
+    request = _Request(sources, destination, read, options, against, report, dry_run, asked)
     return request.run(strict=strict)
 
 
@@ -134,6 +144,7 @@ class _Request:
         against: Path | None,
         report: ReportFormat,
         dry_run: bool,
+        asked: bool,
     ) -> None:
         self._sources = sources
         self._destination = destination
@@ -142,6 +153,7 @@ class _Request:
         self._against = against
         self._json = report is ReportFormat.JSON
         self._dry_run = dry_run
+        self._asked = asked or against is not None
 
     def run(self, *, strict: bool) -> ExitCode:
         """Convert, or print the plan."""
@@ -160,12 +172,7 @@ class _Request:
         return ExitCode.NEEDS_YOU if strict and notices else ExitCode.OK
 
     def _nothing_to_do(self, contents: Contents) -> bool:
-        from checkpoint_convert.write_options import WriteOptions
-
-        asked = (
-            self._options.write not in (WriteOptions(), WriteOptions(link=True)) or self._against is not None
-        )
-        return contents.loadable_as_is and not asked and not needs_options(contents)
+        return contents.loadable_as_is and not self._asked and not needs_options(contents)
 
     def _say_loadable(self) -> None:
         from fsdp_migrate.reports import conversion
@@ -185,20 +192,21 @@ class _Request:
         import contextlib
 
         from checkpoint_convert.convert import SourceWatch, convert
-        from checkpoint_convert.readers.open import open_source
+        from checkpoint_convert.readers.open import ReadOptions, open_source
         from checkpoint_convert.report import write_report
         from fsdp_migrate.cli.transfer_bar import transfer_bar
         from fsdp_migrate.reports import conversion
 
         assert isinstance(watch, SourceWatch)
         started = time.monotonic()
+        written = ReadOptions(model_key=self._options.write.model_key)
         with contextlib.ExitStack() as stack:
             reference = stack.enter_context(open_source([self._against])) if self._against else None
             done = convert(
                 contents,
                 self._destination,
                 self._options,
-                reopen=lambda path: open_source([path]),
+                reopen=lambda path: open_source([path], written),
                 watch=watch,
                 against=reference,
                 progress=stack.enter_context(transfer_bar()),

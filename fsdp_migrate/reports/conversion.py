@@ -18,6 +18,7 @@ Write = Callable[[str], object]
 _LONG_NOTICE = 600
 
 LOADABLE = "already loadable by FSDP2, nothing to convert"
+_REASON = "the source is loadable as it is, and no option asked for another form of it"
 
 
 def printable(write: Write) -> Write:
@@ -43,12 +44,13 @@ def human_bytes(size: int) -> str:
 def loadable_text(sources: Sequence[Path]) -> str:
     """One line for people."""
     names = ", ".join(map(str, sources))
-    return f"{names}: {LOADABLE}\n(--to, --dtype, --only, --shards or --tied still convert it)"
+    options = "--to, --link, --dtype, --only, --shards, --tied, --model-key or --optim-key"
+    return f"{names}: {LOADABLE}; nothing was written\n({options} still convert it)"
 
 
 def loadable_json() -> str:
     """One object for programs."""
-    return json.dumps({"version": 1, "status": LOADABLE})
+    return json.dumps({"version": 1, "status": LOADABLE, "written": False, "reason": _REASON})
 
 
 def describe_source(contents: Contents) -> str:
@@ -125,6 +127,8 @@ def done_text(write: Write, done: Conversion, seconds: float) -> None:
     rate = human_bytes(int(done.items.read_bytes / max(seconds, 1e-9)))
     files = f"{len(done.files)} file{'s' if len(done.files) != 1 else ''}"
     write(f"  written      {human_bytes(size)} in {files}, {checked}; {seconds:.1f} s, {rate}/s\n")
+    if done.against is not None:
+        write(f"  against      {done.against} tensors are equal to the reference's\n")
     linked = sum(1 for digests in done.digests if not digests.written)
     if linked:
         write(f"  shared       {linked} tensors stay in the source's files: do not write into those\n")
@@ -133,15 +137,16 @@ def done_text(write: Write, done: Conversion, seconds: float) -> None:
 
 
 def _amounts(items: Items) -> Iterator[str]:
-    for title, root in (("model", "model"), ("optimizer", "optim")):
+    roots = (items.model_key, items.optim_key)
+    for title, root in zip(("model", "optimizer"), roots, strict=True):
         tensors = [item for item in items.tensors if item.path[0] == root]
         if tensors:
             names = sum(1 for alias in items.shared if alias.path[0] == root)
             tied = f", {names} more name{'s' if names != 1 else ''} tied to them" if names else ""
             yield f"{title:<12} {len(tensors)} tensors, {human_bytes(_total(tensors))}{tied}"
-    extras = [item for item in items.tensors if item.path[0] not in ("model", "optim")]
+    extras = [item for item in items.tensors if item.path[0] not in roots]
     keys = {str(item.path[0]) for item in extras}
-    keys |= {str(leaf.path[0]) for leaf in items.objects if leaf.path[0] not in ("model", "optim")}
+    keys |= {str(leaf.path[0]) for leaf in items.objects if leaf.path[0] not in roots}
     if keys:
         yield f"{'extras':<12} {', '.join(sorted(keys))}"
 

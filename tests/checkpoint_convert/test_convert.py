@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,6 +149,32 @@ def test_overwrite_never_deletes_a_directory_that_is_no_checkpoint(tmp_path: Pat
     assert names(tmp_path / "home") == ["thesis.tex"]
 
 
+def test_overwrite_never_deletes_a_file_that_is_no_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
+        archive.writestr("one.jpg", b"mine")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for name in before:
+        for to in OutputFormat:
+            with pytest.raises(DestinationError, match="is a file, and not of a checkpoint"):
+                run(trained_contents(), tmp_path / name, write=WriteOptions(to=to), overwrite=True)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("kind", ["zip", "legacy", "empty", "damaged"])
+def test_overwrite_replaces_files_of_checkpoints(tmp_path: Path, kind: str) -> None:
+    target = tmp_path / "out.pt"
+    if kind == "empty":
+        target.touch()
+    elif kind == "damaged":
+        run(trained_contents(), target, write=WriteOptions(to=OutputFormat.TORCH))
+        target.write_bytes(target.read_bytes()[:1000])
+    else:
+        torch.save({"w": torch.ones(2)}, target, _use_new_zipfile_serialization=kind == "zip")
+    run(trained_contents(), target, write=WriteOptions(to=OutputFormat.TORCH), overwrite=True)
+    assert set(torch.load(target, weights_only=True)) >= {"model", "optim"}
+
+
 def test_what_has_the_name_of_a_replaced_output_by_chance_is_kept(tmp_path: Path) -> None:
     (tmp_path / "out.replaced").mkdir()
     (tmp_path / "out.replaced" / "thesis.tex").write_text("mine")
@@ -203,6 +230,32 @@ def test_a_rename_that_fails_puts_the_old_output_back(
         run(trained_contents(), tmp_path / "out", overwrite=True)
     assert names(tmp_path) == ["out"]
     assert names(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("failing", ["out.pt.partial/checkpoint.pt", "out.pt.partial/conversion.json"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_file_and_its_report_are_published_together_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, is_first: bool
+) -> None:
+    target, torch_file = tmp_path / "out.pt", WriteOptions(to=OutputFormat.TORCH)
+    if not is_first:
+        run(trained_contents(), target, write=torch_file)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def breaking(original: Callable[[Path, Path], Path]) -> Callable[[Path, Path], Path]:
+        def moved(self: Path, to: Path) -> Path:
+            if self == tmp_path / failing:
+                raise OSError(5, "Input/output error")
+            return original(self, to)
+
+        return moved
+
+    monkeypatch.setattr(Path, "rename", breaking(Path.rename))
+    monkeypatch.setattr(Path, "replace", breaking(Path.replace))
+    changed = trained_contents(extras={"epoch": 99})
+    with pytest.raises(DestinationError, match="Input/output error"):
+        run(changed, target, write=torch_file, overwrite=True)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_foreign_partial_directory_is_not_touched(tmp_path: Path) -> None:

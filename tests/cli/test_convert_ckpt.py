@@ -158,7 +158,9 @@ def test_what_we_wrote_needs_no_converting_but_can_be(full: Path, tmp_path: Path
     assert "already loadable by FSDP2, nothing to convert" in done.stdout
     assert not (tmp_path / "second").exists()
     as_json = call("convert-ckpt", tmp_path / "first", tmp_path / "second", "--format", "json")
-    assert json.loads(as_json.stdout)["status"] == "already loadable by FSDP2, nothing to convert"
+    said = json.loads(as_json.stdout)
+    assert said["status"] == "already loadable by FSDP2, nothing to convert"
+    assert said["written"] is False and "loadable as it is" in said["reason"]
     done = call("convert-ckpt", tmp_path / "first", tmp_path / "second", "--to", "torch", "--against", full)
     assert done.exit_code == 0
     found = torch.load(tmp_path / "second", weights_only=True)
@@ -173,6 +175,63 @@ def test_against_another_checkpoint(full: Path, tmp_path: Path) -> None:
     done = call("convert-ckpt", full, tmp_path / "out", "--against", tmp_path / "other.pt")
     assert done.exit_code == 2
     assert "model.1.bias has other values" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--link"],
+        ["--to", "dcp"],
+        ["--shards", "1"],
+        ["--dtype", "float32"],
+        ["--only", "model"],
+        ["--tied", "keep"],
+        ["--model-key", "model"],
+        ["--optim-key", "optim"],
+    ],
+    ids=lambda options: options[0],
+)
+def test_what_is_asked_for_is_written_although_the_source_is_loadable(
+    full: Path, tmp_path: Path, options: list[str]
+) -> None:
+    """Even where the option asks for what is there already."""
+    call("convert-ckpt", full, tmp_path / "first")
+    done = call("convert-ckpt", tmp_path / "first", tmp_path / "second", *options, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["written"] is True
+    source = torch.load(full, weights_only=True)["model"]
+    found = loaded(tmp_path / "second")["model"]
+    assert all(torch.equal(found[name], tensor) for name, tensor in source.items())
+
+
+@pytest.mark.parametrize(("part", "equal"), [("model", 4), ("optim", 12), (None, 16)])
+def test_against_compares_the_part_that_is_written(
+    full: Path, tmp_path: Path, part: str | None, equal: int
+) -> None:
+    """Of a reference that differs in the other part, too."""
+    state = torch.load(full, weights_only=True)
+    if part == "model":
+        state["optimizer"]["state"][0]["exp_avg"] += 1
+    elif part == "optim":
+        state["model"]["1.bias"] += 1
+    torch.save(state, tmp_path / "other.pt")
+    only = ["--only", part] if part else []
+    asked = ["convert-ckpt", full, tmp_path / "out", *only, "--against", tmp_path / "other.pt"]
+    done = call(*asked)
+    assert done.exit_code == 0, done.stderr
+    assert f"{equal} tensors are equal to the reference's" in done.stdout
+    as_json = call(*asked, "--overwrite", "--format", "json")
+    assert json.loads(as_json.stdout)["against"] == {"equal_tensors": equal}
+    quiet = call("convert-ckpt", full, tmp_path / "quiet", "--format", "json")
+    assert json.loads(quiet.stdout)["against"] is None
+
+
+def test_a_reference_without_the_part_is_no_reference(full: Path, tmp_path: Path) -> None:
+    torch.save(torch.load(full, weights_only=True)["model"], tmp_path / "model.pt")
+    done = call("convert-ckpt", full, tmp_path / "out", "--only", "optim", "--against", tmp_path / "model.pt")
+    assert done.exit_code == 2
+    assert "the reference holds nothing to compare with --only optim" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

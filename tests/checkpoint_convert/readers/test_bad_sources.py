@@ -89,7 +89,31 @@ def test_missing_rank_of_a_raw_optimizer(fsdp1_files: Path, tmp_path: Path) -> N
     fails(IncompleteError, "rank 1 of 3 is missing", [folder], ZOO)
     folder = copied(fsdp1_files / "base_3_flat", tmp_path / "y", "*_[012].pt")
     (folder / "optim_raw_2.pt").unlink()
-    fails(LayoutError, "optimizer does not fit", [folder / "local_*.pt", folder / "optim_raw_*.pt"], ZOO)
+    error = fails(
+        IncompleteError, "rank 2 is missing", [folder / "local_*.pt", folder / "optim_raw_*.pt"], ZOO
+    )
+    assert "optim_raw_0.pt, " in error.message and "of 3 ranks" in error.message
+    assert "LOCAL" not in error.hint
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_one_of_two_ranks_of_a_raw_optimizer(fsdp1_files: Path, tmp_path: Path, lost: int) -> None:
+    """The one that is left looks like a file that stands alone; the model's files tell that it is not."""
+    folder = copied(fsdp1_files / "base_2_flat", tmp_path / "x", "local_*.pt")
+    left = folder / f"optim_rank{1 - lost}.pt"
+    shutil.copy(fsdp1_files / "base_2_flat" / f"optim_raw_{1 - lost}.pt", left)
+    error = fails(IncompleteError, f"file of rank {lost} is missing of the optimizer", [folder], ZOO)
+    assert f"found {left}; the model beside it is of 2 ranks" in error.message
+
+
+@pytest.mark.parametrize(("kind", "options"), [("sharded", None), ("local", TINY)])
+def test_one_of_three_ranks_of_a_raw_optimizer(
+    kind: str, options: ReadOptions | None, tmp_path: Path
+) -> None:
+    old = Path(__file__).parents[1] / "old_torch" / "torch-2.4.1_world3_flat"
+    folder = copied(old, tmp_path / "x", f"{kind}_*.pt")
+    shutil.copy(old / "optim_raw_1.pt", folder)
+    fails(IncompleteError, "files of rank 0, 2 are missing of the optimizer", [folder], options)
 
 
 def test_superfluous_rank(fsdp1_files: Path, tmp_path: Path) -> None:
@@ -208,9 +232,26 @@ def test_no_checkpoint_at_all(tmp_path: Path) -> None:
     (tmp_path / "empty.pt").touch()
     fails(UnreadableError, "empty", [tmp_path / "empty.pt"])
     (tmp_path / "fake.pt").write_text("this is text")
+    fails(UnreadableError, r"fake\.pt: is a text file, no checkpoint", [tmp_path / "fake.pt"])
+    (tmp_path / "fake.pt").write_text("es ist nur ein Text über Gewichte\n" * 300, encoding="utf-8")
+    fails(UnreadableError, r"fake\.pt: is a text file, no checkpoint", [tmp_path / "fake.pt"])
+    (tmp_path / "fake.pt").write_bytes(b"this is no text\x00\x01")
     fails(UnreadableError, "not a readable pickle at byte", [tmp_path / "fake.pt"])
+    (tmp_path / "fake.pt").write_bytes(pickle.dumps({"w": 1}, protocol=0))
+    fails(UnreadableError, "neither a model nor an optimizer", [tmp_path / "fake.pt"])
     torch.save([1, 2, 3], tmp_path / "list.pt")
     fails(UnreadableError, "neither a model nor an optimizer", [tmp_path / "list.pt"])
+
+
+def test_distributed_checkpoint_without_its_metadata(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "step_5"
+    dcp.save({"model": {"w": torch.zeros(3)}}, checkpoint_id=folder)
+    (folder / ".metadata").unlink()
+    for given in (folder, folder / "__0_0.distcp", folder.parent):
+        error = fails(UnreadableError, r"step_5: its \.metadata is missing", [given])
+        assert "written last" in error.hint
+    torch.save({"w": torch.zeros(3)}, folder / "rng.pt")  # does not make it a checkpoint of its own
+    fails(UnreadableError, r"step_5: its \.metadata is missing", [folder])
 
 
 def test_deepspeed_is_named(tmp_path: Path) -> None:
@@ -259,7 +300,11 @@ def test_flat_files_without_a_model_say_what_to_give(fsdp1_files: Path) -> None:
     folder = fsdp1_files / "base_3_flat"
     error = fails(LayoutError, "flat parameters, which do not tell", [folder / "local_*.pt"])
     assert "--model" in error.hint and "--layout-from" in error.hint
-    error = fails(LayoutError, "by parameter number", [folder / "optim_raw_*.pt"])
+    error = fails(
+        LayoutError,
+        "is kept by parameter numbers, which do not tell the parameters' names",
+        [folder / "optim_raw_*.pt"],
+    )
     assert "--model" in error.hint
 
 
@@ -277,7 +322,10 @@ def test_bad_factories_and_layouts(fsdp1_files: Path, tmp_path: Path) -> None:
     local = [fsdp1_files / "base_3_flat" / "local_*.pt"]
     fails(LayoutError, "written pkg.module:name", local, ReadOptions(model="zoo.plain"))
     fails(LayoutError, "cannot be imported", local, ReadOptions(model="no_such_module:x"))
-    fails(LayoutError, "cannot be imported", local, ReadOptions(model="zoo:no_such_factory"))
+    error = fails(LayoutError, "module zoo has no 'plian'", local, ReadOptions(model="zoo:plian"))
+    assert error.hint.startswith("Did you mean plain")
+    error = fails(LayoutError, "cannot be imported", local, ReadOptions(model="zoo:qqqqqqqq"))
+    assert error.hint.startswith("Defined there: ") and "PYTHONPATH" not in error.hint
     fails(LayoutError, "meta device failed: TypeError", local, ReadOptions(model="zoo:build"))
     fails(LayoutError, "returns a dict", local, ReadOptions(model="builtins:dict"))
     fails(
