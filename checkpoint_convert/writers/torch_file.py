@@ -31,7 +31,7 @@ class _Placed:
 
     def blocks(self, start: int, stop: int) -> Iterator[memoryview]:
         """See `TensorSource.blocks`; there is nothing to read."""
-        raise NotImplementedError
+        raise AssertionError("a placed tensor has no bytes of its own")
 
 
 class TorchFileLayout:
