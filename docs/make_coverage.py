@@ -9,7 +9,6 @@ Every case is rewritten as its test does it; safety and outcome are those the re
 from __future__ import annotations
 
 import argparse
-import inspect
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -78,14 +77,12 @@ _found_rooms: dict[str, set[str]] = {}
 
 
 def _rooms() -> dict[str, set[str]]:
-    """Room -> names of its rules, by what stands in its files."""
+    """Room -> names of its rules, by the package they stand in."""
     if not _found_rooms:
-        folder = ROOT / "codemods" / "rules"
         for rule in all_rules():
-            module = inspect.getmodule(rule.check) if rule.check else None
-            if module is not None and module.__file__:
-                parent = Path(module.__file__).parent
-                _found_rooms.setdefault("" if parent == folder else parent.name, set()).add(rule.name)
+            if rule.check is not None:  # codemods.rules.<room>.<file>, or codemods.rules.<file>
+                path = rule.check.__module__.split(".")[2:-1]
+                _found_rooms.setdefault("".join(path), set()).add(rule.name)
         _found_rooms["kwargs"] = set(ownership.KEYWORDS)
     return _found_rooms
 
@@ -98,7 +95,9 @@ def rows_of(rule: Rule, seen: dict[str, Seen]) -> list[str]:
     if not rule.codes:
         dropped = [case for case in (seen.get("FM101", Seen()).cases) if _names(case, rule.name)]
         wraps = set[str]().union(*(seen[c].safeties for c in ("FM101", "FM102") if c in seen))
-        return [f"| `{rule.name}` | | {_sentence(rule)} | {', '.join(wraps)} | {_links(own or dropped)} |"]
+        return [
+            f"| `{rule.name}` | | {_sentence(rule)} | {', '.join(sorted(wraps))} | {_links(own or dropped)} |"
+        ]
     rows = []
     for code, meaning in rule.codes.items():
         known = seen.get(code, Seen())
