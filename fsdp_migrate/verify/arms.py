@@ -199,4 +199,10 @@ def _kept(keep: Path, *, shared: bool) -> Path:
         raise UsageError(
             f"--keep {keep}: it exists and is not an empty directory", hint="name a new directory"
         )
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"--keep {keep}: it cannot be made: {error.strerror}", hint="name a directory that you can write"
+        ) from error
     return keep.resolve()

@@ -101,3 +101,12 @@ def test_reader_that_goes_away_is_no_fault(place: Path) -> None:
     assert "Traceback" not in done.stderr
     assert "fault of fsdp-migrate" not in done.stderr
     assert done.returncode in (0, 1)
+
+
+def test_a_kept_directory_that_cannot_be_made_is_bad_usage(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    command = [sys.executable, "-m", "fsdp_migrate", "verify", "--keep", str(tmp_path / "file" / "records")]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "it cannot be made: Not a directory" in done.stderr and "hint:" in done.stderr
