@@ -7,12 +7,14 @@ import ast
 from codemods.analysis.flow import reaching
 from codemods.analysis.holding import WrapCall
 from codemods.analysis.module import Module
+from codemods.analysis.origins import Origins
 from codemods.analysis.scopes import BindingKind
 from codemods.analysis.values import Choice, DictValue, Opaque, Origin, options
 from codemods.project import Project
 from codemods.shard_call import SIGNATURE, Argument
 from codemods.torch_names import FSDP
 
+_META_WORDS = ("'meta'", "init_empty_weights", "init_on_device", "init_meta", "meta_init", "meta_device")
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -55,6 +57,29 @@ def _block_refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
     ):
         return "the module is wrapped twice, or with settings of its own", remedy
     return None
+
+
+def may_be_on_meta(project: Project, site: WrapCall) -> bool:
+    """Whether the wrapped model can be without storage, which FSDP1 filled by `reset_parameters()`."""
+    origins = Origins(project.links)
+    made = origins.of(site.module, site.wrapped) if site.wrapped is not None else frozenset()
+    return any(_is_made_on_meta(origins.homes[node], node) for node in made)
+
+
+def _is_made_on_meta(module: Module, node: ast.AST) -> bool:
+    """`Model(device="meta")`, or a call within `with torch.device("meta"):`, whatever the context's name."""
+    if isinstance(node, ast.Call) and any("'meta'" in ast.unparse(k.value) for k in node.keywords):
+        return True
+    for parent in module.ancestors(node):
+        for item in parent.items if isinstance(parent, ast.With) else ():
+            texts = [ast.unparse(item.context_expr)]
+            for name in (n for n in ast.walk(item.context_expr) if isinstance(n, ast.Name)):
+                found = module.scope_of(name).lookup(name.id)
+                live = reaching(module, *found, name) if found is not None else []
+                texts += [ast.unparse(b.value) for b in live if b.value is not None]
+            if any(word in text for text in texts for word in _META_WORDS):
+                return True
+    return False
 
 
 def arguments_of(project: Project, site: WrapCall) -> tuple[list[Argument], bool]:

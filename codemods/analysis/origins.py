@@ -1,7 +1,7 @@
 """Where an object comes from, and which of two places is reached first.
 
-`Links` says what an expression holds; here it is followed to the places where the object was made, so that two
-expressions can be found to mean the same object though one is sharded by then and the other is not.
+`Links` says what an expression holds; here it is followed to the places where the object was made, so that
+two expressions can be found to mean the same object though one is sharded by then and the other is not.
 """
 
 from __future__ import annotations
@@ -23,9 +23,14 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(slots=True)
 class Origins:
-    """Answers where objects were made."""
+    """Answers where objects were made.
+
+    Attributes:
+        homes: the module of each place that an answer named.
+    """
 
     links: Links
+    homes: dict[ast.AST, Module] = field(default_factory=dict)
     _active: set[ast.AST] = field(default_factory=set)
 
     def of(self, module: Module, node: ast.expr) -> frozenset[ast.AST]:
@@ -95,12 +100,10 @@ class Origins:
             return frozenset()
         calls = self.links.calls_of(module, function)
         if not calls:
-            return frozenset({parameter})
+            return self._made(module, parameter)
         found: set[ast.AST] = set()
         for caller, call in calls:
-            given = argument_for(
-                function, parameter.arg, call, bound=is_bound_call(module, function, call)
-            )
+            given = argument_for(function, parameter.arg, call, bound=is_bound_call(module, function, call))
             if isinstance(given, ast.expr):
                 found |= self.of(caller, given)
         return frozenset(found)
@@ -122,10 +125,14 @@ class Origins:
             return self.of(module, node.func.value)
         function = self.links.function(module, node.func)
         if function is None:
-            return frozenset({node})
+            return self._made(module, node)
         home, definition = function
         returned = (self.of(home, one) for one in returns_of(home, definition))
         return frozenset().union(*returned)
+
+    def _made(self, module: Module, node: ast.AST) -> frozenset[ast.AST]:
+        self.homes[node] = module
+        return frozenset({node})
 
     def is_earlier(self, one: tuple[Module, ast.AST], other: tuple[Module, ast.AST]) -> bool:
         """Whether a place is reached before another, as far as one function shows both.
@@ -162,7 +169,9 @@ class Origins:
                 places += self.links.calls_of(home, scope)
 
     def _home(self, scope: ast.AST) -> Module | None:
-        return next((m for m in self.links.modules.values() if scope in (m.tree, *m.nodes(type(scope)))), None)
+        return next(
+            (m for m in self.links.modules.values() if scope in (m.tree, *m.nodes(type(scope)))), None
+        )
 
 
 def _stores(owner: ast.ClassDef, name: str) -> Iterator[tuple[ast.expr, tuple[int, ...]]]:

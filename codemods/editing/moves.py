@@ -14,8 +14,8 @@ _MOVABLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.For)
 
 
 def moved_behind(module: Module, first: ast.stmt, wrap: ast.stmt, model: str) -> list[Edit]:
-    """Move a statement behind another one, with those that list a model's parameters for it and those after it
-    that need what it binds; empty where that is not safe.
+    """Move a statement behind another one, with those that list a model's parameters for it and those after
+    it that need what it binds; empty where that is not safe.
 
     Args:
         wrap: rebinds the model, in the same block or in a branch of a statement of it.
@@ -25,7 +25,7 @@ def moved_behind(module: Module, first: ast.stmt, wrap: ast.stmt, model: str) ->
     target = _within(module, block, wrap) if block is not None else None
     if block is None or target is None or not isinstance(first, ast.Assign):
         return []
-    moving = [*_lists_for(block, first, model), first]
+    moving = [*lists_for(block, first, model), first]
     bound = {name for statement in moving for name in names_bound(statement)}
     between = block[block.index(moving[0]) + 1 : block.index(target)]
     for statement in between:
@@ -64,7 +64,7 @@ def _within(module: Module, block: list[ast.stmt], wrap: ast.stmt) -> ast.stmt |
     return None
 
 
-def _lists_for(block: list[ast.stmt], first: ast.stmt, model: str) -> list[ast.stmt]:
+def lists_for(block: list[ast.stmt], first: ast.stmt, model: str) -> list[ast.stmt]:
     """The statements before another one that list the model's parameters for it."""
     derived: list[ast.stmt] = []
     tainted: set[str] = set()
@@ -72,7 +72,8 @@ def _lists_for(block: list[ast.stmt], first: ast.stmt, model: str) -> list[ast.s
         if _lists_parameters(statement, model) or tainted & names_in(statement):
             derived.append(statement)
             tainted |= names_bound(statement)
-    needed, found = names_in(first), []
+    needed = names_in(first)
+    found: list[ast.stmt] = []
     for statement in reversed(derived):
         if names_bound(statement) & needed and isinstance(statement, _MOVABLE):
             found.append(statement)
