@@ -33,14 +33,15 @@ class EntryMethod:
 
 
 def entry_methods(project: Project) -> list[EntryMethod]:
-    """Methods to register at the wrap, so that they gather parameters as `forward` does; each once per wrap."""
+    """Methods to register at a wrap, so that they gather parameters as `forward` does."""
     found: dict[tuple[str, frozenset[WrapCall]], EntryMethod] = {}
-    for module in list(project.modules.values()):
+    for module in list(project.modules.values()) if project.wraps else ():
         for call in module.calls():
             if not isinstance(call.func, ast.Attribute):
                 continue
             name = call.func.attr
-            if name in _OF_EVERY_MODULE or name.startswith("_"):
+            # Names first: most calls are of methods that no wrapped model has.
+            if not any(computes(project.links, site, name) for site in project.wraps):
                 continue
             holding = project.sharded(module, call.func.value)
             if not isinstance(holding, Sharded) or not holding.sites:
@@ -49,10 +50,8 @@ def entry_methods(project: Project) -> list[EntryMethod]:
                 continue
             places = tuple((s, p) for s in holding.sites if (p := _place(s)) is not None)
             if len(places) == len(holding.sites):
-                found.setdefault(
-                    (name, holding.sites),
-                    EntryMethod(MethodCall(module, call, call.func.value), name, places),
-                )
+                entry = EntryMethod(MethodCall(module, call, call.func.value), name, places)
+                found.setdefault((name, holding.sites), entry)
     return list(found.values())
 
 

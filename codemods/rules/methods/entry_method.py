@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.entry_methods import entry_methods
-from codemods.rule import Finding, Project, Safety, code, finding, insert_after, rule
+from codemods.rule import Finding, No, Project, Safety, code, finding, insert_after, rule
 
 
 @rule("entry method", {"FM311": "a method other than `forward` that needs gathered parameters"})
@@ -22,10 +22,23 @@ def entry_method(project: Project) -> Iterator[Finding]:
         fully_shard(model)
         register_fsdp_forward_method(model, "encode")
 
-    A method that only calls the model (`generate` of most libraries) needs nothing. Where the wrap's result
-    has no name of its own, or the model is sharded on some paths only, nothing is registered: the failure
-    is a loud one."""
-    for found in entry_methods(project):
+    A method that only calls the model needs nothing; so does `generate` of most libraries, which is noted.
+    Where the wrap's result has no name of its own, or the model is sharded on some paths only, nothing is
+    registered: the failure is a loud one."""
+    entries = entry_methods(project)
+    for call in project.method_calls("generate"):
+        if isinstance(project.sharded(call.module, call.receiver), No):
+            continue
+        if not any(entry.name == "generate" for entry in entries):
+            yield finding(
+                call.module,
+                call.node,
+                "FM311",
+                "`generate` gathers parameters where it calls the model; one that uses the model's parts "
+                'itself needs `register_fsdp_forward_method(model, "generate")`',
+                is_note=True,
+            )
+    for found in entries:
         edits = []
         for site, statement in found.places:
             model = ast.unparse(statement.targets[0])

@@ -114,7 +114,7 @@ def _is_kept(project: Project, module: Module, node: ast.Call) -> bool:
 
 
 def _is_written(module: Module, node: ast.Call) -> bool:
-    """Whether a loop over the parameters changes them in place."""
+    """Whether a loop over the parameters changes them, or others by them, in place."""
     loop = next((p for p in module.ancestors(node) if isinstance(p, ast.For | ast.stmt)), None)
     if not isinstance(loop, ast.For) or node not in set(ast.walk(loop.iter)):
         return False
@@ -126,6 +126,7 @@ def _is_written(module: Module, node: ast.Call) -> bool:
             held = held.value if is_data and isinstance(held, ast.Attribute) else held
             method = inner.func.attr
             changes = method.endswith("_") and not method.startswith("_") and method != "requires_grad_"
-            if changes and isinstance(held, ast.Name) and held.id in names:
+            given = {n.id for a in inner.args for n in ast.walk(a) if isinstance(n, ast.Name)}
+            if changes and ((isinstance(held, ast.Name) and held.id in names) or given & names):
                 return True
     return False
