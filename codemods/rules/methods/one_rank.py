@@ -54,10 +54,9 @@ def _is_behind_leaving(module: Module, node: ast.AST) -> bool:
         for name in ("body", "orelse"):
             block = getattr(parent, name, None)
             if isinstance(block, list) and child in block:
-                for earlier in block[: block.index(child)]:
-                    if isinstance(earlier, ast.If) and isinstance(earlier.body[-1], _LEAVES):
-                        if _is_other_rank(earlier.test):
-                            return True
+                gates = (s for s in block[: block.index(child)] if isinstance(s, ast.If))
+                if any(isinstance(s.body[-1], _LEAVES) and _is_other_rank(s.test) for s in gates):
+                    return True
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return False
         child = parent

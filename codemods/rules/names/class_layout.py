@@ -22,8 +22,8 @@ def class_layout(project: Project) -> Iterator[Finding]:
 
     `fully_shard` gives a module a class of its own, derived from its old one. Python refuses where the first
     base, followed to its end, is `ABC`, `Generic[...]` or `Protocol`: those have no `__dict__` and so another
-    layout. `class Block(nn.Module, ABC)` is fine. It fails too where `__init_subclass__` wants arguments. Said
-    of classes that are wrapped or named in a policy."""
+    layout. `class Block(nn.Module, ABC)` is fine. It fails too where `__init_subclass__` wants arguments.
+    Said of classes that are wrapped or named in a policy."""
     sharded = _sharded_classes(project)
     for module in list(project.modules.values()) if project.wraps else ():
         for node in module.nodes(ast.ClassDef):
