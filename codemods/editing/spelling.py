@@ -161,7 +161,7 @@ class Spelling:
             if not span.start <= position < span.end:
                 continue
             if any(
-                b.kind is BindingKind.IMPORT and is_fsdp_namespace(canonical(b.target))
+                isinstance(b.node, ast.ImportFrom) and is_fsdp_namespace(canonical(b.target))
                 for bound in scope.bindings.values()
                 for b in bound
             ):
