@@ -90,7 +90,7 @@ def _finding(module: Module, call: ast.Call, moved: list[Edit], *, is_repaired: 
 
 
 def _is_repaired(project: Project, module: Module, wrap: ast.stmt, depth: int = 2) -> bool:
-    """Whether an optimizer gets other parameters after the wrap, in the same function or one that calls it."""
+    """Whether an optimizer gets other parameters after the wrap, in its function or one that calls it."""
     end, function = module.span(wrap).end, module.function(wrap)
     for node in ast.walk(function or module.tree):
         if not isinstance(node, ast.Call | ast.Assign) or module.span(node).start < end:
