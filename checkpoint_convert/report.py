@@ -30,12 +30,16 @@ def write_report(write: Callable[[str], object], done: Conversion) -> None:
         },
         "written": True,
         "to": done.to.value,
+        "keys": {"model": done.items.model_key, "optim": done.items.optim_key},
         "digest": digest.NAME,
         "verified": done.verified,
         "against": None if done.against is None else {"equal_tensors": done.against},
         "notices": [{"code": notice.code, "text": notice.text} for notice in done.notices],
         "files": [{"name": file.name, "size_bytes": file.size_bytes} for file in done.files],
-        "values": [dotted(leaf.path) for leaf in done.items.objects],
+        "values": [
+            {"key": dotted(leaf.path), "digest": digest.of_value(leaf.value).hex()}
+            for leaf in done.items.objects
+        ],
         "left_out": [{"key": dotted(item.path), "reason": item.reason} for item in done.items.left_out],
     }
     write(json.dumps(head, indent=1).removesuffix("\n}"))

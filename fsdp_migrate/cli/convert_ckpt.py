@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import os
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 from checkpoint_convert.write_options import MODEL_KEY, OPTIM_KEY, OutputFormat, Part, TiedPolicy
 from fsdp_migrate.cli.source_options import (
     From,
+    Jobs,
     LayoutFrom,
     Model,
     Report,
@@ -21,6 +21,7 @@ from fsdp_migrate.cli.source_options import (
     SaverTorch,
     Sources,
     Wrap,
+    default_jobs,
 )
 from fsdp_migrate.exit_codes import ExitCode
 
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from checkpoint_convert.convert import ConvertOptions
     from checkpoint_convert.model import Contents
     from checkpoint_convert.readers.options import ReadOptions
-
-MOST_JOBS = 4
-"""Threads by default; more only help on storage that answers many requests at a time."""
 
 
 class FloatType(enum.Enum):
@@ -82,7 +80,7 @@ def convert_ckpt(
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if there is any notice.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST.")] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Threads. [up to 4, one per core]")] = None,
+    jobs: Jobs = None,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not read the output back.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what goes where; write nothing.")] = False,
     report: Report = ReportFormat.TEXT,
@@ -121,15 +119,10 @@ def convert_ckpt(
     # What was asked for is written, even where it is what would be written anyway.
     asked = to is not None or model_key is not None or optim_key is not None or write != WriteOptions()
     options = ConvertOptions(
-        write=write, jobs=jobs or _default_jobs(), verify=not no_verify, overwrite=overwrite
+        write=write, jobs=jobs or default_jobs(), verify=not no_verify, overwrite=overwrite
     )
     request = _Request(sources, destination, read, options, against, report, dry_run, asked)
     return request.run(strict=strict)
-
-
-def _default_jobs() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, MOST_JOBS)
 
 
 class _Request:
