@@ -19,7 +19,9 @@ from checkpoint_convert.plan import plan_items
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.readers.open import ReadOptions, open_source
 from checkpoint_convert.report import FORMAT_VERSION
-from checkpoint_convert.write_options import OPTIM_KEY, OutputFormat, TiedPolicy, WriteOptions
+from checkpoint_convert.stored_entries import stored_entries
+from checkpoint_convert.values import is_tensor
+from checkpoint_convert.write_options import OPTIM_KEY, OutputFormat, Preset, TiedPolicy, WriteOptions
 from checkpoint_convert.writers.safetensors import GROUPS_NAME, OPTIMIZER_NAME
 
 _Tensors: TypeAlias = dict[str, TensorSource]
@@ -121,6 +123,10 @@ def _opened(target: Path, report: Mapping[str, Any]) -> Iterator[tuple[_Tensors,
         if report["to"] == OutputFormat.SAFETENSORS.value:
             yield _beside(target, report, stack)
             return
+        preset = Preset(report["layout"])
+        if preset is not Preset.TORCH:
+            yield _by_place(stack.enter_context(stored_entries(target, preset)), report)
+            return
         # A second name of a tensor is a row of its own in the report, so it is one here.
         options = WriteOptions(
             to=OutputFormat(report["to"]),
@@ -132,6 +138,14 @@ def _opened(target: Path, report: Mapping[str, Any]) -> Iterator[tuple[_Tensors,
         found = {dotted(item.path): item.source for item in items.tensors}
         found.update({dotted(item.path): found[dotted(item.of)] for item in items.shared})
         yield found, {dotted(leaf.path): leaf.value for leaf in items.objects}
+
+
+def _by_place(entries: Mapping[str, object], report: Mapping[str, Any]) -> tuple[_Tensors, _Values]:
+    """By the report's keys, where a loader's own keys are in the directory."""
+    places = {row.get("at", row["key"]): row["key"] for row in (*report["tensors"], *report["values"])}
+    found = {places.get(place, place): value for place, value in entries.items()}
+    tensors = {key: value for key, value in found.items() if is_tensor(value)}
+    return tensors, {key: value for key, value in found.items() if key not in tensors}  # type: ignore[misc]
 
 
 def _beside(target: Path, report: Mapping[str, Any], stack: contextlib.ExitStack) -> tuple[_Tensors, _Values]:
@@ -157,6 +171,8 @@ def _beside(target: Path, report: Mapping[str, Any], stack: contextlib.ExitStack
 
 def _value_problems(values: Mapping[str, Value], report: Mapping[str, Any]) -> Iterator[str]:
     for row in report["values"]:
+        if row.get("at") == "":
+            continue  # said by the names of other keys
         if row["key"] not in values:
             yield f"{row['key']} is gone"
         elif digest.of_value(values[row["key"]]).hex() != row["digest"]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from checkpoint_convert.write_options import MODEL_KEY, OPTIM_KEY, OutputFormat, Part, TiedPolicy
+from checkpoint_convert.write_options import OutputFormat, Part, Preset, TiedPolicy
 from fsdp_migrate.cli.source_options import (
     From,
     Jobs,
@@ -69,11 +69,12 @@ def convert_ckpt(
             "--link", help="DCP to DCP: share SRC's files (clones, else hard links), copy no tensor."
         ),
     ] = False,
+    layout: Annotated[Preset, typer.Option(help="Whose loader DST is for (DCP).")] = Preset.TORCH,
     model_key: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The model's key at the top. [model]")
+        str | None, typer.Option(metavar="NAME", help="The model's key at the top. [as --layout has it]")
     ] = None,
     optim_key: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The optimizer's key at the top. [optim]")
+        str | None, typer.Option(metavar="NAME", help="The optimizer's key at the top. [likewise]")
     ] = None,
     against: Annotated[
         Path | None, typer.Option(metavar="FULL.PT", help="A checkpoint that SRC must be equal to.")
@@ -113,8 +114,9 @@ def convert_ckpt(
         tied=tied,
         fill_optim_state=fill_optim_state,
         link=link,
-        model_key=MODEL_KEY if model_key is None else model_key,
-        optim_key=OPTIM_KEY if optim_key is None else optim_key,
+        preset=layout,
+        model_key=layout.model_key if model_key is None else model_key,
+        optim_key=layout.optim_key if optim_key is None else optim_key,
     )
     # What was asked for is written, even where it is what would be written anyway.
     asked = to is not None or model_key is not None or optim_key is not None or write != WriteOptions()

@@ -16,7 +16,7 @@ from checkpoint_convert.parallel import Workers
 from checkpoint_convert.progress import Silent
 from checkpoint_convert.readers.open import ReadOptions, open_source
 from checkpoint_convert.recheck import Recheck, recheck
-from checkpoint_convert.write_options import OutputFormat, Part, WriteOptions
+from checkpoint_convert.write_options import OutputFormat, Part, Preset, WriteOptions
 
 
 class Tied(nn.Module):
@@ -66,6 +66,10 @@ FORMS = {
     "dcp": WriteOptions(),
     "keys": WriteOptions(model_key="state_dict", optim_key="optimizer"),
     "shards": WriteOptions(shards=3),
+    **{
+        preset.value: WriteOptions(preset=preset, model_key=preset.model_key, optim_key=preset.optim_key)
+        for preset in (Preset.TORCHTITAN, Preset.ACCELERATE, Preset.LIGHTNING)
+    },
     "model": WriteOptions(only=Part.MODEL),
     "optim": WriteOptions(only=Part.OPTIM),
     "safetensors": WriteOptions(to=OutputFormat.SAFETENSORS),
