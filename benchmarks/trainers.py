@@ -200,7 +200,9 @@ def _other_leaves(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[s
         one, other = before[name], after[name]
         if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
             if one.dtype != other.dtype or one.shape != other.shape:
-                found.append((name, f"{one.dtype} {tuple(one.shape)}, {other.dtype} {tuple(other.shape)} after"))
+                found.append(
+                    (name, f"{one.dtype} {tuple(one.shape)}, {other.dtype} {tuple(other.shape)} after")
+                )
             elif not torch.equal(one, other):
                 by = (one.double() - other.double()).abs().max().item()
                 found.append((name, f"different by up to {by:.3g}"))
