@@ -172,17 +172,17 @@ def _add(
     *,
     defines: bool = True,
     is_certain: bool = True,
-) -> ast.AST | None:
-    """Add a mark, and tell which definition it gives a stack to that it had not."""
+) -> set[ast.AST]:
+    """Add a mark, and tell which definitions it gives a stack to that they had not."""
     around = (node, *module.ancestors(node))
     marks.by_module.setdefault(module, []).append(Mark(node, stack, around, is_certain))
-    told = None
+    told: set[ast.AST] = set()
     for parent in around if defines else ():
         if isinstance(parent, _DEFINITIONS):
             stacks = marks.definitions.setdefault(parent, set())
             if stack not in stacks:
                 stacks.add(stack)
-                told = told or parent
+                told.add(parent)
             if isinstance(parent, ast.ClassDef):
                 break
     return told
@@ -205,9 +205,7 @@ def _passed_on(project: Project, marks: Marks, single: set[ast.AST]) -> Iterator
             if stack is None:
                 continue
             certain = marks.is_certain_definition(home, found, stack)
-            told = _add(marks, module, node, stack, is_certain=certain)
-            if told is not None:
-                yield told
+            yield from _add(marks, module, node, stack, is_certain=certain)
 
 
 def _definition(

@@ -17,7 +17,7 @@ from codemods.editing.apply import compatible
 from codemods.editing.removal import delete_aliases
 from codemods.model import Edit, Span
 from codemods.project import Project
-from codemods.torch_names import is_fsdp_namespace
+from codemods.torch_names import is_fsdp1_import, is_fsdp_namespace
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -190,7 +190,8 @@ def _imports(project: Project, module: Module, before: str) -> Iterator[Edit]:
         gone = [
             alias
             for alias in node.names
-            if have[alias.asname or alias.name] == 1 < had[alias.asname or alias.name]
+            if is_fsdp1_import(node, alias)  # others are settled with the rest of the rewrite
+            and have[alias.asname or alias.name] == 1 < had[alias.asname or alias.name]
             and not is_imported_elsewhere(project, module, alias.asname or alias.name)
         ]
         line = module.text[module.span(node).start : module.line_end(module.span(node).end)]
