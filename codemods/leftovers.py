@@ -135,12 +135,10 @@ def _unread_imports(
             continue
         for alias in node.names:
             name = canonical(f"{source}.{alias.name}")
-            if (
-                alias.name == "*"
-                or not is_fsdp1(name)
-                or (alias.asname or alias.name) in names
-                or _is_gone(module, alias, edits)
-            ):
+            if alias.name == "*" or not is_fsdp1(name) or _is_gone(module, alias, edits):
+                continue
+            is_attribute = isinstance(module.parent(node), ast.ClassDef)
+            if (alias.asname or alias.name) in names and not is_attribute:
                 continue
             if any(replaces(edit, module.span(alias)) for edit, _ in edits.get(module.path, [])):
                 continue
