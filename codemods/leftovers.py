@@ -85,9 +85,9 @@ def _finding(module: Module, node: ast.AST, name: str) -> Finding:
 def _is_variable(module: Module, node: ast.expr, name: str) -> bool:
     """Whether a chain starts at a variable that was assigned an FSDP1 name: the assignment is spoken of.
 
-    A method taken from such a class is not spoken of with it.
+    A method taken from such a class, or a second name for it, is not spoken of with it.
     """
-    if name.startswith(f"{FSDP}."):
+    if name.startswith(f"{FSDP}.") or isinstance(module.parent(node), ast.Assign):
         return False
     while isinstance(node, ast.Attribute):
         node = node.value
