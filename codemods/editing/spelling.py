@@ -173,12 +173,18 @@ class Spelling:
             if not span.start <= position < span.end:
                 continue
             if any(
-                b.kind is BindingKind.IMPORT and is_fsdp_namespace(canonical(b.target))
+                b.kind is BindingKind.IMPORT and _imports_fsdp(b)
                 for bound in scope.bindings.values()
                 for b in bound
             ):
                 return qualified(self.module, scope.node)
         return ""
+
+
+def _imports_fsdp(binding: Binding) -> bool:
+    """Whether an import gets something of torch's FSDP; `import torch.distributed.fsdp` binds `torch`."""
+    names = [a.name for a in binding.node.names] if isinstance(binding.node, ast.Import) else []
+    return any(is_fsdp_namespace(canonical(name)) for name in (binding.target, *names))
 
 
 def qualified(module: Module, node: ast.AST) -> str:
