@@ -3,11 +3,13 @@ nothing."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from codemods.analysis.collect import read_project
+from codemods.analysis.collect import Reader, read_project
 from codemods.analysis.library_calls import surroundings
 from codemods.configuration.plan import is_configuration, plan_configuration
 from codemods.editing import todo
@@ -45,8 +47,8 @@ def plan_rewrite(
         files: Python files, notebooks and configuration files, relative to it, forward slashes.
         only: the files that may be changed; all if None. The others are read to understand these.
     """
-    files, configs = split(files)
     project, skipped = _project(target, files, options, only)
+    files, configs = split(files)
     findings = find_all(project)
     if only is not None:
         findings = [f for f in findings if f.place.path in only]
@@ -80,19 +82,32 @@ def plan_rewrite(
 
 
 def _project(
-    target: Path, files: list[str], options: Options, only: frozenset[str] | None
+    target: Path, every: list[str], options: Options, only: frozenset[str] | None
 ) -> tuple[Project, dict[str, str]]:
     """The project; with `--drop-fsdp1` without FSDP1's branches."""
-    project, skipped = read_project(target, files, options)
+    files, configs = split(every)
+    reader = Reader(target)
+    project, skipped = read_project(target, files, options, reader)
     if not options.drop_fsdp1 or not options.wants(DROPPED_BRANCH):
         return project, skipped
     from codemods.dual_stack.drop import drop_fsdp1
 
-    short = drop_fsdp1(project, only, lambda texts: read_project(target, files, options, texts)[0])
-    if short.texts:
-        project, skipped = read_project(target, files, options, short.texts)
+    def reread(texts: dict[str, str]) -> Project:
+        nonlocal reader
+        reader = reader.with_texts(texts)
+        return read_project(target, files, options, reader)[0]
+
+    short, project = drop_fsdp1(project, only, reread, lambda: _words(target, configs))
     project.dropped = short
     return project, skipped
+
+
+def _words(target: Path, files: list[str]) -> frozenset[str]:
+    found: set[str] = set()
+    for path in files:
+        with suppress(OSError):
+            found.update(re.findall(r"[A-Za-z_]\w*", (target / path).read_text(errors="replace")))
+    return frozenset(found)
 
 
 def _in_original(project: Project, item: Reported) -> Reported:

@@ -24,17 +24,24 @@ from codemods.suppressions import ignored_by
 
 DROPPED = "FM120"
 KEPT = "FM121"
-_MOST_ROUNDS = 12
+_MOST_ROUNDS = 30
 
 
 def drop_fsdp1(
-    project: Project, only: frozenset[str] | None, reread: Callable[[dict[str, str]], Project]
-) -> Shortened:
+    project: Project,
+    only: frozenset[str] | None,
+    reread: Callable[[dict[str, str]], Project],
+    mentioned: Callable[[], frozenset[str]],
+) -> tuple[Shortened, Project]:
     """Take FSDP1's branches out of a project.
 
     Args:
         only: the files that may be changed; all if None.
         reread: the project with some files' texts in place of what the disk holds.
+        mentioned: the words of the files that are no Python, such as a class's name in a YAML file.
+
+    Returns:
+        What was done, and the project without those branches.
     """
     short = Shortened()
     had_wraps = bool(project.wraps)
@@ -48,15 +55,13 @@ def drop_fsdp1(
         elif had_wraps and short.texts and not project.wraps and not short.nothing_is_fsdp1:
             short.nothing_is_fsdp1 = True
             continue
-        elif not short.texts:
-            return short
         else:
-            edits = list(unused_edits(project, texts_before, only))
+            edits = unused_edits(project, texts_before, only, mentioned) if short.texts else []
             if not edits:
-                return short
+                break
             _apply(project, edits, short)
         project = reread(short.texts)
-    return short
+    return short, project
 
 
 def _wanted(seen: View, only: frozenset[str] | None, short: Shortened) -> Iterator[Edit]:

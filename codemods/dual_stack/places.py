@@ -19,7 +19,7 @@ from codemods.dual_stack.expressions import (
 from codemods.dual_stack.gates import gate_spots
 from codemods.dual_stack.marks import Marks, Stack, find_marks
 from codemods.dual_stack.spot import Refused, Spot
-from codemods.dual_stack.truth import Truth, mentions_setting
+from codemods.dual_stack.truth import Truth, asks_by_text
 from codemods.project import Project
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -136,7 +136,7 @@ def _path(module: Module, inner: ast.expr, outer: ast.expr) -> list[ast.expr]:
 def _asked_by_text(seen: View, module: Module) -> Iterator[Spot]:
     for node in (*module.nodes(ast.If), *module.nodes(ast.IfExp)) if seen.choices.pairs else ():
         assert isinstance(node, ast.If | ast.IfExp)
-        if mentions_setting(node.test, seen.choices):
+        if asks_by_text(node.test, seen.choices):
             reason = "it asks for a part of the setting's text, which FSDP1's value does not have"
             yield Spot(module, node.test, Refused(reason))
 
