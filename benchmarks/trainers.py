@@ -2,9 +2,9 @@
 
     python benchmarks/trainers.py FOLDER [NAME ...] [--keep DIR]
 
-FOLDER holds the checkouts that `corpus.json` names. A folder of `trainers/` describes one trainer: its script and
-arguments (`trainer.json`), what stands in for downloads (`preload.py`); `trainers/stubs/` stands in for packages
-that only fetch data or log. The repository is copied twice and the second copy rewritten by the program, not by
+FOLDER holds the checkouts that `corpus.json` names. `trainers/<name>.json` describes one trainer: its script and
+arguments, and the file that puts a small model in the place of a download; `trainers/stubs/` stands in for
+packages that only fetch data or log. The repository is copied twice and the second copy rewritten by the program, not by
 hand. Both train on two CPU ranks (gloo) with the same seeds, as far as FSDP1 runs there: the substitutions are those
 of `fsdp-migrate verify --device cpu`, and the table names them.
 
@@ -40,13 +40,14 @@ class RunFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """One description below `trainers/`.
+    """One `trainers/<name>.json`.
 
     Attributes:
         script: path within the repository; it runs in the folder it stands in.
         folders: to be made there before the run.
         saved: files and DCP directories the trainer writes, relative to that folder; compared tensor by tensor.
         shows: which FSDP1 features the run exercises.
+        preload: a file beside it, run before the script: what stands in for downloads.
     """
 
     name: str
@@ -55,13 +56,14 @@ class Trainer:
     arguments: list[str]
     saved: list[str]
     shows: str
+    preload: str
     folders: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, folder: Path) -> Trainer:
-        """Read `trainer.json`."""
-        return cls(folder.name, **json.loads((folder / "trainer.json").read_text()))
+    def read(cls, path: Path) -> Trainer:
+        """Read one."""
+        return cls(path.stem, **json.loads(path.read_text()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +87,12 @@ def train(trainer: Trainer, tree: Path, scratch: Path) -> Arm:
     script = tree / trainer.script
     for folder in trainer.folders:
         (script.parent / folder).mkdir(parents=True)
-    preload = HERE / trainer.name / "preload.py"
     job = {
         "script": str(script),
         "cwd": str(script.parent),
         "arguments": trainer.arguments,
         "stubs": [str(HERE / "stubs")],
-        "preload": str(preload) if preload.exists() else "",
+        "preload": str(HERE / trainer.preload),
     }
     scratch.mkdir()
     (scratch / "job.json").write_text(json.dumps(job))
@@ -200,7 +201,9 @@ def _other_leaves(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[s
         one, other = before[name], after[name]
         if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
             if one.dtype != other.dtype or one.shape != other.shape:
-                found.append((name, f"{one.dtype} {tuple(one.shape)}, {other.dtype} {tuple(other.shape)} after"))
+                found.append(
+                    (name, f"{one.dtype} {tuple(one.shape)}, {other.dtype} {tuple(other.shape)} after")
+                )
             elif not torch.equal(one, other):
                 by = (one.double() - other.double()).abs().max().item()
                 found.append((name, f"different by up to {by:.3g}"))
@@ -255,7 +258,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--keep", type=Path, help="keep the trees and logs in this folder")
     told = parser.parse_args()
-    trainers = [Trainer.read(path.parent) for path in sorted(HERE.glob("*/trainer.json"))]
+    trainers = [Trainer.read(path) for path in sorted(HERE.glob("*.json"))]
     rows, below, failed = [], [], False
     for trainer in trainers:
         if told.names and trainer.name not in told.names:

@@ -83,8 +83,7 @@ def run(job: dict[str, Any], notes: Notes) -> None:
         seed(0)
     sys.argv = [job["script"], *job["arguments"]]
     with mode:
-        if job["preload"]:
-            runpy.run_path(job["preload"])
+        runpy.run_path(job["preload"])
         runpy.run_path(job["script"], run_name="__main__")
 
 

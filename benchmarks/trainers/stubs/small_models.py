@@ -27,7 +27,13 @@ def gpt2(*_: Any, torch_dtype: torch.dtype = torch.float32, **__: Any) -> transf
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         config = transformers.GPT2Config(
-            vocab_size=len(VOCABULARY), n_positions=64, n_embd=32, n_layer=2, n_head=2, bos_token_id=2, eos_token_id=2
+            vocab_size=len(VOCABULARY),
+            n_positions=64,
+            n_embd=32,
+            n_layer=2,
+            n_head=2,
+            bos_token_id=2,
+            eos_token_id=2,
         )
         return transformers.GPT2LMHeadModel(config).to(torch_dtype)
 
