@@ -38,6 +38,8 @@ def file_changes(
             needs[edit.path] = needs.get(edit.path, Needs()).joined(Needs.of(finding.needs))
     for edit in todo.comments_for(project, reported):
         edits.setdefault(edit.path, []).append(edit)
+    for path in project.dropped.texts if project.dropped is not None else ():
+        edits.setdefault(path, [])  # shortened already
     homes = helper_homes(project, edits, needs, target)
     texts: dict[str, tuple[str, Spelling]] = {}
     for path, wanted in edits.items():
@@ -58,7 +60,7 @@ def _settled(
     broken: dict[str, str] = {}
     exported = _exports(project, {path: text for path, (text, _) in texts.items()})
     for path, (text, spelling) in sorted(texts.items()):
-        module = project.modules[path]
+        module = project.as_it_is(path)
         try:
             lean = without_dead_names(module, text)
             new = settle_imports(module, lean, spelling, partial(_is_exported, exported, path))
