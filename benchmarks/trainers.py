@@ -2,14 +2,14 @@
 
     python benchmarks/trainers.py FOLDER [NAME ...] [--keep DIR]
 
-FOLDER holds the checkouts that `corpus.json` names. `trainers/<name>.json` describes one trainer: its script and
-arguments, and the file that puts a small model in the place of a download; `trainers/stubs/` stands in for
-packages that only fetch data or log. The repository is copied twice and the second copy rewritten by the program, not by
-hand. Both train on two CPU ranks (gloo) with the same seeds, as far as FSDP1 runs there: the substitutions are those
-of `fsdp-migrate verify --device cpu`, and the table names them.
+FOLDER holds the checkouts that `corpus.json` names. `trainers/<name>.json` describes one trainer: its script
+and arguments, and the file that puts a small model in the place of a download; `trainers/stubs/` stands in
+for packages that only fetch data or log. The repository is copied twice and the second copy rewritten by the
+program, not by hand. Both train on two CPU ranks (gloo) from the same seeds, with what `fsdp-migrate verify
+--device cpu` puts in the place of a GPU.
 
-Prints a Markdown table, with every loss below it. Exit status 1 when a loss or a saved tensor differs by a bit,
-when no weight moved, or a run failed.
+Prints a Markdown table, with the losses below it. Exit status 1 when a loss or a saved value differs by a
+bit, when no weight moved, or a run failed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Trainer:
     Attributes:
         script: path within the repository; it runs in the folder it stands in.
         folders: to be made there before the run.
-        saved: files and DCP directories the trainer writes, relative to that folder; compared tensor by tensor.
+        saved: files and DCP directories the trainer writes, relative to that folder; compared value by value.
         shows: which FSDP1 features the run exercises.
         preload: a file beside it, run before the script: what stands in for downloads.
     """

@@ -3,8 +3,8 @@
     python rank.py JOB.json
 
 with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set. Writes `rank<N>.json` beside the job: every loss that
-`backward` was called on (in hexadecimal, so that no bit is lost), the optimizer steps, and how far the weights
-moved.
+`backward` was called on (in hexadecimal, so that no bit is lost), the number of optimizer steps, and how many
+tensors moved.
 """
 
 from __future__ import annotations

@@ -48,9 +48,9 @@ def prose(text: str) -> str:
 
 def _finding(number: int, entry: Entry, anchors: set[int]) -> str:
     found = entry.item.finding
-    lines = "".join(f"<span class=n>{line.number}</span>{shown(clipped(line.text))}\n" for line in entry.lines) + (
-        f"<span class=n></span>... {count(entry.omitted, 'more line')}\n" if entry.omitted else ""
-    )
+    lines = "".join(
+        f"<span class=n>{line.number}</span>{shown(clipped(line.text))}\n" for line in entry.lines
+    ) + (f"<span class=n></span>... {count(entry.omitted, 'more line')}\n" if entry.omitted else "")
     more = (
         f"<p><b>What to do</b> {prose(found.remedy)}</p>"
         if found.remedy and entry.item.outcome is not Outcome.DONE

@@ -33,7 +33,10 @@ FILES = {
     "hostile.py": HOSTILE,
     'a"><script>x.py': HEAD + "models = [FSDP(m) for m in models]\n",
     "clean.py": HEAD + "model = FSDP(model)\n",
-    "far.py": HEAD + "def f(model):\n    model = FSDP(model)\n" + "    print(1)\n" * 20 + "    return model\n",
+    "far.py": HEAD
+    + "def f(model):\n    model = FSDP(model)\n"
+    + "    print(1)\n" * 20
+    + "    return model\n",
 }
 MANY = 2_000
 
@@ -45,7 +48,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / os.fsdecode(b"caf\xe9.py")).write_text(HEAD + "models = [FSDP(m) for m in models]\n")
     (folder / "nul.py").write_bytes(b"# fsdp\nx = '\0'\n")
     out = folder.parent / "page.html"
-    told = program("rewrite", "--check", "--format", "html", "--output", str(out), folder.name, cwd=folder.parent)
+    told = program(
+        "rewrite", "--check", "--format", "html", "--output", str(out), folder.name, cwd=folder.parent
+    )
     assert told.code == 1, told.err
     return out
 

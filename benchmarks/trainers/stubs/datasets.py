@@ -15,9 +15,6 @@ WORDS = [
     "model",
     "is",
     "sharded",
-    "over",
-    "many",
-    "ranks",
     "and",
     "each",
     "rank",
@@ -27,8 +24,6 @@ WORDS = [
     "of",
     "every",
     "weight",
-    "it",
-    "trains",
 ]
 ROWS = 48
 
