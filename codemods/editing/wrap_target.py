@@ -72,7 +72,8 @@ def is_nested(project: Project, site: WrapCall) -> bool:
     """Whether the wrapped module is a part of a model that is itself wrapped.
 
     `m.layers[i] = FSDP(m.layers[i])`, or `m.layers[i] = FSDP(layer)`, beside `m = FSDP(m)` of the same
-    function and not in another branch; `self.layers[i] = FSDP(self.layers[i])` in a class whose objects are wrapped.
+    function and not in another branch; `self.layers[i] = FSDP(self.layers[i])` in a class whose objects are
+    wrapped.
     """
     module = site.module
     statement = module.statement(site.node)
