@@ -31,6 +31,8 @@ ROOT = Path(__file__).resolve().parent.parent
 HERE = Path(__file__).resolve().with_suffix("")
 RANKS = 2
 TIMEOUT_S = 400
+SHOWN = 12
+"""Differences listed per trainer."""
 LEAVE = shutil.ignore_patterns(".git", ".fsdp-migrate", "__pycache__")
 
 
@@ -142,10 +144,11 @@ def _run_ranks(scratch: Path, environment: dict[str, str]) -> None:
         for rank in ranks:
             rank.kill()
             rank.wait()
-    for rank, log in zip(ranks, logs, strict=True):
-        if rank.returncode:
-            said = log.read_text(errors="replace")[-3000:]
-            raise RunFailed(f"left with {rank.returncode}:\n{said}")
+    # A rank that ended by itself knows why; the others were ended here, because of it or of the time.
+    for status, log in sorted((-rank.returncode, log) for rank, log in zip(ranks, logs, strict=True)):
+        if status:
+            why = f"left with {-status}" if status < 0 else f"had to be ended within {TIMEOUT_S} s"
+            raise RunFailed(f"{log.stem} {why}:\n{log.read_text(errors='replace')[-3000:]}")
 
 
 def contents(path: Path) -> dict[str, Any]:
@@ -168,6 +171,9 @@ def contents(path: Path) -> dict[str, Any]:
 
 
 def _leaves(value: Any, name: str) -> list[tuple[str, Any]]:
+    """Values by dotted name; a parameter group is a set of names, whatever the order they are listed in."""
+    if name.endswith(".params") and isinstance(value, list) and all(isinstance(v, str) for v in value):
+        return [(name.lstrip("."), sorted(value))]
     if isinstance(value, dict):
         return [leaf for key, each in value.items() for leaf in _leaves(each, f"{name}.{key}")]
     if isinstance(value, (list, tuple)):
@@ -280,7 +286,8 @@ def main() -> int:
         failed = failed or bool(found)
         rows.append(report(trainer, before, after, found))
         shown = " ".join(f"{float.fromhex(loss):.7g}" for loss in after.losses[0])
-        below += [f"\n{trainer.name}, losses of rank 0: {shown}", *(f"- {line}" for line in found)]
+        below += [f"\n{trainer.name}, losses of rank 0: {shown}", *(f"- {line}" for line in found[:SHOWN])]
+        below += [f"- and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
     print("| trainer | script | shows | steps | losses | saved values | FSDP1 and FSDP2 | seconds |")
     print("|" + " --- |" * 8)
     print("\n".join([*rows, *below]))

@@ -40,8 +40,10 @@ class Notes:
         backward = torch.Tensor.backward
 
         def noted(loss: torch.Tensor, *arguments: Any, **keywords: Any) -> None:
-            if loss.numel() == 1:
-                self.losses.append(float(loss.detach()).hex())
+            if torch.overrides.has_torch_function_unary(loss):
+                backward(loss, *arguments, **keywords)  # comes here again from the rehearsal's mode
+                return
+            self.losses.append(float(loss.detach()).hex())
             backward(loss, *arguments, **keywords)
 
         torch.Tensor.backward = noted  # type: ignore[method-assign]
