@@ -1,4 +1,4 @@
-"""A small GPT-2 in the place of a download, and this process in the place of the one the trainer would spawn."""
+"""A small GPT-2 in the place of a download, this process in the place of one the trainer spawns."""
 
 import os
 import random
