@@ -200,8 +200,15 @@ def decide(
             continue
         path = finding.place.path
         reason = ignored_by(project.modules[path], ignored[path], finding)
-        outcome = Outcome.TODO if reason is None else Outcome.IGNORED
-        reported.append(Reported(finding, outcome, reason or ""))
+        if reason is not None:
+            reported.append(Reported(finding, Outcome.IGNORED, reason))
+            continue
+        item = _outcome(project, finding, edits, only)
+        reported.append(item)
+        if item.outcome is Outcome.DONE:
+            accepted.append(finding)
+            for edit in finding.edits:
+                edits.setdefault(edit.path, []).append((edit, finding))
     return reported + _old_todos(project, reported, only), accepted
 
 

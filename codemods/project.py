@@ -52,6 +52,7 @@ class Project:
         line_length: what the repository's formatter is set to, if it says.
         imports: path -> paths of the project's files that it imports.
         wraps: every call of the FSDP1 constructor, in the order of files and lines.
+        memo: answers about the whole project that are worked out once.
         dropped: what `--drop-fsdp1` has taken out of it already.
     """
 
@@ -64,6 +65,7 @@ class Project:
     mentions: frozenset[str] = frozenset()
     imports: dict[str, set[str]] = field(default_factory=dict)
     line_length: int | None = None
+    memo: dict[str, object] = field(default_factory=dict)
     dropped: Shortened | None = None
     _leaders: dict[str, str] = field(default_factory=dict)
     _uses: dict[str, list[NameUse]] = field(default_factory=dict)
