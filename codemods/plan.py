@@ -3,6 +3,7 @@ nothing."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from codemods.editing.notebooks import Notebook
 from codemods.leftovers import left_over
 from codemods.model import (
     Edit,
+    FileChange,
     Finding,
     Options,
     Outcome,
@@ -25,14 +27,12 @@ from codemods.model import (
     Rewrite,
     Safety,
     Span,
-    WrapReport,
+    Suppression,
 )
 from codemods.project import Project
-from codemods.suppressions import check_suppressions, ignored_by
-
-DROPPED_BRANCH = "FM120"
-WRAP_FORMS = {"FM101": "inline", "FM102": "helper", "FM107": "helper"}
-"""Codes of translated wrap calls, and what the report calls them."""
+from codemods.suppressions import check_suppression, ignored_by, suppressions_in
+from codemods.whole import only_whole
+from codemods.wrap_reports import DROPPED_BRANCH, wrap_reports
 
 
 def plan_rewrite(
@@ -48,15 +48,14 @@ def plan_rewrite(
     files, configs = split(files)
     project, skipped = read_project(target, files, options)
     findings = find_all(project)
+    elsewhere: Counter[str] = Counter()
     if only is not None:
+        elsewhere.update(f.place.path for f in findings if f.place.path not in only and not f.is_note)
         findings = [f for f in findings if f.place.path in only]
-    reported, accepted = decide(project, findings, only)
-    suppressions = check_suppressions(project, reported, only)
-    changes, broken = file_changes(project, reported, accepted, target)
-    if broken:
-        reported = [_undone(item, broken) for item in reported]
-        reported += [_left_alone(path, why) for path, why in broken.items()]
-    reported += suppressions
+    reported = decide(project, findings, only)
+    suppressed = suppressions_in(project, reported, only)
+    reported, changes = _changed(project, reported, target)
+    reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
     settings = plan_configuration(target, configs, options, surroundings(project), only=only)
     changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
     skipped.update(settings.skipped)
@@ -65,7 +64,7 @@ def plan_rewrite(
     reported += settings.reported
     reported += [_unread(path, why) for path, why in sorted(skipped.items())]
     reported.sort(key=lambda r: (r.finding.place.path, r.finding.place.line, r.finding.code))
-    sites = [s for s in _wrap_reports(project, reported) if only is None or s.path in only]
+    sites = [s for s in wrap_reports(project, reported) if only is None or s.path in only]
     return Rewrite(
         tuple(changes),
         tuple(_in_cell(project, item) for item in reported),
@@ -74,7 +73,18 @@ def plan_rewrite(
         len(project.modules),
         skipped,
         (settings.searched, settings.read),
+        _in_order(
+            [
+                *(replace(s, line=_cell(project, s.path, s.line)[0]) for s, _ in suppressed),
+                *settings.suppressions,
+            ]
+        ),
+        dict(sorted(elsewhere.items())),
     )
+
+
+def _in_order(found: list[Suppression]) -> tuple[Suppression, ...]:
+    return tuple(sorted(found, key=lambda s: (s.path, s.line, s.column)))
 
 
 def _cell(project: Project, path: str, line: int) -> tuple[int, str]:
@@ -113,14 +123,13 @@ def find_all(project: Project) -> list[Finding]:
 
 def decide(
     project: Project, findings: Iterable[Finding], only: frozenset[str] | None = None
-) -> tuple[list[Reported], list[Finding]]:
+) -> list[Reported]:
     """Give each finding its outcome; edits that clash with an earlier finding's are not done, and said.
 
     Findings whose codes are switched off have none, and no left-over name is reported in their stead.
     """
     ignored = {path: todo.ignores(module) for path, module in project.modules.items()}
     reported: list[Reported] = []
-    accepted: list[Finding] = []
     edits: dict[str, list[tuple[Edit, Finding]]] = {}
     findings = sorted(findings, key=lambda f: f.fades)
     off = [f for f in findings if not project.options.wants(f.code)]
@@ -137,17 +146,34 @@ def decide(
         item = _outcome(project, finding, edits, only)
         reported.append(item)
         if item.outcome is Outcome.DONE:
-            accepted.append(finding)
             for edit in finding.edits:
                 edits.setdefault(edit.path, []).append((edit, finding))
+    reported += _leftovers(project, reported, off, only)
+    if project.options.whole_only:
+        reported = only_whole(project, reported)
+        # Names that translations would have replaced, had they not been left.
+        left = _leftovers(project, reported, off, only)
+        reported += [replace(item, left_whole=item.outcome is Outcome.TODO) for item in left]
+    return reported + _old_todos(project, reported, only)
+
+
+def _leftovers(
+    project: Project, reported: list[Reported], off: list[Finding], only: frozenset[str] | None
+) -> list[Reported]:
+    """FSDP1 names that stay and of which nothing is said."""
+    edits: dict[str, list[tuple[Edit, Finding]]] = {}
+    for item in reported:
+        for edit in item.finding.edits if item.outcome is Outcome.DONE else ():
+            edits.setdefault(edit.path, []).append((edit, item.finding))
+    found = []
     for finding in left_over(project, reported, edits, off):
-        if not project.options.wants(finding.code) or (only is not None and finding.place.path not in only):
-            continue
         path = finding.place.path
-        reason = ignored_by(project.modules[path], ignored[path], finding)
-        outcome = Outcome.TODO if reason is None else Outcome.IGNORED
-        reported.append(Reported(finding, outcome, reason or ""))
-    return reported + _old_todos(project, reported, only), accepted
+        if not project.options.wants(finding.code) or (only is not None and path not in only):
+            continue
+        module = project.modules[path]
+        reason = ignored_by(module, todo.ignores(module), finding)
+        found.append(Reported(finding, Outcome.TODO if reason is None else Outcome.IGNORED, reason or ""))
+    return found
 
 
 def _outcome(
@@ -218,6 +244,20 @@ def _old_todos(project: Project, reported: list[Reported], only: frozenset[str] 
     return found
 
 
+def _changed(
+    project: Project, reported: list[Reported], target: Path, known: frozenset[str] = frozenset()
+) -> tuple[list[Reported], list[FileChange]]:
+    """The new contents of files; what they cannot hold is not done, and said."""
+    accepted = [r.finding for r in reported if r.outcome is Outcome.DONE]
+    changes, broken = file_changes(project, [r for r in reported if not r.left_whole], accepted, target)
+    reported = [_undone(item, broken) for item in reported]
+    reported += [_left_alone(path, why) for path, why in broken.items() if path not in known]
+    if not project.options.whole_only or known.issuperset(broken):
+        return reported, changes
+    # What shares a model with a file that is left alone is left as well.
+    return _changed(project, only_whole(project, reported), target, known.union(broken))
+
+
 def _undone(item: Reported, broken: dict[str, str]) -> Reported:
     """What was to be done in a file that is left alone is not done."""
     if item.outcome is Outcome.DONE and any(edit.path in broken for edit in item.finding.edits):
@@ -232,31 +272,3 @@ def _left_alone(path: str, why: str) -> Reported:
 
 def _unread(path: str, why: str) -> Reported:
     return Reported(Finding("FM901", Place(path, 1, 1, Span(0, 0)), f"the file {why}"), Outcome.TODO)
-
-
-def _wrap_reports(project: Project, reported: list[Reported]) -> tuple[WrapReport, ...]:
-    found = []
-    done = [r.finding for r in reported if r.outcome is Outcome.DONE and r.finding.code in WRAP_FORMS]
-    dropped = [
-        edit
-        for item in reported
-        if item.finding.code == DROPPED_BRANCH and item.outcome is Outcome.DONE
-        for edit in item.finding.edits
-    ]
-    for site in project.wraps:
-        place = site.module.place(site.node)
-        name = site.module.span(site.function)
-        if any(edit.path == place.path and replaces(edit, place.span) for edit in dropped):
-            continue
-        owner = next(
-            (
-                f
-                for f in done
-                for e in f.edits
-                if e.path == place.path and e.span.holds(name) and replaces(e, name)
-            ),
-            None,
-        )
-        form = WRAP_FORMS[owner.code] if owner is not None else "left"
-        found.append(WrapReport(place.path, place.line, form, owner.detail if owner is not None else ""))
-    return tuple(found)

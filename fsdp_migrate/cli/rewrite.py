@@ -50,6 +50,14 @@ def rewrite(
             show_default="no",
         ),
     ] = None,
+    whole_only: Annotated[
+        bool | None,
+        typer.Option(
+            "--whole-only/--no-whole-only",
+            help="Leave places that share a model untouched where one of them needs a person.",
+            show_default="no",
+        ),
+    ] = None,
     allow_dirty: Annotated[
         bool, typer.Option("--allow-dirty", help="Rewrite although git has uncommitted changes.")
     ] = False,
@@ -62,7 +70,8 @@ def rewrite(
     ] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Not these codes or rules; repeatable.")] = None,
     target_torch: Annotated[
-        str | None, typer.Option(help="Oldest torch the result must run on.", show_default="2.6")
+        str | None,
+        typer.Option(help="Oldest torch the result must run on, 2.4 or later.", show_default="2.6"),
     ] = None,
     undo: Annotated[
         bool, typer.Option("--undo", help="Restore the files as they were before rewriting.")
@@ -93,7 +102,7 @@ def rewrite(
     if undo:
         return _undo(target, nothing_written=diff or check)
     _require_complete(target)
-    given = Given(select, ignore, exclude, unsafe_fixes, drop_fsdp1, target_torch)
+    given = Given(select, ignore, exclude, unsafe_fixes, drop_fsdp1, whole_only, target_torch)
     options = rewrite_options(given, rewrite_settings(target))
     files = find_files(target, [target], exclude=options.exclude)
     is_whole = [path.resolve() for path in paths] == [target]

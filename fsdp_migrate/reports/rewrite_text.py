@@ -57,7 +57,9 @@ def show(report: RewriteReport, console: Console, *, verbose: bool = False) -> N
             _show_entries(shown, console)
             console.print()
     if hidden:
-        _say(console, f"{count(hidden, 'translated finding')} not shown here; -v shows them.", "", style="dim")
+        _say(
+            console, f"{count(hidden, 'translated finding')} not shown here; -v shows them.", "", style="dim"
+        )
     left = report.counts()[Outcome.TODO]
     if left:
         text = f"{count(left, 'finding')} left to you. `fsdp-migrate explain CODE` says more about a code."

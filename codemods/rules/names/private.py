@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import Finding, Module, Project, finding, rule
+from codemods.rule import Finding, Module, No, Project, finding, rule
 
 _REMEDIES = {
     "_handle": "FSDP2 has no handles: `module.reshard()` reshards, `parameter.to_local()` is a shard",
@@ -33,7 +33,9 @@ def private(project: Project) -> Iterator[Finding]:
         for node in module.nodes(ast.Attribute):
             assert isinstance(node, ast.Attribute)
             remedy = _REMEDIES.get(node.attr)
-            if remedy is not None and _says_fsdp(module):
+            if remedy is None:
+                continue
+            if _says_fsdp(module) or not isinstance(project.sharded(module, node.value), No):
                 yield finding(
                     module,
                     node,
