@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -174,10 +175,13 @@ def _refuse_dirty(target: Path, files: list[str]) -> None:
         return
     chosen = set(files)
     dirty = []
-    for entry in status.split("\0"):
+    entries = iter(status.split("\0"))
+    for entry in entries:
         state, path = entry[:2], entry[3:]
         inside = path.removeprefix(prefix.strip())
-        if len(entry) > 3 and (state != "??" or inside in chosen):
+        if "R" in state or "C" in state:
+            next(entries)  # of a renamed file the old name follows, as an entry of its own
+        if path and (state != "??" or inside in chosen):
             dirty.append(inside)
     if dirty:
         shown = ", ".join(dirty[:5]) + (f" and {len(dirty) - 5} more" if len(dirty) > 5 else "")
@@ -188,17 +192,20 @@ def _refuse_dirty(target: Path, files: list[str]) -> None:
 
 
 def _write(target: Path, done: Rewrite, target_torch: str) -> None:
-    from codemods.record import write_rewrite
+    from codemods.record import is_interrupted
+    from codemods.write import write_rewrite
     from fsdp_migrate import __version__
 
     try:
         write_rewrite(target, done, tool=__version__, target_torch=target_torch)
     except KeyboardInterrupt:
-        print(
-            f"fsdp-migrate: interrupted while writing. Each file is either as it was or rewritten; "
-            f"`fsdp-migrate rewrite --undo {target}` restores all of them.",
-            file=sys.stderr,
+        told = (
+            "interrupted while writing. Each file is either as it was or rewritten; "
+            f"`fsdp-migrate rewrite --undo {shlex.quote(str(target))}` restores all of them."
+            if is_interrupted(target)
+            else "interrupted before any file was changed."
         )
+        print(f"fsdp-migrate: {told}", file=sys.stderr)
         raise
 
 

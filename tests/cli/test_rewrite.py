@@ -109,6 +109,15 @@ def test_a_dirty_tree_is_refused(repo: Path) -> None:
     assert "fully_shard" in (repo / "new.py").read_text()
 
 
+def test_a_renamed_file_is_named_whole(repo: Path) -> None:
+    git(repo, "mv", "train.py", "renamed.py")
+    (repo / "copy.txt").write_text("new\n")
+    git(repo, "add", "-A")
+    refused = run(repo)
+    assert refused.returncode == 2
+    assert re.search(r"uncommitted changes in \S+: copy\.txt, renamed\.py$", refused.stderr, re.MULTILINE)
+
+
 def test_outside_git_the_originals_are_the_way_back(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRANSLATED)
     assert run(tmp_path).returncode == 0
