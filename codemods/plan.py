@@ -3,18 +3,19 @@ nothing."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from codemods.analysis.collect import read_project
+from codemods.analysis.collect import Reader, read_project
 from codemods.analysis.library_calls import surroundings
 from codemods.configuration.plan import is_configuration, plan_configuration
 from codemods.editing import todo
 from codemods.editing.apply import compatible, replaces
 from codemods.editing.changes import file_changes
-from codemods.editing.notebooks import Notebook
 from codemods.leftovers import left_over
 from codemods.model import (
     Edit,
@@ -30,7 +31,15 @@ from codemods.model import (
     Suppression,
 )
 from codemods.project import Project
-from codemods.suppressions import check_suppression, ignored_by, suppressions_in
+from codemods.shown_places import (
+    cell,
+    comment_in_original,
+    dropped,
+    in_cell,
+    in_original,
+    site_in_original,
+)
+from codemods.suppressions import check_suppression, ignored_by, old_todos, suppressions_in
 from codemods.whole import only_whole
 from codemods.wrap_reports import DROPPED_BRANCH, wrap_reports
 
@@ -45,8 +54,8 @@ def plan_rewrite(
         files: Python files, notebooks and configuration files, relative to it, forward slashes.
         only: the files that may be changed; all if None. The others are read to understand these.
     """
+    project, skipped = _project(target, files, options, only)
     files, configs = split(files)
-    project, skipped = read_project(target, files, options)
     findings = find_all(project)
     elsewhere: Counter[str] = Counter()
     if only is not None:
@@ -55,7 +64,10 @@ def plan_rewrite(
     reported = decide(project, findings, only)
     suppressed = suppressions_in(project, reported, only)
     reported, changes = _changed(project, reported, target)
+    sites = [site_in_original(project, site) for site in wrap_reports(project, reported)]
     reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
+    suppressions = [comment_in_original(project, found) for found, _ in suppressed]
+    reported = [in_original(project, item) for item in reported] + dropped(project)
     settings = plan_configuration(target, configs, options, surroundings(project), only=only)
     changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
     skipped.update(settings.skipped)
@@ -64,18 +76,18 @@ def plan_rewrite(
     reported += settings.reported
     reported += [_unread(path, why) for path, why in sorted(skipped.items())]
     reported.sort(key=lambda r: (r.finding.place.path, r.finding.place.line, r.finding.code))
-    sites = [s for s in wrap_reports(project, reported) if only is None or s.path in only]
+    sites = [s for s in sites if only is None or s.path in only]
     return Rewrite(
         tuple(changes),
-        tuple(_in_cell(project, item) for item in reported),
-        tuple(replace(s, line=_cell(project, s.path, s.line)[0]) for s in sites),
+        tuple(in_cell(project, item) for item in reported),
+        tuple(replace(s, line=cell(project, s.path, s.line)[0]) for s in sites),
         len(files),
         len(project.modules),
         skipped,
         (settings.searched, settings.read),
         _in_order(
             [
-                *(replace(s, line=_cell(project, s.path, s.line)[0]) for s, _ in suppressed),
+                *(replace(s, line=cell(project, s.path, s.line)[0]) for s in suppressions),
                 *settings.suppressions,
             ]
         ),
@@ -87,22 +99,33 @@ def _in_order(found: list[Suppression]) -> tuple[Suppression, ...]:
     return tuple(sorted(found, key=lambda s: (s.path, s.line, s.column)))
 
 
-def _cell(project: Project, path: str, line: int) -> tuple[int, str]:
-    """The line that a person sees, and where that is in a notebook."""
-    source = project.modules[path].source if path in project.modules else None
-    if not isinstance(source, Notebook):
-        return line, ""
-    line, cell, inside = source.locate(line)
-    return line, f"cell {cell}, line {inside}"
+def _project(
+    target: Path, every: list[str], options: Options, only: frozenset[str] | None
+) -> tuple[Project, dict[str, str]]:
+    """The project; with `--drop-fsdp1` without FSDP1's branches."""
+    files, configs = split(every)
+    reader = Reader(target)
+    project, skipped = read_project(target, files, options, reader)
+    if not options.drop_fsdp1 or not options.wants(DROPPED_BRANCH):
+        return project, skipped
+    from codemods.dual_stack.drop import drop_fsdp1
+
+    def reread(texts: dict[str, str]) -> Project:
+        nonlocal reader
+        reader = reader.with_texts(texts)
+        return read_project(target, files, options, reader)[0]
+
+    short, project = drop_fsdp1(project, only, reread, lambda: _words(target, configs))
+    project.dropped = short
+    return project, skipped
 
 
-def _in_cell(project: Project, item: Reported) -> Reported:
-    place = item.finding.place
-    line, where = _cell(project, place.path, place.line)
-    if not where:
-        return item
-    detail = f"{where}; {item.detail}" if item.detail else where
-    return replace(item, finding=replace(item.finding, place=replace(place, line=line)), detail=detail)
+def _words(target: Path, files: list[str]) -> frozenset[str]:
+    found: set[str] = set()
+    for path in files:
+        with suppress(OSError):
+            found.update(re.findall(r"[A-Za-z_]\w*", (target / path).read_text(errors="replace")))
+    return frozenset(found)
 
 
 def split(files: list[str]) -> tuple[list[str], list[str]]:
@@ -141,7 +164,7 @@ def decide(
         if reason is not None:
             reported.append(Reported(finding, Outcome.IGNORED, reason))
             continue
-        if _is_gone(finding, edits, by_any=finding.fades):
+        if finding.fades and _is_gone(finding, edits):
             continue
         item = _outcome(project, finding, edits, only)
         reported.append(item)
@@ -152,27 +175,40 @@ def decide(
     if project.options.whole_only:
         reported = only_whole(project, reported)
         # Names that translations would have replaced, had they not been left.
-        left = _leftovers(project, reported, off, only)
-        reported += [replace(item, left_whole=item.outcome is Outcome.TODO) for item in left]
-    return reported + _old_todos(project, reported, only)
+        for item in _leftovers(project, reported, off, only):
+            is_ignored = item.outcome is Outcome.IGNORED
+            reported.append(item if is_ignored else replace(item, outcome=Outcome.TODO, left_whole=True))
+    return reported + old_todos(project, reported, only)
 
 
 def _leftovers(
     project: Project, reported: list[Reported], off: list[Finding], only: frozenset[str] | None
 ) -> list[Reported]:
     """FSDP1 names that stay and of which nothing is said."""
+    ignored = {path: todo.ignores(module) for path, module in project.modules.items()}
     edits: dict[str, list[tuple[Edit, Finding]]] = {}
+
+    def remember(finding: Finding) -> None:
+        for edit in finding.edits:
+            edits.setdefault(edit.path, []).append((edit, finding))
+
     for item in reported:
-        for edit in item.finding.edits if item.outcome is Outcome.DONE else ():
-            edits.setdefault(edit.path, []).append((edit, item.finding))
+        if item.outcome is Outcome.DONE:
+            remember(item.finding)
     found = []
     for finding in left_over(project, reported, edits, off):
         path = finding.place.path
         if not project.options.wants(finding.code) or (only is not None and path not in only):
             continue
-        module = project.modules[path]
-        reason = ignored_by(module, todo.ignores(module), finding)
-        found.append(Reported(finding, Outcome.TODO if reason is None else Outcome.IGNORED, reason or ""))
+        reason = ignored_by(project.modules[path], ignored[path], finding)
+        item = (
+            Reported(finding, Outcome.IGNORED, reason)
+            if reason is not None
+            else _outcome(project, finding, edits, only)
+        )
+        found.append(item)
+        if item.outcome is Outcome.DONE:
+            remember(finding)
     return found
 
 
@@ -200,13 +236,9 @@ def _outcome(
     return Reported(finding, Outcome.DONE)
 
 
-def _is_gone(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]], *, by_any: bool) -> bool:
-    """Whether the text of a finding goes: by any edit, or together with an FSDP1 branch that is dropped."""
-    return any(
-        replaces(edit, finding.place.span)
-        for edit, owner in edits.get(finding.place.path, [])
-        if by_any or owner.code == DROPPED_BRANCH
-    )
+def _is_gone(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:
+    """Whether the text of a finding goes by an edit of another."""
+    return any(replaces(edit, finding.place.span) for edit, _ in edits.get(finding.place.path, []))
 
 
 def _clash(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]]) -> Finding | None:
@@ -215,33 +247,6 @@ def _clash(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]]) -> Fi
             if not compatible(other, edit):
                 return owner
     return None
-
-
-def _old_todos(project: Project, reported: list[Reported], only: frozenset[str] | None) -> list[Reported]:
-    """TODO comments of an earlier run that no finding of this run stands for."""
-    standing = {
-        (r.finding.place.path, r.finding.code, todo.statement_line(project, r.finding))
-        for r in reported
-        if r.outcome in (Outcome.TODO, Outcome.IGNORED)
-    }
-    found: list[Reported] = []
-    for path, module in project.modules.items():
-        if only is not None and path not in only:
-            continue
-        ignored = todo.ignores(module)
-        for comment in todo.todos(module):
-            code = next(iter(comment.codes))
-            below = todo.code_line_below(module, comment.line)
-            if (path, code, below) in standing or not project.options.wants(code):
-                continue
-            # It stands for the code below it, so a suppression anywhere between the two is meant for it.
-            span = Span(module.offset(comment.line, 0), module.offset(below, 0))
-            place = Place(path, comment.line, comment.column, span)
-            finding = Finding(code, place, "a TODO of an earlier run is not resolved", comment.text)
-            reason = ignored_by(module, ignored, finding)
-            outcome = Outcome.TODO if reason is None else Outcome.IGNORED
-            found.append(Reported(finding, outcome, reason or ""))
-    return found
 
 
 def _changed(

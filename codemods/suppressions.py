@@ -1,4 +1,4 @@
-"""Which findings a comment suppresses, and what is wrong with such comments."""
+"""Comments of ours in the code: which findings one suppresses, what is wrong with it, old TODOs."""
 
 from __future__ import annotations
 
@@ -94,3 +94,30 @@ def _place(module: Module, comment: todo.Comment) -> Place:
     start = module.offset(comment.line, 0) + comment.column - 1
     line = module.text[start : module.line_end(start)].rstrip("\r\n")
     return Place(module.path, comment.line, comment.column, Span(start, start + len(line)))
+
+
+def old_todos(project: Project, reported: list[Reported], only: frozenset[str] | None) -> list[Reported]:
+    """TODO comments of an earlier run that no finding of this run stands for."""
+    standing = {
+        (r.finding.place.path, r.finding.code, todo.statement_line(project, r.finding))
+        for r in reported
+        if r.outcome in (Outcome.TODO, Outcome.IGNORED)
+    }
+    found: list[Reported] = []
+    for path, module in project.modules.items():
+        if only is not None and path not in only:
+            continue
+        ignored = todo.ignores(module)
+        for comment in todo.todos(module):
+            code = next(iter(comment.codes))
+            below = todo.code_line_below(module, comment.line)
+            if (path, code, below) in standing or not project.options.wants(code):
+                continue
+            # It stands for the code below it, so a suppression anywhere between the two is meant for it.
+            span = Span(module.offset(comment.line, 0), module.offset(below, 0))
+            place = Place(path, comment.line, comment.column, span)
+            finding = Finding(code, place, "a TODO of an earlier run is not resolved", comment.text)
+            reason = ignored_by(module, ignored, finding)
+            outcome = Outcome.TODO if reason is None else Outcome.IGNORED
+            found.append(Reported(finding, outcome, reason or ""))
+    return found

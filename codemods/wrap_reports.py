@@ -12,20 +12,12 @@ WRAP_FORMS = {"FM101": "inline", "FM102": "helper", "FM107": "helper"}
 
 
 def wrap_reports(project: Project, reported: list[Reported]) -> tuple[WrapReport, ...]:
-    """Every wrap call of the project, apart from those in a branch that is dropped."""
+    """Every wrap call of the project."""
     found = []
     done = [r.finding for r in reported if r.outcome is Outcome.DONE and r.finding.code in WRAP_FORMS]
-    dropped = [
-        edit
-        for item in reported
-        if item.finding.code == DROPPED_BRANCH and item.outcome is Outcome.DONE
-        for edit in item.finding.edits
-    ]
     for site in project.wraps:
         place = site.module.place(site.node)
         name = site.module.span(site.function)
-        if any(edit.path == place.path and replaces(edit, place.span) for edit in dropped):
-            continue
         owner = next(
             (
                 f

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from codemods.editing import helper_text as part
 from codemods.editing.helper_draft import Draft
 from codemods.editing.helper_sharding import mixed_precision, sharding
+from codemods.editing.helper_state_dict_text import STATE_DICT_PARTS, with_what_they_need
 from codemods.editing.helper_training_text import TRAINING_HEADER, TRAINING_PARTS
 from codemods.torch_names import PUBLIC_FROM, at_home
 
@@ -30,8 +31,15 @@ _TYPE_OF = {
     "mixed_precision": "MixedPrecision",
     "cpu_offload": "CPUOffload",
 }
+_STATE_DICT_API = (
+    "StateDictOptions",
+    "get_model_state_dict",
+    "get_optimizer_state_dict",
+    "set_model_state_dict",
+    "set_optimizer_state_dict",
+)
 KNOWN_NAMES = frozenset(
-    {*POLICY_PARTS, *TRAINING_PARTS, *_TYPE_OF.values(), "BackwardPrefetch", "shard_model"}
+    {*POLICY_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS, *_TYPE_OF.values(), "BackwardPrefetch", "shard_model"}
 )
 """Everything the repository's files can name of a helper module."""
 
@@ -65,6 +73,7 @@ def assemble(names: frozenset[str], needs: Needs, torch: tuple[int, int] = PUBLI
     Args:
         torch: the oldest torch it must run on.
     """
+    names = with_what_they_need(names)
     draft = Draft(names, needs.keywords, needs.fields)
     parts: list[str] = []
     types = set(names)
@@ -81,11 +90,11 @@ def assemble(names: frozenset[str], needs: Needs, torch: tuple[int, int] = PUBLI
     parts += [POLICY_PARTS[n] for n in POLICY_PARTS if n in names]
     if "shard_model" in names:
         parts += sharding(draft)
-    parts += [TRAINING_PARTS[n] for n in TRAINING_PARTS if n in names]
+    parts += [text for name, text in (*TRAINING_PARTS.items(), *STATE_DICT_PARTS.items()) if name in names]
     text = _for_torch("\n\n".join(parts), torch)
     needs_policy = "WrapPolicy" in re.sub(r"ModuleWrapPolicy", "", text)
     lead = f"{part.WRAP_POLICY}\n\n" if needs_policy else "\n"
-    header = part.HEADER if set(names) - set(TRAINING_PARTS) else TRAINING_HEADER
+    header = part.HEADER if names - {*TRAINING_PARTS, *STATE_DICT_PARTS} else TRAINING_HEADER
     return f"{header}\n{_imports(lead + text, torch)}\n{lead}{text}"
 
 
@@ -116,20 +125,22 @@ def _imports(text: str, torch: tuple[int, int]) -> str:
     stdlib = []
     if "deque(" in text:
         stdlib.append("from collections import deque")
-    abc = [n for n in ("Callable", "Iterable", "Iterator", "Sequence") if f"{n}[" in text]
+    abc = [n for n in ("Callable", "Iterable", "Iterator", "Mapping", "Sequence") if f"{n}[" in text]
     if abc:
         stdlib.append(f"from collections.abc import {', '.join(abc)}")
     if "@dataclass" in text:
-        stdlib.append("from dataclasses import dataclass")
-    if "Any]" in text or ": Any" in text:
+        stdlib.append(f"from dataclasses import dataclass{', field' if 'field(' in text else ''}")
+    if re.search(r"\bAny\b", text):
         stdlib.append("from typing import Any")
+    if "WeakKeyDictionary(" in text:
+        stdlib.append("from weakref import WeakKeyDictionary")
     plain_third = ["import torch"] if "torch." in text else []
     if "dist." in text:
         plain_third.append("import torch.distributed as dist")
     third = ["from torch import nn"] if "nn." in text else []
     if "ProcessGroup" in text:
         third.append("from torch.distributed import ProcessGroup")
-    saving = [n for n in ("StateDictOptions", "set_optimizer_state_dict") if f"{n}(" in text]
+    saving = [n for n in _STATE_DICT_API if re.search(rf"\b{n}\(", text)]
     if saving:
         third.append(_line("torch.distributed.checkpoint.state_dict", saving))
     mesh = [n for n in ("DeviceMesh", "init_device_mesh") if n in text]
@@ -139,7 +150,7 @@ def _imports(text: str, torch: tuple[int, int]) -> str:
     fsdp += ["fully_shard"] if "fully_shard(" in text else []
     if fsdp:
         third.append(_line(at_home("torch.distributed.fsdp.fully_shard", torch).rpartition(".")[0], fsdp))
-    tensors = [n for n in ("DTensor", "Replicate") if f"{n}." in text or f"{n}(" in text or f", {n})" in text]
+    tensors = [n for n in ("DTensor", "Replicate", "distribute_tensor") if re.search(rf"\b{n}\b", text)]
     if tensors:
         third.append(_line(at_home("torch.distributed.tensor.DTensor", torch).rpartition(".")[0], tensors))
     third.sort(key=lambda line: line.split()[1])
