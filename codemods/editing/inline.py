@@ -18,6 +18,7 @@ from codemods.project import Project
 from codemods.shard_call import Inline, Precision, UnitTest
 
 _ORDER = ("mesh", "reshard_after_forward", "offload_policy")
+_SHORT = {"torch.distributed": "dist"}
 _FULLY_SHARD = "torch.distributed.fsdp.fully_shard"
 
 
@@ -209,7 +210,7 @@ class _Writer:
                 case str():
                     total += len(part)
                 case Ref():
-                    total += len(part.name.rpartition(".")[2])
+                    total += len(_SHORT.get(part.name, part.name.rpartition(".")[2]))
                 case Hole():
                     total += part.span.end - part.span.start
         return total
