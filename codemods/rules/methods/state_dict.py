@@ -46,14 +46,10 @@ def state_dict(project: Project) -> Iterator[Finding]:
         state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
 
     What kind of state dict is meant is looked up: an earlier `FSDP.set_state_dict_type`, a
-<<<<<<< HEAD
     `state_dict_type` block around the calls of the function, or the default. Where these disagree or the
-    program decides when it runs, `model_state_dict(model)` of the helper module asks what is in force."""
-=======
-    `state_dict_type` block around the calls of the function, or the default. Where these disagree, the
-    place is left to a person, as is the method taken without being called."""
+    program decides when it runs, `model_state_dict(model)` of the helper module asks what is in force. The
+    method taken without being called is left to a person."""
     yield from _taken(project)
->>>>>>> path
     for call in project.method_calls("state_dict"):
         holding = project.sharded(call.module, call.receiver)
         text = ast.unparse(call.receiver)
@@ -86,10 +82,10 @@ def state_dict(project: Project) -> Iterator[Finding]:
         )
 
 
-<<<<<<< HEAD
 def _kind(setting: Setting | None) -> str:
     return setting.kind.value if setting is not None else "what the program chooses when it runs"
-=======
+
+
 def _taken(project: Project) -> Iterator[Finding]:
     """`save = model.state_dict`: who calls it gets shards."""
     for module in list(project.modules.values()):
@@ -103,4 +99,3 @@ def _taken(project: Project) -> Iterator[Finding]:
             if not isinstance(project.sharded(module, node.value), No):
                 message = f"FSDP2's own `{node.attr}` is about shards, whoever calls it"
                 yield finding(module, node, "FM402", message, remedy=_REMEDY)
->>>>>>> path
