@@ -138,13 +138,13 @@ def _by_class(argument: Argument, module: Module, classes: ast.expr | None) -> U
         words = " or ".join(ast.unparse(c) for c in classes.elts)
         pieces: list[Code] = [k for k in kept if k is not None]
         joined: Code = sum(((", ", *p) for p in pieces[1:]), pieces[0])
-        text: Code | None = joined if len(pieces) == 1 else ("(", *joined, ")")
+        text: Code = joined if len(pieces) == 1 else ("(", *joined, ")")
     else:
-        text = written_at(argument.project, argument.site, module, classes)
-        words = ast.unparse(classes)
-        if text is None:
+        named = written_at(argument.project, argument.site, module, classes)
+        if named is None:
             return None
-        text = ("tuple(", *text, ")")
+        words = ast.unparse(classes)
+        text = ("tuple(", *named, ")")
     if _is_computed(classes):
         return UnitTest(lambda v: code(None, "isinstance({v}, {c})", v=v, c=ONCE), words, once=text)
     return UnitTest(lambda v: code(None, "isinstance({v}, {c})", v=v, c=text), words)
