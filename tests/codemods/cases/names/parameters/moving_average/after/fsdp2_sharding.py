@@ -76,27 +76,3 @@ def _write_shard(shard: DTensor, full: torch.Tensor) -> None:
     shard.to_local().copy_(
         replicated.redistribute(placements=shard.placements).to_local()
     )
-<<<<<<< HEAD:tests/codemods/cases/names/parameters/moving_average/after/fsdp2_sharding.py
-=======
-
-
-def full_tensors(
-    state: dict[str, Any], *, offload_to_cpu: bool = False, rank0_only: bool = False
-) -> dict[str, Any]:
-    """A state dict with whole tensors in place of shards; every rank has to call."""
-    keeps = not rank0_only or dist.get_rank() == 0
-
-    def whole(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: whole(item) for key, item in value.items()}
-        if isinstance(value, DTensor):
-            value = value.full_tensor()
-        if not keeps:
-            return None
-        if offload_to_cpu and isinstance(value, torch.Tensor):
-            return value.cpu()
-        return value
-
-    full = whole(state)
-    return full if keeps else {}
->>>>>>> patp:tests/codemods/cases/state_dict/full/on_one_rank/after/fsdp2_sharding.py
