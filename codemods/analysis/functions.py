@@ -104,10 +104,12 @@ class Functions:
             return []
         self._searching[function] = self.links.depth
         try:
-            self._calls[function] = self._find_calls(module, function)
+            found = self._find_calls(module, function)
         finally:
             del self._searching[function]
-        return self._calls[function]
+        if not self.links.is_given_up:
+            self._calls[function] = found
+        return found
 
     def _find_calls(self, module: Module, function: Function) -> list[CallOf]:
         if isinstance(function, ast.Lambda):
