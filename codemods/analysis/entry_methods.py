@@ -82,7 +82,7 @@ def is_known(links: Links, site: WrapCall, name: str) -> bool:
 
 
 def _methods(links: Links, owner: Instance, name: str) -> Iterator[ast.FunctionDef]:
-    for definition, _ in links.attributes.lineage(owner.node, owner.module):
+    for definition, _ in links.classes.lineage(owner.node, owner.module):
         for statement in definition.body:
             if isinstance(statement, ast.FunctionDef) and statement.name == name:
                 decorators = {ast.unparse(d) for d in statement.decorator_list}

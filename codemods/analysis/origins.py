@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from codemods.analysis.arguments import argument_for, is_bound_call, returns_of
+from codemods.analysis.calls import PASS_THROUGH
 from codemods.analysis.flow import reaching
 from codemods.analysis.holding import Instance
-from codemods.analysis.link import PASS_THROUGH, Links
+from codemods.analysis.link import Links
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind
 
@@ -81,7 +82,7 @@ class Origins:
             if path[0] >= len(value.elts):
                 return frozenset()
             return self._element(module, value.elts[path[0]], path[1:])
-        function = self.links.function(module, value.func) if isinstance(value, ast.Call) else None
+        function = self._function(module, value.func) if isinstance(value, ast.Call) else None
         if function is None or value in self._active:
             return frozenset()
         self._active.add(value)
@@ -112,7 +113,7 @@ class Origins:
         owners = [h for h in self.links.held(module, node.value) if isinstance(h, Instance)]
         found: set[ast.AST] = set()
         for owner in owners:
-            for definition, home in self.links.attributes.lineage(owner.node, owner.module):
+            for definition, home in self.links.classes.lineage(owner.node, owner.module):
                 for value, unpack in _stores(definition, node.attr):
                     found |= self._element(home, value, unpack)
         return frozenset(found)
@@ -123,12 +124,16 @@ class Origins:
             return self.of(module, site.wrapped) if site.wrapped is not None else frozenset()
         if isinstance(node.func, ast.Attribute) and node.func.attr in PASS_THROUGH:
             return self.of(module, node.func.value)
-        function = self.links.function(module, node.func)
+        function = self._function(module, node.func)
         if function is None:
             return self._made(module, node)
         home, definition = function
         returned = (self.of(home, one) for one in returns_of(home, definition))
         return frozenset().union(*returned)
+
+    def _function(self, module: Module, callee: ast.expr) -> tuple[Module, _Function] | None:
+        meant = self.links.functions.meant(module, callee)
+        return next(((home, one) for home, one in meant if isinstance(one, _Function)), None)
 
     def _made(self, module: Module, node: ast.AST) -> frozenset[ast.AST]:
         self.homes[node] = module

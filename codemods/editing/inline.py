@@ -12,10 +12,11 @@ from codemods.analysis.holding import WrapCall
 from codemods.analysis.module import Module
 from codemods.editing.code import code, delete, indentation, join, stands_alone
 from codemods.editing.layout import DEFAULT
+from codemods.editing.removal import named_comment
 from codemods.editing.wrap_target import Target, is_nested, target_of
 from codemods.model import Code, Edit, Hole, Ref
 from codemods.project import Project
-from codemods.shard_call import Inline, Precision, UnitTest
+from codemods.shard_call import ONCE, Inline, Precision, UnitTest
 
 _ORDER = ("mesh", "reshard_after_forward", "offload_policy")
 _SHORT = {"torch.distributed": "dist"}
@@ -64,7 +65,7 @@ def inline_edits(project: Project, site: WrapCall, parts: Sequence[Inline]) -> W
     shared = (
         {name: value for part in parts for name, value in part.shared.items()} if unit is not None else {}
     )
-    lines: list[Code] = [(comment,) for comment in _comments(module, statement)]
+    lines: list[Code] = [(comment,) for comment in _comments(site, statement)]
     lines += [target.first] if target.first is not None else []
     lines += [c for part in parts for c in part.before]
     lines += [writer.share(name, value) for name, value in shared.items()]
@@ -79,18 +80,23 @@ def inline_edits(project: Project, site: WrapCall, parts: Sequence[Inline]) -> W
     return Written(tuple(edits), unit.words if unit is not None else "the whole model is one unit")
 
 
-def _comments(module: Module, statement: ast.stmt) -> list[str]:
-    """Comments within the statement, which go before what replaces it."""
+def _comments(site: WrapCall, statement: ast.stmt) -> list[str]:
+    """Comments within the statement, which go before what replaces it; an argument's says whose it is."""
+    module = site.module
     span = module.span(statement)
     text = module.text[span.start : span.end]
+    first = module.line_of(span.start)
+    owners = {module.line_of(module.span(k).end): k.arg or "" for k in site.node.keywords}
     found: list[str] = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:
-                found.append(token.string)
+                trails = token.line[: token.start[1]].strip()
+                owner = owners.get(first + token.start[0] - 1, "") if trails else ""
+                found.append(named_comment(owner, token.string))
     except (tokenize.TokenError, IndentationError):
         pass  # a statement cut out of its block may end anywhere; what was seen until then counts
-    return found
+    return [comment for comment in found if comment]
 
 
 @dataclass(slots=True)
@@ -109,7 +115,10 @@ class _Writer:
         if precision is not None and precision.dtypes:
             lines, unit_policy, root_policy = self._policies(unit, precision, is_nested=is_nested)
         if unit is not None:
-            lines.append(self._loop(unit, unit_policy))
+            made_once = self._free("layer_classes")
+            if unit.once:
+                lines.append((f"{made_once} = ", *unit.once))
+            lines.append(self._loop(unit, unit_policy, made_once))
         lines.append((*self.target.lead, *self._call(self.target.model, root_policy, self.target.lead)))
         return lines
 
@@ -150,9 +159,10 @@ class _Writer:
                 out.append(part)
         return tuple(out)
 
-    def _loop(self, unit: UnitTest, policy: Code | None) -> Code:
+    def _loop(self, unit: UnitTest, policy: Code | None, made_once: str) -> Code:
         name = unit.variable or self._free("module")
-        test = self._condition(unit, name)
+        condition = self._condition(unit, name)
+        test = tuple(p.replace(ONCE, made_once) if isinstance(p, str) else p for p in condition)
         call = self._call((name,), policy, ("        ",))
         return (
             f"for {name} in reversed(list(",

@@ -233,6 +233,8 @@ def _only_fsdp1(call: ast.Call, text: str) -> bool:
 
 def _is_instance_test(test: ast.expr, text: str) -> bool:
     words = ast.unparse(test)
+    if words == f"hasattr({text}, 'clip_grad_norm_')":
+        return True
     return words.startswith(f"isinstance({text},") and ("FSDP" in words or "FullySharded" in words)
 
 

@@ -1,10 +1,9 @@
 import torch
 import torch.distributed as dist
+from model import Block, Model, batch, loss_of
 from torch.distributed.fsdp import FullStateDictConfig, StateDictType
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
-
-from model import Block, Model, batch, loss_of
 
 
 def save(model, path):
