@@ -177,7 +177,7 @@ class Spelling:
             if not start <= position < end:
                 continue
             if any(
-                isinstance(b.node, ast.ImportFrom) and _imports_fsdp(b)
+                b.kind is BindingKind.IMPORT and _imports_fsdp(b)
                 for bound in scope.bindings.values()
                 for b in bound
             ):
