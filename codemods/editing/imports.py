@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind, Scope
@@ -28,7 +29,8 @@ def settle_imports(before: Module, text: str, spelling: Spelling, is_exported: C
         SyntaxError: the edits left no valid Python.
     """
     source = before.source
-    wanted = sorted(spelling.needed)
+    everywhere = {need for need in spelling.needed if not need.function}
+    wanted = sorted(everywhere | {n for n in spelling.needed if replace(n, function="") not in everywhere})
     after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
     gone = _gone(before, after, spelling, is_exported)
     alone = on_lines_of_their_own(after, {node for node, _ in gone})

@@ -172,8 +172,9 @@ class Spelling:
         for scope in self.module.scopes():
             if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
-            span = self.module.span(scope.node)
-            if not span.start <= position < span.end:
+            # Its annotations and defaults are read outside it.
+            start, end = self.module.span(scope.node.body[0]).start, self.module.span(scope.node).end
+            if not start <= position < end:
                 continue
             if any(
                 b.kind is BindingKind.IMPORT and _imports_fsdp(b)
