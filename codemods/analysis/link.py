@@ -69,6 +69,7 @@ class Links:
     _partial: dict[tuple[ast.expr, Path], tuple[HeldSet, int]] = field(default_factory=dict)
     _cut: int = _FOREVER
     _steps: int = 0
+    _optimizers: dict[ast.Call, bool] = field(default_factory=dict)
     _asked: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
     _is_possible: bool = False
     evidence: Evidence = field(init=False)
@@ -124,7 +125,10 @@ class Links:
 
     def builds_optimizer(self, module: Module, call: ast.Call) -> bool:
         """Whether a call constructs an optimizer."""
-        return is_optimizer(self.index.resolve(module, call.func), call)
+        known = self._optimizers.get(call)
+        if known is None:
+            known = self._optimizers[call] = is_optimizer(self.index.resolve(module, call.func), call)
+        return known
 
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds the optimizer of a sharded model."""
