@@ -40,13 +40,20 @@ class Module:
 
     def named(self, word: str) -> list[ast.Name | ast.Attribute]:
         """Every use of a name, then every attribute of that name, each in the order of the tree walk."""
+        return self._by_word().get(word, [])
+
+    def words(self) -> set[str]:
+        """Every name that is used; attributes do not count."""
+        return {word for word, nodes in self._by_word().items() if isinstance(nodes[0], ast.Name)}
+
+    def _by_word(self) -> dict[str, list[ast.Name | ast.Attribute]]:
         if self._named is None:
             self._named = {}
             for name in self.table.nodes[ast.Name]:
                 self._named.setdefault(name.id, []).append(name)  # type: ignore[attr-defined, arg-type]
             for attribute in self.table.nodes[ast.Attribute]:
                 self._named.setdefault(attribute.attr, []).append(attribute)  # type: ignore[attr-defined, arg-type]
-        return self._named.get(word, [])
+        return self._named
 
     def called(self, word: str) -> Iterator[ast.Call]:
         """Every call of a function or method of that name."""
