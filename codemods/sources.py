@@ -7,7 +7,7 @@ import subprocess
 import tokenize
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from codemods.errors import CodemodError
@@ -77,6 +77,11 @@ def decode(path: str, data: bytes) -> SourceFile:
 def names_fsdp(data: bytes) -> bool:
     """The byte prefilter: whether a file says FSDP anywhere."""
     return _NAMES_FSDP.search(data) is not None
+
+
+def is_configuration(path: str) -> bool:
+    """Whether a path is that of a configuration file or launch script, by its ending."""
+    return PurePosixPath(path).suffix in CONFIG_SUFFIXES
 
 
 def any_names_fsdp(target: Path, files: Iterable[str]) -> bool:

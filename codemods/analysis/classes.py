@@ -25,6 +25,7 @@ class Classes:
     index: Index
     modules: dict[str, Module]
     _lineages: dict[ast.ClassDef, list[ClassAt]] = field(default_factory=dict)
+    _methods: dict[ast.ClassDef, dict[str, Method]] = field(default_factory=dict)
     _heirs: dict[ast.ClassDef, list[ClassAt]] | None = None
 
     def lineage(self, node: ast.ClassDef, module: Module) -> list[ClassAt]:
@@ -95,10 +96,17 @@ class Classes:
 
     def _nearest(self, line: list[ClassAt], name: str) -> tuple[Module, Method] | None:
         for node, module in line:
-            for statement in node.body:
-                if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
-                    return module, statement
+            found = self._defined(node).get(name)
+            if found is not None:
+                return module, found
         return None
+
+    def _defined(self, node: ast.ClassDef) -> dict[str, Method]:
+        """The methods in a class's body; of one name the first."""
+        if node not in self._methods:
+            methods = (s for s in node.body if isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef))
+            self._methods[node] = {method.name: method for method in reversed(list(methods))}
+        return self._methods[node]
 
     def fields(self, node: ast.ClassDef, module: Module) -> list[str]:
         """Annotated names of a class in the order of a dataclass's constructor, those of bases first."""

@@ -27,7 +27,7 @@ from codemods.model import (
     Span,
     Suppression,
 )
-from codemods.sources import CONFIG_SUFFIXES, SourceFile
+from codemods.sources import SourceFile
 from codemods.whole import only_whole_file
 
 _LARGEST = 512 * 1024
@@ -53,11 +53,6 @@ class ConfigRewrite:
     read: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
     suppressions: list[Suppression] = field(default_factory=list)
-
-
-def is_configuration(path: str) -> bool:
-    """Whether a path is that of a configuration file, by its ending."""
-    return PurePosixPath(path).suffix in CONFIG_SUFFIXES
 
 
 def plan_configuration(

@@ -35,10 +35,9 @@ def torch_clip(project: Project) -> Iterator[Finding]:
     rank. On FSDP2 parameters it clips by the norm of the whole gradient. The new behaviour is what was
     meant, but training curves change, so a person should know. With `--unsafe-fixes` a used result gets
     `.full_tensor()`, because it is a DTensor now; nothing else has to be done."""
-    for module in list(project.modules.values()):
-        for call in module.calls():
-            symbol = project.resolve(module, call.func)
-            if symbol is None or symbol.name not in _FUNCTIONS or not call.args:
+    for name in _FUNCTIONS:
+        for module, call in project.calls_of(name):
+            if not call.args:
                 continue
             model = _owner(call.args[0])
             holding = project.sharded(module, model) if model is not None else No()
