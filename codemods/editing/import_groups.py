@@ -39,7 +39,7 @@ class ImportGroups:
         vacant = [s for s in freed if s in self._top]
         for (source, is_from), names in order:
             line = import_line(source, names, self._width) if is_from else plain_import(names[0])
-            if vacant and self._fits(vacant[0], source):
+            if vacant and (self._fits(vacant[0], source) or self._succeeds(vacant[0], source, freed)):
                 place = vacant.pop(0)
                 taken.append(place)
                 span = self._module.span(place)
@@ -54,6 +54,14 @@ class ImportGroups:
         if not self._is_grouped(self._group(source)):
             return True
         return self._group_of(place) == self._group(source) and len(self._in_group(source)) <= 1
+
+    def _succeeds(self, place: ast.stmt, source: str, freed: list[ast.stmt]) -> bool:
+        """Whether an import may take the place of a group of which nothing stays, being the next group."""
+        assert isinstance(place, ast.Import | ast.ImportFrom)
+        staying = {self._group_of(s) for s in self._top if s not in freed}
+        old, new = self._group_of(place), self._group(source)
+        between = range(min(old, new), max(old, new) + 1)
+        return self._is_grouped(old) and staying.isdisjoint(between)
 
     def _in_group(self, source: str) -> list[ast.Import | ast.ImportFrom]:
         return [s for s in self._top if self._group_of(s) == self._group(source)]

@@ -101,6 +101,9 @@ def _without(module: Module, statement: ast.stmt) -> tuple[int, int, str]:
         return span.start, span.end, "pass" if module.text[start : span.start].strip() else ""
     following = module.line_end(end) if end < len(module.text) else end
     blank_above = not module.text[module.line_start(start - 1) : start].strip() if start else True
+    opens_block = not isinstance(parent, ast.Module) and siblings[0] is statement
+    if opens_block and following > end and not module.text[end:following].strip():
+        return start, following, ""
     if blank_above and following > end and not module.text[end:following].strip():
         later = siblings[siblings.index(statement) + 1 :]
         if start and later and not isinstance(later[0], ast.Import | ast.ImportFrom):
@@ -146,12 +149,19 @@ def _in_functions(
     for item in needed:
         wanted.setdefault((item.function, item.module), []).append(item)
     for (function, source), items in wanted.items():
-        own = [s for s in freed if s not in taken and _function_name(module, s) == function]
+        own = [
+            s
+            for s in freed
+            if s not in taken and _is_direct(module, s) and _function_name(module, s) == function
+        ]
         statements = own or [
             s
             for s in module.statements()
-            if isinstance(s, ast.ImportFrom) and _function_name(module, s) == function
+            if isinstance(s, ast.Import | ast.ImportFrom)
+            and _is_direct(module, s)
+            and _function_name(module, s) == function
         ]
+        statements = statements or _first_statement(module, function)
         place = min(statements, key=lambda s: module.span(s).start)
         span = module.span(place)
         indent = " " * (span.start - module.line_start(span.start))
@@ -162,6 +172,21 @@ def _in_functions(
         else:
             changes.append((span.start, span.start, f"{line}\n{indent}"))
     return changes, taken
+
+
+def _is_direct(module: Module, statement: ast.stmt) -> bool:
+    """Whether a statement stands in a function's body itself, where everything below comes after it."""
+    return module.parent(statement) is module.function(statement)
+
+
+def _first_statement(module: Module, function: str) -> list[ast.stmt]:
+    """The first statement of a function's body that is no docstring."""
+    for node in (*module.nodes(ast.FunctionDef), *module.nodes(ast.AsyncFunctionDef)):
+        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if qualified(module, node) == function:
+            has_more = ast.get_docstring(node) is not None and len(node.body) > 1
+            return [node.body[1 if has_more else 0]]
+    raise AssertionError(f"there is no function {function}")
 
 
 def _function_name(module: Module, node: ast.AST) -> str:

@@ -153,7 +153,10 @@ class Spelling:
         return all(b.kind is BindingKind.IMPORT and is_fsdp_namespace(canonical(b.target)) for b in bindings)
 
     def _function_with_import(self, position: int) -> str:
-        """The function around a position whose body imports from torch's FSDP, by qualified name."""
+        """The function around a position whose body imports from torch's FSDP before it, by qualified name.
+
+        An import in a branch of the function counts for nothing: other places are reached without it.
+        """
         for scope in self.module.table.scopes.values():
             if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
@@ -161,7 +164,10 @@ class Spelling:
             if not span.start <= position < span.end:
                 continue
             if any(
-                b.kind is BindingKind.IMPORT and is_fsdp_namespace(canonical(b.target))
+                b.kind is BindingKind.IMPORT
+                and is_fsdp_namespace(canonical(b.target))
+                and self.module.parent(statement := self.module.statement(b.node)) is scope.node
+                and self.module.span(statement).end <= position
                 for bound in scope.bindings.values()
                 for b in bound
             ):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dataclasses import replace as replaced
 from typing import TYPE_CHECKING
 
+from codemods.analysis.flow import reaching
 from codemods.analysis.module import Module
 from codemods.analysis.state_dict_choices import decided_at_run_time
 from codemods.analysis.state_dict_kinds import LOCAL
@@ -40,6 +41,7 @@ _HARMLESS = frozenset(
 _HARMLESS_METHODS = frozenset(
     {"parameters", "named_parameters", "modules", "named_modules", "eval", "train", "children"}
 )
+_NO_MODULES = ("optim", "sched", "scaler", "loader", "sampler", "tokenizer", "config", "callback")
 _NAMES = {
     (Kind.FULL, Flags(True, True)): "full_on_rank0",
     (Kind.FULL, Flags(False, False)): "full_on_every_rank",
@@ -130,6 +132,30 @@ def _is_model(project: Project, block: Block, node: ast.expr) -> bool:
     return same_model(project, block.module, node, block.module, block.model)
 
 
+def _is_part(block: Block, node: ast.expr) -> bool:
+    """Whether an expression names a part of the block's model: `model.encoder`, or a variable that holds
+    it."""
+    module = block.module
+    if isinstance(node, ast.Name):
+        found = module.scope_of(node).lookup(node.id)
+        live = reaching(module, *found, node) if found is not None else []
+        values = [b.value for b in live if b.value is not None and not b.unpack]
+        steps = ast.Attribute | ast.Subscript
+        return (
+            bool(live)
+            and len(values) == len(live)
+            and all(isinstance(value, steps) and _is_part(block, value) for value in values)
+        )
+    whole, inner = ast.unparse(block.model), node
+    if any(word in ast.unparse(node).lower().removeprefix(whole.lower()) for word in _NO_MODULES):
+        return False
+    while isinstance(inner, ast.Attribute | ast.Subscript):
+        inner = inner.value
+        if ast.unparse(inner) == whole:
+            return True
+    return False
+
+
 def _translate(
     project: Project, block: Block, call: ast.Call, setting: Setting | None, shared: _Shared
 ) -> Edits:
@@ -141,10 +167,12 @@ def _translate(
     if not isinstance(call.func, ast.Attribute):
         return []
     name, receiver = call.func.attr, call.func.value
-    if name == "state_dict" and _is_model(project, block, receiver):
+    if name in ("state_dict", "load_state_dict") and (
+        _is_model(project, block, receiver) or _is_part(block, receiver)
+    ):
+        if name == "load_state_dict":
+            return model_loaded(module, call, setting)
         return model_saved(module, call, setting, shared.model)
-    if name == "load_state_dict" and _is_model(project, block, receiver):
-        return model_loaded(module, call, setting)
     holder = project.resolve(module, receiver)
     if holder is None or not holder.name.endswith(".FullyShardedDataParallel"):
         return []

@@ -45,7 +45,8 @@ def _modules() -> list[str]:
     keywords = [*KEYWORDS, "**"]
     found = [_assembled({"shard_model"}, {k}, set()) for k in keywords]
     found += [
-        _assembled({name}, set(), {"buffer_dtype"}) for name in (*POLICY_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS, "CPUOffload")
+        _assembled({name}, set(), {"buffer_dtype"})
+        for name in (*POLICY_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS, "CPUOffload")
     ]
     everything = {"shard_model", *POLICY_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS}
     found.append(_assembled(everything, set(keywords), set(_FIELDS)))
