@@ -46,17 +46,19 @@ def plan_rewrite(
         only: the files that may be changed; all if None. The others are read to understand these.
     """
     files, configs = split(files)
-    project, skipped = read_project(target, files, options)
+    project, skipped = _project(target, files, options, only)
     findings = find_all(project)
     if only is not None:
         findings = [f for f in findings if f.place.path in only]
     reported, accepted = decide(project, findings, only)
     suppressions = check_suppressions(project, reported, only)
     changes, broken = file_changes(project, reported, accepted, target)
+    sites = [_site_in_original(project, site) for site in _wrap_reports(project, reported)]
     if broken:
         reported = [_undone(item, broken) for item in reported]
         reported += [_left_alone(path, why) for path, why in broken.items()]
     reported += suppressions
+    reported = [_in_original(project, item) for item in reported] + _dropped(project)
     settings = plan_configuration(target, configs, options, surroundings(project), only=only)
     changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
     skipped.update(settings.skipped)
@@ -65,7 +67,7 @@ def plan_rewrite(
     reported += settings.reported
     reported += [_unread(path, why) for path, why in sorted(skipped.items())]
     reported.sort(key=lambda r: (r.finding.place.path, r.finding.place.line, r.finding.code))
-    sites = [s for s in _wrap_reports(project, reported) if only is None or s.path in only]
+    sites = [s for s in sites if only is None or s.path in only]
     return Rewrite(
         tuple(changes),
         tuple(_in_cell(project, item) for item in reported),
@@ -75,6 +77,42 @@ def plan_rewrite(
         skipped,
         (settings.searched, settings.read),
     )
+
+
+def _project(
+    target: Path, files: list[str], options: Options, only: frozenset[str] | None
+) -> tuple[Project, dict[str, str]]:
+    """The project; with `--drop-fsdp1` without FSDP1's branches."""
+    project, skipped = read_project(target, files, options)
+    if not options.drop_fsdp1 or not options.wants(DROPPED_BRANCH):
+        return project, skipped
+    from codemods.dual_stack.drop import drop_fsdp1
+
+    short = drop_fsdp1(project, only, lambda texts: read_project(target, files, options, texts)[0])
+    if short.texts:
+        project, skipped = read_project(target, files, options, short.texts)
+    project.dropped = short
+    return project, skipped
+
+
+def _in_original(project: Project, item: Reported) -> Reported:
+    """A finding about shortened text, at the line where that stands in the file as it is."""
+    if project.dropped is None:
+        return item
+    place = item.finding.place
+    place = project.dropped.original_place(place, project.modules.get(place.path))
+    return replace(item, finding=replace(item.finding, place=place))
+
+
+def _site_in_original(project: Project, site: WrapReport) -> WrapReport:
+    if project.dropped is None:
+        return site
+    return replace(site, line=project.dropped.original_place(Place(site.path, site.line, 1, Span(0, 0))).line)
+
+
+def _dropped(project: Project) -> list[Reported]:
+    found = project.dropped.found if project.dropped is not None else []
+    return [Reported(finding, Outcome.DONE) for finding in dict.fromkeys(found)]
 
 
 def _cell(project: Project, path: str, line: int) -> tuple[int, str]:
@@ -132,7 +170,7 @@ def decide(
         if reason is not None:
             reported.append(Reported(finding, Outcome.IGNORED, reason))
             continue
-        if _is_gone(finding, edits, by_any=finding.fades):
+        if finding.fades and _is_gone(finding, edits):
             continue
         item = _outcome(project, finding, edits, only)
         reported.append(item)
@@ -145,8 +183,15 @@ def decide(
             continue
         path = finding.place.path
         reason = ignored_by(project.modules[path], ignored[path], finding)
-        outcome = Outcome.TODO if reason is None else Outcome.IGNORED
-        reported.append(Reported(finding, outcome, reason or ""))
+        if reason is not None:
+            reported.append(Reported(finding, Outcome.IGNORED, reason))
+            continue
+        item = _outcome(project, finding, edits, only)
+        reported.append(item)
+        if item.outcome is Outcome.DONE:
+            accepted.append(finding)
+            for edit in finding.edits:
+                edits.setdefault(edit.path, []).append((edit, finding))
     return reported + _old_todos(project, reported, only), accepted
 
 
@@ -174,13 +219,9 @@ def _outcome(
     return Reported(finding, Outcome.DONE)
 
 
-def _is_gone(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]], *, by_any: bool) -> bool:
-    """Whether the text of a finding goes: by any edit, or together with an FSDP1 branch that is dropped."""
-    return any(
-        replaces(edit, finding.place.span)
-        for edit, owner in edits.get(finding.place.path, [])
-        if by_any or owner.code == DROPPED_BRANCH
-    )
+def _is_gone(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:
+    """Whether the text of a finding goes by an edit of another."""
+    return any(replaces(edit, finding.place.span) for edit, _ in edits.get(finding.place.path, []))
 
 
 def _clash(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]]) -> Finding | None:
@@ -237,17 +278,9 @@ def _unread(path: str, why: str) -> Reported:
 def _wrap_reports(project: Project, reported: list[Reported]) -> tuple[WrapReport, ...]:
     found = []
     done = [r.finding for r in reported if r.outcome is Outcome.DONE and r.finding.code in WRAP_FORMS]
-    dropped = [
-        edit
-        for item in reported
-        if item.finding.code == DROPPED_BRANCH and item.outcome is Outcome.DONE
-        for edit in item.finding.edits
-    ]
     for site in project.wraps:
         place = site.module.place(site.node)
         name = site.module.span(site.function)
-        if any(edit.path == place.path and replaces(edit, place.span) for edit in dropped):
-            continue
         owner = next(
             (
                 f

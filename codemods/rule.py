@@ -75,6 +75,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from codemods.analysis.exports import names_taken
 from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.index import Symbol
 from codemods.analysis.module import Module
@@ -203,6 +204,7 @@ __all__ = [
     "may_be_ddp",
     "model_loaded",
     "model_saved",
+    "names_taken",
     "negated",
     "optim_loaded",
     "optim_saved",

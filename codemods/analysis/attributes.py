@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from codemods.analysis.flow import reaching
-from codemods.analysis.holding import DECLARED, OTHER, Held, HeldSet, Instance
+from codemods.analysis.holding import (
+    DECLARED,
+    NOTHING,
+    UNSEEN,
+    Declared,
+    Defined,
+    Held,
+    HeldSet,
+    Instance,
+    Other,
+    Path,
+    Record,
+    WrapCall,
+)
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind
+from codemods.analysis.stores import AttributeStore
+from codemods.analysis.variables import defined, put_into
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
+
+_INSIDE = frozenset({"module", "_fsdp_wrapped_module", "_orig_mod"})
+"""What a wrapper or a compiled module calls the module inside it."""
+_PROPERTIES = frozenset({"property", "cached_property", "functools.cached_property", "abstractproperty"})
+
+Owner: TypeAlias = "Instance | Defined | Record"
 
 
 @dataclass(slots=True)
@@ -21,163 +41,218 @@ class Attributes:
     """The part of `Links` that is about `x.name`."""
 
     links: Links
-    _by_name: dict[str, list[tuple[Module, ast.Attribute, ast.expr, tuple[int, ...]]]] | None = field(
-        default=None
-    )
+    _chains: dict[ast.expr, str] = field(default_factory=dict)
 
-    def attribute(self, module: Module, node: ast.Attribute) -> HeldSet:
-        local, not_yet = self._same_chain(module, node)
+    def attribute(self, module: Module, node: ast.Attribute, path: Path) -> HeldSet:
+        """What an attribute holds where it is read."""
+        local, not_yet = self._same_chain(module, node, path)
         if local is not None:
             return local
-        owners = [h for h in self.links.held(module, node.value) if isinstance(h, Instance)]
-        held: set[Held] = set()
-        for owner in owners:
-            for definition, home in self.lineage(owner.node, owner.module):
-                held |= self._attribute_of(definition, home, node.attr, not_yet)
-        if not owners:
-            held |= self._same_class_chain(module, node, not_yet)
-        return frozenset(held) or frozenset({OTHER})
+        base = self.links.index.resolve(module, node.value)
+        if base is not None and base.module is None:
+            return defined(base, path)
+        if base is not None and base.module is not None and isinstance(base.node, ast.Module):
+            symbol = self.links.index.resolve(module, node)
+            if symbol is not None:
+                return defined(symbol, path)
+            return self.links.variables.of_module(base.module, node.attr, path)
+        receivers = self.links.held(module, node.value)
+        held = self._of_all(module, receivers, node.attr, path, not_yet)
+        if node.attr in _INSIDE and not path:
+            held |= frozenset(h for h in receivers if isinstance(h, WrapCall | Declared))
+        if not any(isinstance(h, Instance | Defined | Record) for h in receivers):
+            held |= self._same_class_chain(module, node, path, not_yet)
+        return held or frozenset({UNSEEN})
 
-    def _same_class_chain(self, module: Module, node: ast.Attribute, not_yet: frozenset[ast.AST]) -> HeldSet:
-        """What `self.a.b` is assigned in the same class, its bases and heirs, where nothing is known of
-        `self.a`."""
-        owner, text = module.class_of(node), ast.unparse(node)
-        if owner is None or not text.startswith("self."):
-            return frozenset()
-        values = [
-            self.links.containers.unpacked(home, value, unpack)
-            for home, target, value, unpack in self._stores().get(node.attr, [])
-            if ast.unparse(target) == text and target not in not_yet
-            if self._are_related(module, owner, home, home.class_of(target))
-        ]
-        return frozenset().union(*values)
+    def named(self, module: Module, holder: ast.expr, name: str, path: Path) -> HeldSet:
+        """What `getattr(holder, name)` gives."""
+        receivers = self.links.held(module, holder)
+        held = self._of_all(module, receivers, name, path, frozenset())
+        if name in _INSIDE and not path:
+            held |= frozenset(h for h in receivers if isinstance(h, WrapCall | Declared))
+        return held
 
-    def _are_related(
-        self, module: Module, one: ast.ClassDef, home: Module, other: ast.ClassDef | None
-    ) -> bool:
-        """Whether one class is, or inherits from, the other."""
-        if other is None:
-            return False
-        up = any(node is other for node, _ in self.lineage(one, module))
-        return up or any(node is one for node, _ in self.lineage(other, home))
-
-    def _attribute_of(
-        self, owner: ast.ClassDef, home: Module, name: str, not_yet: frozenset[ast.AST]
+    def _of_all(
+        self, module: Module, receivers: HeldSet, name: str, path: Path, not_yet: frozenset[ast.AST]
     ) -> HeldSet:
-        """What `self.<name>` can hold: every assignment in the class's methods and through its instances.
-
-        `not_yet`: assignments that come later in the function asked from.
-        """
-        assigned: list[HeldSet] = []
-        wrapped_in_place = False
-        for module, target, value, unpack in self._stores().get(name, []):
-            if target in not_yet:
-                continue
-            direct = isinstance(target.value, ast.Name) and target.value.id == "self"
-            if direct and not (module is home and module.class_of(target) is owner):
-                continue
-            if not direct and not self._reaches(module, target.value, owner):
-                continue
-            assigned.append(self.links.containers.unpacked(module, value, unpack))
-            wrapped_in_place |= self._wraps_itself(module, target, value)
-        for statement in owner.body:
-            match statement:
-                case ast.AnnAssign(target=ast.Name(id=field_name)) if field_name == name:
-                    assigned.append(self._field(home, owner, statement, name))
-        held = frozenset().union(*assigned)
-        return held - {OTHER} if wrapped_in_place else held
-
-    def _field(self, home: Module, owner: ast.ClassDef, statement: ast.AnnAssign, name: str) -> HeldSet:
-        """A dataclass field: what its constructor calls give it."""
-        held: set[Held] = {DECLARED} if self.links.evidence.annotated(home, statement.annotation) else set()
-        fields = [
-            s.target.id for s in owner.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)
-        ]
-        for module, call in self.links.callers.get(owner, []):
-            given = next((k.value for k in call.keywords if k.arg == name), None)
-            position = fields.index(name)
-            if given is None and position < len(call.args):
-                given = call.args[position]
-            if given is not None:
-                held |= self.links.held(module, given)
+        held: set[Held] = set()
+        for receiver in receivers:
+            match receiver:
+                case Record():
+                    held |= self._of_record(receiver, name, path)
+                case Instance():
+                    held |= self._of_instance(receiver, name, path, not_yet)
+                case Defined(node=ast.ClassDef() as node, module=home):
+                    held |= self._of_instance(Instance(node, home, is_exact=False), name, path, not_yet)
         return frozenset(held)
 
-    def _reaches(self, module: Module, holder: ast.expr, owner: ast.ClassDef) -> bool:
-        if holder in self.links.active:
-            return False
-        held = self.links.held(module, holder)
-        return any(isinstance(h, Instance) and self.is_a(h, owner) for h in held)
+    def _of_record(self, record: Record, name: str, path: Path) -> HeldSet:
+        held: set[Held] = set()
+        for keyword in record.node.keywords:
+            if keyword.arg == name:
+                held |= self.links.at(record.module, keyword.value, path)
+            elif keyword.arg is None:
+                held |= self.links.at(record.module, keyword.value, (name, *path))
+        if name in record.fields and record.fields.index(name) < len(record.node.args):
+            held |= self.links.at(record.module, record.node.args[record.fields.index(name)], path)
+        for store in self.links.stores.attributes(name):
+            if record in self.links.held(store.module, store.holder):
+                held |= self.links.at(store.module, store.value, (*store.unpack, *path))
+        return frozenset(held)
 
-    def _wraps_itself(self, module: Module, target: ast.Attribute, value: ast.expr) -> bool:
+    def _of_instance(self, owner: Instance, name: str, path: Path, not_yet: frozenset[ast.AST]) -> HeldSet:
+        """What an attribute of an object can hold: every assignment in the methods of its classes and through
+        its instances.
+
+        Args:
+            not_yet: assignments that come later in the function asked from.
+        """
+        held: set[Held] = set()
+        is_wrapped_in_place = False
+        family = {node for node, _ in self.links.classes.family(owner)}
+        for store in self.links.stores.attributes(name):
+            if store.target not in not_yet and self._is_of(store.module, store.holder, owner, family):
+                held |= self.links.at(store.module, store.value, (*store.unpack, *path))
+                is_wrapped_in_place |= self._wraps_itself(store)
+        held |= self._in_body(owner, name, path)
+        if path:
+            items = [
+                item
+                for item in self.links.stores.items(name)
+                if isinstance(item.container, ast.Attribute)
+                and self._is_of(item.module, item.container.value, owner, family)
+            ]
+            held = set(put_into(self.links, items, path, frozenset(held)))
+        if is_wrapped_in_place:
+            return frozenset(h for h in held if not isinstance(h, Other | Instance))
+        return frozenset(held)
+
+    def _is_of(self, module: Module, holder: ast.expr, owner: Instance, family: set[ast.ClassDef]) -> bool:
+        """Whether an attribute of `holder` is one of the object's."""
+        if isinstance(holder, ast.Name) and holder.id in ("self", "cls"):
+            return module.class_of(holder) in family
+        for one in self.links.held(module, holder):
+            match one:
+                case Defined(node=ast.ClassDef() as node):
+                    if node in family:
+                        return True
+                case Instance():
+                    if one.node in family or self.links.classes.is_a(one, owner.node):
+                        return True
+        return False
+
+    def _in_body(self, owner: Instance, name: str, path: Path) -> HeldSet:
+        """What the bodies of the classes say: values, fields, properties, methods."""
+        held: set[Held] = set()
+        for node, home in self.links.classes.family(owner):
+            for binding in home.table.scopes[node].bindings.get(name, []):
+                match binding.node:
+                    case ast.AnnAssign() as statement:
+                        held |= self._field(home, node, statement, name, path)
+                    case ast.Assign() if binding.value is not None:
+                        held |= self.links.at(home, binding.value, (*binding.unpack, *path))
+        for home, method in self.links.classes.methods(owner, name):
+            words = {ast.unparse(decorator).rpartition(".")[2] for decorator in method.decorator_list}
+            if words & _PROPERTIES:
+                held |= self.links.functions.returned(home, method, path)
+            elif not path:
+                held.add(Defined(method, home))
+        return frozenset(held)
+
+    def _field(
+        self, home: Module, owner: ast.ClassDef, statement: ast.AnnAssign, name: str, path: Path
+    ) -> HeldSet:
+        """A dataclass field: what constructor calls and `dataclasses.replace` give it."""
+        held: set[Held] = set()
+        if not path and self.links.evidence.annotated(home, statement.annotation):
+            held.add(DECLARED)
+        if statement.value is not None:
+            held |= self.links.at(home, statement.value, path)
+        for node, where in [(owner, home), *self.links.classes.heirs(owner)]:
+            fields = self.links.classes.fields(node, where)
+            for module, call in self.links.callers.get(node, []):
+                for value, inner in given_to_field(call, fields, name):
+                    held |= self.links.at(module, value, (*inner, *path))
+        for module, call in self.links.functions.replacements():
+            replaced = next((k.value for k in call.keywords if k.arg == name), None)
+            if replaced is not None and any(
+                isinstance(h, Instance) and self.links.classes.is_a(h, owner)
+                for h in self.links.held(module, call.args[0])
+            ):
+                held |= self.links.at(module, replaced, path)
+        if not held and not path:
+            held |= set(self.links.classes.annotated(home, statement.annotation))
+        return frozenset(held)
+
+    def _same_class_chain(
+        self, module: Module, node: ast.Attribute, path: Path, not_yet: frozenset[ast.AST]
+    ) -> HeldSet:
+        """What `self.a.b` is assigned in the same class, its bases and heirs, where nothing is known of
+        `self.a`."""
+        owner, text = module.class_of(node), self._chain(node)
+        if owner is None or not text.startswith("self."):
+            return NOTHING
+        family = {one for one, _ in self.links.classes.family(Instance(owner, module, is_exact=False))}
+        held: set[Held] = set()
+        for store in self.links.stores.attributes(node.attr):
+            if not isinstance(store.target, ast.Attribute) or store.target in not_yet:
+                continue
+            if self._chain(store.target) == text and store.module.class_of(store.target) in family:
+                held |= self.links.at(store.module, store.value, (*store.unpack, *path))
+        return frozenset(held)
+
+    def _wraps_itself(self, store: AttributeStore) -> bool:
         """`self.model = FSDP(self.model)`, not in a branch: what was there before is gone."""
+        value, target = store.value, store.target
         site = self.links.wraps.get(value) if isinstance(value, ast.Call) else None
-        if site is None or site.wrapped is None or ast.unparse(site.wrapped) != ast.unparse(target):
+        if site is None or site.wrapped is None or not isinstance(target, ast.Attribute):
             return False
-        function = module.function(target)
-        return module.parent(module.statement(target)) is function
+        if ast.unparse(site.wrapped) != ast.unparse(target):
+            return False
+        module = store.module
+        return module.parent(module.statement(target)) is module.function(target)
 
-    def _same_chain(self, module: Module, node: ast.Attribute) -> tuple[HeldSet | None, frozenset[ast.AST]]:
+    def _same_chain(
+        self, module: Module, node: ast.Attribute, path: Path
+    ) -> tuple[HeldSet | None, frozenset[ast.AST]]:
         """What the same attribute chain was assigned earlier in the same function, as if it were a variable.
 
         Also the targets of the function that are assigned on no path to the place.
         """
-        scope, text = module.scope_of(node), ast.unparse(node)
-        bindings = []
+        stores = [s for s in self.links.stores.attributes(node.attr) if s.module is module]
+        if not stores:
+            return None, frozenset()
+        scope, text = module.scope_of(node), self._chain(node)
         targets: dict[Binding, ast.AST] = {}
-        for home, target, value, unpack in self._stores().get(node.attr, []):
-            if home is module and module.scope_of(target) is scope and ast.unparse(target) == text:
-                bindings.append(Binding(text, BindingKind.ASSIGN, module.statement(target), value, unpack))
-                targets[bindings[-1]] = target
+        for store in stores:
+            target = store.target
+            if not isinstance(target, ast.Attribute) or module.scope_of(target) is not scope:
+                continue
+            if self._chain(target) == text:
+                statement = module.statement(target)
+                targets[Binding(text, BindingKind.ASSIGN, statement, store.value, store.unpack)] = target
         start = Binding(text, BindingKind.PARAMETER, node)
-        live = reaching(module, scope, [start, *bindings], node) if bindings else []
-        if not live or start in live:
-            return None, frozenset(targets[b] for b in bindings if b not in live)
-        held = frozenset().union(
-            *(self.links.containers.unpacked(module, b.value, b.unpack) for b in live if b.value is not None)
-        )
+        live = reaching(module, scope, [start, *targets], node) if targets else []
+        if not live or start in live or path:
+            return None, frozenset(targets[b] for b in targets if b not in live)
+        held = NOTHING.union(*(self.links.at(module, b.value, b.unpack) for b in live if b.value is not None))
         return held, frozenset()
 
-    def _stores(self) -> dict[str, list[tuple[Module, ast.Attribute, ast.expr, tuple[int, ...]]]]:
-        """Every assignment to an attribute, by the attribute's name."""
-        if self._by_name is None:
-            self._by_name = {}
-            for module in list(self.links.modules.values()):
-                for kind in (ast.Assign, ast.AnnAssign):
-                    for node in module.nodes(kind):
-                        targets = node.targets if isinstance(node, ast.Assign) else [node.target]  # type: ignore[attr-defined]
-                        value = node.value  # type: ignore[attr-defined]
-                        if value is None:
-                            continue
-                        for target in targets:
-                            for attribute, unpack in _attribute_targets(target):
-                                stores = self._by_name.setdefault(attribute.attr, [])
-                                stores.append((module, attribute, value, unpack))
-        return self._by_name
-
-    def is_a(self, instance: Instance, owner: ast.ClassDef) -> bool:
-        return any(node is owner for node, _ in self.lineage(instance.node, instance.module))
-
-    def lineage(self, node: ast.ClassDef, module: Module) -> list[tuple[ast.ClassDef, Module]]:
-        """A class and its bases in the project."""
-        found: list[tuple[ast.ClassDef, Module]] = []
-        stack = [(node, module)]
-        while stack:
-            current, home = stack.pop()
-            if any(current is seen for seen, _ in found):
-                continue
-            found.append((current, home))
-            for base in current.bases:
-                symbol = self.links.index.resolve(home, base)
-                if symbol and symbol.module is not None and isinstance(symbol.node, ast.ClassDef):
-                    stack.append((symbol.node, symbol.module))
-        return found
+    def _chain(self, node: ast.expr) -> str:
+        if node not in self._chains:
+            self._chains[node] = ast.unparse(node)
+        return self._chains[node]
 
 
-def _attribute_targets(
-    target: ast.expr, unpack: tuple[int, ...] = ()
-) -> Iterable[tuple[ast.Attribute, tuple[int, ...]]]:
-    if isinstance(target, ast.Attribute):
-        yield target, unpack
-    elif isinstance(target, ast.Tuple | ast.List):
-        for position, element in enumerate(target.elts):
-            yield from _attribute_targets(element, (*unpack, position))
+def given_to_field(call: ast.Call, fields: list[str], name: str) -> list[tuple[ast.expr, Path]]:
+    """What a constructor call gives to a field, by keyword, position, or out of `*` and `**`."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return [(keyword.value, ())]
+    position = fields.index(name) if name in fields else len(call.args)
+    for i, argument in enumerate(call.args[: position + 1]):
+        if isinstance(argument, ast.Starred):
+            return [(argument.value, (position - i,))]
+        if i == position:
+            return [(argument, ())]
+    return [(k.value, (name,)) for k in call.keywords if k.arg is None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from codemods.analysis.evaluate import Evaluator
@@ -32,9 +32,14 @@ _COARSE_WORDS = {
 
 @dataclass(slots=True)
 class Reader:
-    """Reads files once and parses them when asked; what cannot be read stands in `skipped`."""
+    """Reads files once and parses them when asked; what cannot be read stands in `skipped`.
+
+    Attributes:
+        texts: file -> the text to read in place of what the disk holds.
+    """
 
     target: Path
+    texts: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     data: dict[str, bytes] = field(default_factory=dict)
     modules: dict[str, Module] = field(default_factory=dict)
@@ -62,7 +67,10 @@ class Reader:
             return None
         try:
             read = read_notebook if path.endswith(".ipynb") else decode
-            self.modules[path] = Module(read(path, self.bytes_of(path)))
+            source = read(path, self.bytes_of(path))
+            if path in self.texts:
+                source = replace(source, text=self.texts[path])
+            self.modules[path] = Module(source)
         except SyntaxError as error:
             where = f" (line {error.lineno})" if error.lineno else ""
             self.skipped[path] = f"cannot be parsed: {error.msg}{where}"
@@ -73,13 +81,18 @@ class Reader:
         return self.modules.get(path)
 
 
-def read_project(target: Path, files: list[str], options: Options) -> tuple[Project, dict[str, str]]:
+def read_project(
+    target: Path, files: list[str], options: Options, texts: dict[str, str] | None = None
+) -> tuple[Project, dict[str, str]]:
     """Read what names FSDP, what imports that, and what those import; nothing else is parsed.
+
+    Args:
+        texts: file -> the text to read in place of what the disk holds.
 
     Returns:
         The project, and file -> why it could not be read.
     """
-    reader = Reader(target)
+    reader = Reader(target, texts or {})
     index = Index([path for path in files if not path.endswith(".ipynb")], reader.load)
     hits = [path for path in files if names_fsdp(reader.bytes_of(path))]
     importing = {path: _imports(reader.code_of(path)) for path in files}

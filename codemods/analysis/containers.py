@@ -1,4 +1,4 @@
-"""What the elements of tuples, lists and dicts hold: unpacked, looped over, looked up by a key."""
+"""What stands at a path of a tuple, list, dict or comprehension, and of what is made from them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,27 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from codemods.analysis.arguments import returns_of
-from codemods.analysis.attribute_items import items_held
-from codemods.analysis.flow import reaching
-from codemods.analysis.holding import OTHER, Held, HeldSet
+from codemods.analysis.holding import (
+    NOTHING,
+    OTHER,
+    Held,
+    HeldSet,
+    Part,
+    Path,
+    WrapCall,
+    can_be,
+    key_of,
+)
+from codemods.analysis.holding import Declared as DeclaredType
 from codemods.analysis.module import Module
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
+
+_SAME = frozenset({"list", "tuple", "OrderedDict", "ModuleList", "deque", "MappingProxyType"})
+_SOME_ORDER = frozenset(
+    {"sorted", "reversed", "iter", "set", "frozenset", "filter", "tqdm", "cycle", "chain"}
+)
 
 
 @dataclass(slots=True)
@@ -22,86 +35,128 @@ class Containers:
 
     links: Links
 
-    def unpacked(self, module: Module, node: ast.expr, path: tuple[int, ...]) -> HeldSet:
-        """What one element of a (nested) tuple value can hold."""
+    def display(self, module: Module, node: ast.expr, path: Path) -> HeldSet:
+        """What a written out container, or an operation on containers, has at a path."""
+        match node:
+            case ast.Subscript():
+                return self._subscript(module, node, path)
+            case ast.Starred():
+                return self.links.at(module, node.value, path)
         if not path:
-            return self.links.held(module, node)
-        if isinstance(node, ast.Tuple | ast.List):
-            return (
-                self.unpacked(module, node.elts[path[0]], path[1:])
-                if path[0] < len(node.elts)
-                else frozenset()
-            )
-        if isinstance(node, ast.IfExp):
-            return self.unpacked(module, node.body, path) | self.unpacked(module, node.orelse, path)
-        if isinstance(node, ast.Call):
-            function = self.links.function(module, node.func)
-            if function is not None and node not in self.links.active:
-                self.links.active.add(node)
-                try:
-                    home, definition = function
-                    parts = [self.unpacked(home, r, path) for r in returns_of(home, definition)]
-                finally:
-                    self.links.active.discard(node)
-                return frozenset().union(*parts)
-        if isinstance(node, ast.Name) and (found := module.scope_of(node).lookup(node.id)):
-            scope, bindings = found
-            live = reaching(module, scope, bindings, node)
-            parts = [self.unpacked(module, b.value, (*b.unpack, *path)) for b in live if b.value is not None]
-            if parts and node not in self.links.active:
-                return frozenset().union(*parts)
-        return frozenset({OTHER})
-
-    def element(self, module: Module, node: ast.expr) -> HeldSet:
-        """What the elements of a list, tuple or dict can hold."""
+            return frozenset({OTHER})
         match node:
             case ast.Tuple() | ast.List() | ast.Set():
-                return frozenset().union(*(self.links.held(module, e) for e in node.elts))
+                return self._elements(module, node.elts, path)
             case ast.Dict():
-                return frozenset().union(*(self.links.held(module, v) for v in node.values))
-            case ast.Call() if isinstance(node.func, ast.Attribute) and node.func.attr in ("values", "items"):
-                return self.element(module, node.func.value)
-            case ast.Attribute():
-                return items_held(self.links, module, node, None) or frozenset({OTHER})
-            case ast.Name() if node not in self.links.active:
-                found = module.scope_of(node).lookup(node.id)
-                self.links.active.add(node)
-                try:
-                    values = reaching(module, *found, node) if found else []
-                    parts = [
-                        self.element(module, b.value) for b in values if b.value is not None and not b.unpack
-                    ]
-                finally:
-                    self.links.active.discard(node)
-                return frozenset().union(*parts)
+                return self._values(module, node, path)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
+                return self.links.at(module, node.elt, path[1:])
+            case ast.DictComp():
+                return self.links.at(module, node.value, path[1:])
+            case ast.BinOp(op=ast.Add() | ast.BitOr() | ast.Mult()):
+                inner = path if isinstance(path[0], str) else (None, *path[1:])
+                return self.links.at(module, node.left, inner) | self.links.at(module, node.right, inner)
         return frozenset({OTHER})
 
-    def subscript(self, module: Module, node: ast.Subscript) -> HeldSet:
-        """What `container[key]` can hold."""
-        container: ast.expr = node.value
-        if isinstance(container, ast.Name) and (found := module.scope_of(container).lookup(container.id)):
-            for binding in reaching(module, *found, container):
-                if isinstance(binding.value, ast.Dict) and isinstance(node.slice, ast.Constant):
-                    for key, value in zip(binding.value.keys, binding.value.values, strict=True):
-                        if isinstance(key, ast.Constant) and key.value == node.slice.value:
-                            return self.links.held(module, value)
-        stores = self._subscript_stores(module, node)
-        if not stores and isinstance(container, ast.Attribute):
-            stores = items_held(self.links, module, container, node.slice)
-        return stores or self.element(module, container)
+    def _subscript(self, module: Module, node: ast.Subscript, path: Path) -> HeldSet:
+        if not isinstance(node.slice, ast.Slice):
+            return self.links.at(module, node.value, (key_of(node.slice), *path))
+        return self.links.at(module, node.value, (None, *path[1:])) if path else NOTHING
 
-    def _subscript_stores(self, module: Module, node: ast.Subscript) -> HeldSet:
-        """`models["policy"] = FSDP(...)` seen from `models["policy"]` of the same scope."""
-        text, held = ast.unparse(node), set[Held]()
-        scope = module.scope_of(node)
-        for other in module.nodes(ast.Subscript):
-            assert isinstance(other, ast.Subscript)
-            if (
-                isinstance(other.ctx, ast.Store)
-                and module.scope_of(other) is scope
-                and ast.unparse(other) == text
-            ):
-                statement = module.parent(other)
-                if isinstance(statement, ast.Assign):
-                    held |= self.links.held(module, statement.value)
+    def _elements(self, module: Module, elements: list[ast.expr], path: Path) -> HeldSet:
+        held: set[Held] = set()
+        key, rest = path[0], path[1:]
+        stars = [i for i, element in enumerate(elements) if isinstance(element, ast.Starred)]
+        for i, element in enumerate(elements):
+            if isinstance(element, ast.Starred):
+                held |= self.links.at(module, element.value, (None, *rest))
+            elif key is None or key in (i, i - len(elements)) or stars:
+                held |= self.links.at(module, element, rest)
         return frozenset(held)
+
+    def _values(self, module: Module, node: ast.Dict, path: Path) -> HeldSet:
+        held: set[Held] = set()
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                held |= self.links.at(module, value, path)
+            elif can_be(key_of(key), path[0]):
+                held |= self.links.at(module, value, path[1:])
+        return frozenset(held)
+
+    def call(self, module: Module, node: ast.Call, path: Path) -> HeldSet | None:
+        """What a call of a container's method, or of a function that makes one, has at a path; None if it is
+        neither."""
+        if isinstance(node.func, ast.Attribute):
+            found = self._by_method(module, node, node.func, path)
+            if found is not None:
+                return found
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name == "next" and node.args:
+            return self.links.at(module, node.args[0], (None, *path))
+        if name == "dict" and isinstance(node.func, ast.Name):
+            return self._called_dict(module, node, path) if path else NOTHING
+        if name in _SAME | _SOME_ORDER | {"enumerate", "zip"} and not path:
+            return NOTHING if isinstance(node.func, ast.Name) else None
+        return self._iterated(module, name, node.args, path) if path else None
+
+    def _iterated(self, module: Module, name: str, arguments: list[ast.expr], path: Path) -> HeldSet | None:
+        rest = path[1:]
+        if name in _SAME and arguments:
+            return self.links.at(module, arguments[0], path)
+        if name in _SOME_ORDER:
+            used = arguments[1:] if name == "filter" else arguments
+            return NOTHING.union(*(self.links.at(module, a, (None, *rest)) for a in used))
+        if name == "enumerate" and arguments:
+            if not rest or not can_be(rest[0], 1):
+                return NOTHING
+            return self.links.at(module, arguments[0], (None, *rest[1:]))
+        if name == "zip":
+            if not rest:
+                return NOTHING
+            chosen = [a for i, a in enumerate(arguments) if rest[0] in (None, i, i - len(arguments))]
+            return NOTHING.union(*(self.links.at(module, a, (None, *rest[1:])) for a in chosen))
+        return None
+
+    def _called_dict(self, module: Module, node: ast.Call, path: Path) -> HeldSet:
+        held: set[Held] = set()
+        for argument in node.args:
+            held |= self.links.at(module, argument, path)
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                held |= self.links.at(module, keyword.value, path)
+            elif path[0] in (None, keyword.arg):
+                held |= self.links.at(module, keyword.value, path[1:])
+        return frozenset(held)
+
+    def _by_method(self, module: Module, node: ast.Call, method: ast.Attribute, path: Path) -> HeldSet | None:
+        owner, arguments = method.value, node.args
+        match method.attr:
+            case "values" if not arguments:
+                return self.links.at(module, owner, (None, *path[1:])) if path else NOTHING
+            case "items" if not arguments:
+                if len(path) < 2 or not can_be(path[1], 1):
+                    return NOTHING
+                return self.links.at(module, owner, (None, *path[2:]))
+            case "keys" if not arguments:
+                return NOTHING
+            case "get" | "pop" | "setdefault" if len(arguments) <= 2:
+                key = key_of(arguments[0]) if arguments else None
+                held = self.links.at(module, owner, (key, *path))
+                return held | (self.links.at(module, arguments[1], path) if len(arguments) == 2 else NOTHING)
+            case "popitem" | "popleft" if not arguments:
+                return self.links.at(module, owner, (None, *path))
+            case "copy" if not arguments:
+                return self.links.at(module, owner, path)
+            case "modules" | "children" if len(path) == 1:
+                return self._parts(module, owner)
+            case "named_modules" | "named_children" if len(path) == 2 and can_be(path[1], 1):
+                return self._parts(module, owner)
+        return None
+
+    def _parts(self, module: Module, model: ast.expr) -> HeldSet:
+        """The modules inside a model, where it can be a sharded one."""
+        found = self.links.held(module, model)
+        sites: list[WrapCall | None] = [h for h in found if isinstance(h, WrapCall)]
+        if any(isinstance(h, DeclaredType) for h in found) or self.links.evidence.is_evident(module, model):
+            sites.append(None)
+        return frozenset(Part(site) for site in sites)

@@ -147,7 +147,7 @@ class Evaluator:
             return value
         found = []
         for option in options(value):
-            if isinstance(option, Sequenced) and path[0] < len(option.elements):
+            if isinstance(option, Sequenced) and -len(option.elements) <= path[0] < len(option.elements):
                 found.append(self.unpacked(option.origin.module, option.elements[path[0]], path[1:]))
             else:
                 found.append(Opaque("one of several results", option.origin))

@@ -51,10 +51,11 @@ class _Walker:
 
     def _statement(self, statement: ast.stmt, live: _Live) -> _Live | None:
         if statement is self._use:
-            self.hits |= live
+            self.hits |= live | frozenset(b for b in self._at.get(statement, ()) if _is_walrus(b))
             self.reached = True
         match statement:
             case ast.If():
+                live = self._bound(statement, live)
                 return _either(self.block(statement.body, live), self.block(statement.orelse, live))
             case ast.For() | ast.AsyncFor() | ast.While():
                 return self._loop(statement, live)
@@ -77,7 +78,7 @@ class _Walker:
         new = self._at.get(statement, [])
         if not new:
             return live
-        keeps = all(b.kind is BindingKind.AUGMENT for b in new)
+        keeps = all(b.kind is BindingKind.AUGMENT or _is_walrus(b) for b in new)
         return live | frozenset(new) if keeps else frozenset(new)
 
     def _loop(self, loop: ast.For | ast.AsyncFor | ast.While, live: _Live) -> _Live | None:
@@ -99,6 +100,10 @@ class _Walker:
             self.block(statement.finalbody, partial)
             return None
         return self.block(statement.finalbody, after)
+
+
+def _is_walrus(binding: Binding) -> bool:
+    return isinstance(binding.node, ast.NamedExpr)
 
 
 def _either(*ends: _Live | None) -> _Live | None:

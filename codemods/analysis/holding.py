@@ -72,14 +72,52 @@ Holding: TypeAlias = "Sharded | Maybe | No"
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An object of a class of the project."""
+    """An object of a class of the project.
+
+    Attributes:
+        is_exact: of that class itself; False for `self` and annotations, which heirs can stand for.
+    """
 
     node: ast.ClassDef
     module: Module
+    is_exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """A function or class of the project itself, not what it makes."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+    module: Module
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What `SimpleNamespace(...)` or the class of a `collections.namedtuple` makes.
+
+    Attributes:
+        node: the call that makes it.
+        fields: names by position; none for a namespace.
+    """
+
+    node: ast.Call
+    module: Module
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A module inside a sharded model, as `modules()` and `children()` give it."""
+
+    site: WrapCall | None
 
 
 class Other:
-    """Something that is not a sharded model, or is not known."""
+    """Something that is not a sharded model."""
+
+
+class Unseen(Other):
+    """Where it comes from was not found."""
 
 
 class Declared:
@@ -87,6 +125,7 @@ class Declared:
 
 
 OTHER = Other()
+UNSEEN = Unseen()
 DECLARED = Declared()
 
 
@@ -98,5 +137,28 @@ class OptimizerCall:
     module: Module
 
 
-Held: TypeAlias = "WrapCall | Instance | OptimizerCall | Other | Declared"
+Held: TypeAlias = "WrapCall | Instance | Defined | Record | Part | OptimizerCall | Other | Declared"
 HeldSet: TypeAlias = "frozenset[Held]"
+NOTHING: HeldSet = frozenset()
+
+Key: TypeAlias = "int | str | None"
+"""A position, a key of a mapping, or None for any element."""
+Path: TypeAlias = "tuple[Key, ...]"
+"""From a container to something in it: `x["a"][0]` is at ("a", 0) of x."""
+
+
+def can_be(one: Key, other: Key) -> bool:
+    """Whether two keys can be the same: a negative position counts from an end that is not known."""
+    if one is None or other is None or one == other:
+        return True
+    return isinstance(one, int) and isinstance(other, int) and (one < 0) != (other < 0)
+
+
+def key_of(node: ast.expr) -> Key:
+    """The key that a subscript's expression is; None where it is not written out."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | str):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = key_of(node.operand)
+        return -inner if isinstance(inner, int) else None
+    return None

@@ -53,7 +53,8 @@ class Binding:
     Attributes:
         node: the statement, parameter (`ast.arg`) or definition.
         value: the expression assigned, iterated over or entered; None where there is none.
-        unpack: positions within a tuple target, outermost first: `a, (b, c) = v` binds c at (1, 1).
+        unpack: positions within a tuple target, outermost first: `a, (b, c) = v` binds c at (1, 1); behind a
+            `*rest` they are negative.
         target: for imports, the dotted name imported (leading dots kept).
     """
 
@@ -289,7 +290,11 @@ def _targets(
         case ast.Name():
             yield Binding(target.id, kind, node, value, unpack)
         case ast.Tuple() | ast.List():
+            starred = next((i for i, e in enumerate(target.elts) if isinstance(e, ast.Starred)), None)
             for position, element in enumerate(target.elts):
-                yield from _targets(element, kind, node, value, (*unpack, position))
+                # Behind `*rest` positions are counted from the end.
+                behind = starred is not None and position > starred
+                at = position - len(target.elts) if behind else position
+                yield from _targets(element, kind, node, value, (*unpack, at))
         case ast.Starred():
             yield from _targets(target.value, BindingKind.OTHER, node, value, unpack)

@@ -6,6 +6,8 @@ import ast
 from functools import partial
 from pathlib import Path
 
+from codemods.analysis.exports import names_taken
+from codemods.analysis.module import Module
 from codemods.editing import todo
 from codemods.editing.apply import apply_edits
 from codemods.editing.dead_names import without_dead_names
@@ -36,6 +38,8 @@ def file_changes(
             needs[edit.path] = needs.get(edit.path, Needs()).joined(Needs.of(finding.needs))
     for edit in todo.comments_for(project, reported):
         edits.setdefault(edit.path, []).append(edit)
+    for path in project.dropped.texts if project.dropped is not None else ():
+        edits.setdefault(path, [])  # shortened already
     homes = helper_homes(project, edits, needs, target)
     texts: dict[str, tuple[str, Spelling]] = {}
     for path, wanted in edits.items():
@@ -56,7 +60,7 @@ def _settled(
     broken: dict[str, str] = {}
     exported = _exports(project, {path: text for path, (text, _) in texts.items()})
     for path, (text, spelling) in sorted(texts.items()):
-        module = project.modules[path]
+        module = project.as_it_is(path)
         try:
             lean = without_dead_names(module, text)
             new = settle_imports(module, lean, spelling, partial(_is_exported, exported, path))
@@ -99,20 +103,20 @@ def _helper_changes(homes: list[HelperHome], target: Path) -> list[FileChange]:
 def _exports(project: Project, texts: dict[str, str]) -> set[tuple[str, str]]:
     """(file, name) of names that some file, as it will be, imports from another file of the project."""
     named = {path: _names_in(text) for path, text in texts.items()}
-    found: set[tuple[str, str]] = set()
-    for path, module in project.modules.items():
-        for node in module.nodes(ast.ImportFrom):
-            assert isinstance(node, ast.ImportFrom)
-            holder = project.index.find("." * node.level + (node.module or ""), path)
-            if holder is None or holder is module:
-                continue
-            for alias in node.names:
-                used = named.get(path)
-                if alias.name == "*":
-                    found |= {(holder.path, name) for name in used or _names_in(module.text) or ()}
-                elif used is None or (alias.asname or alias.name) in used:
-                    found.add((holder.path, alias.name))
-    return found
+    before = {path: _names_read(module) for path, module in project.modules.items()}
+
+    def reads(module: Module) -> set[str]:
+        found = named.get(module.path)
+        return before[module.path] if found is None else found
+
+    def goes_unread(module: Module, name: str) -> bool:
+        return named.get(module.path) is not None and name in before[module.path]
+
+    return names_taken(project.modules.values(), project.index, reads, goes_unread)
+
+
+def _names_read(module: Module) -> set[str]:
+    return {node.id for node in module.nodes(ast.Name) if isinstance(node, ast.Name)}
 
 
 def _names_in(text: str) -> set[str] | None:

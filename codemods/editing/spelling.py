@@ -51,6 +51,7 @@ class Spelling:
     Attributes:
         width: columns a line may have.
         helper: what to import the helper module's names from, such as `.fsdp2_sharding`.
+        superseded: (imported name, local name) of FSDP1 imports whose place a new import takes.
     """
 
     module: Module
@@ -58,6 +59,7 @@ class Spelling:
     helper: str
     width: int
     needed: set[Needed] = field(default_factory=set)
+    superseded: set[tuple[str, str]] = field(default_factory=set)
     _taken: set[str] | None = None
 
     def spell(self, name: str, position: int) -> str:
@@ -148,9 +150,19 @@ class Spelling:
         return any(n.module == module and n.name == name for n in self.needed)
 
     def _goes_away(self, name: str) -> bool:
-        """Whether every binding of a name is an import from torch's FSDP, which a new import replaces."""
+        """Whether every binding of a name imports it from torch's FSDP, which a new import replaces.
+
+        The project's own files may hand it on.
+        """
         bindings = [b for s in self.module.table.scopes.values() for b in s.bindings.get(name, [])]
-        return all(b.kind is BindingKind.IMPORT and is_fsdp_namespace(canonical(b.target)) for b in bindings)
+        if not all(b.kind is BindingKind.IMPORT and self._means_fsdp(b) for b in bindings):
+            return False
+        self.superseded.update((b.target, name) for b in bindings)
+        return True
+
+    def _means_fsdp(self, binding: Binding) -> bool:
+        symbol = self.index.imported(self.module, binding.target)
+        return is_fsdp_namespace(symbol.name if symbol is not None else canonical(binding.target))
 
     def _function_with_import(self, position: int) -> str:
         """The function around a position whose body imports from torch's FSDP before it, by qualified name.

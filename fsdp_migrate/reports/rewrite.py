@@ -25,7 +25,7 @@ OUTCOMES = {
 
 WRAP_FORMS = {"inline": "written out", "helper": "through the helper module", "left": "left to a person"}
 
-LINES_BEFORE = "Line numbers are those before the rewrite."
+_LINES_BEFORE = "Line numbers are those before the rewrite."
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +165,11 @@ def outcome(report: RewriteReport) -> str:
         f"{verb} {count(len(rewrite.changes), 'file')}; {report.translated_wraps} of "
         f"{count(len(rewrite.wrap_sites), 'wrap call')} translated. Findings: {counts}."
     )
+
+
+def lines_before(report: RewriteReport) -> str:
+    """What to say of the line numbers; nothing where the files are as they were, or no line is named."""
+    return _LINES_BEFORE if report.written and report.rewrite.changes and report.by_file else ""
 
 
 def count(number: int, noun: str) -> str:

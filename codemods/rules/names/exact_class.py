@@ -8,7 +8,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.arguments import argument_for, is_bound_call
 from codemods.rule import Finding, Module, No, Project, Safety, code, finding, replace, rule
+
+_NO_MODULES = frozenset(
+    {"config", "cfg", "generation_config", "args", "hparams", "tokenizer", "dtype", "device", "optimizer"}
+    | {"state", "training_state", "forward"}
+)
 
 
 @rule("type", {"FM508": "a test for the exact class of a module of a sharded model"})
@@ -20,8 +26,8 @@ def exact_class(project: Project) -> Iterator[Finding]:
 
     `isinstance` also holds for subclasses, which can include more modules than before; the translation is
     therefore offered with `--unsafe-fixes`. Comparisons of class names (`type(m).__name__ == "Block"`) are
-    left to a person. Only loop variables over `modules()`, `named_modules()`, `children()` of a sharded
-    model are looked at."""
+    left to a person. Looked at are a sharded model, its parts, and loop variables over its `modules()`,
+    `named_modules()`, `children()`, in the loop and in functions that they are given to."""
     for module in list(project.modules.values()):
         for node in module.nodes(ast.Compare):
             assert isinstance(node, ast.Compare)
@@ -67,9 +73,32 @@ def _subject(node: ast.Compare) -> tuple[ast.expr | None, bool]:
 
 
 def _is_submodule(project: Project, module: Module, subject: ast.expr) -> bool:
-    """Whether a name is a loop variable over the modules of a sharded model."""
+    """Whether an expression is a sharded model, a part of one, or a loop variable over its modules."""
+    if isinstance(subject, ast.Attribute) and subject.attr in _NO_MODULES:
+        return False
+    held: ast.expr = subject
+    while isinstance(held, ast.Attribute | ast.Subscript):
+        held = held.value
+        if not isinstance(project.sharded(module, held), No):
+            return not (isinstance(held, ast.Name) and held.id == "self")
+    if not isinstance(project.sharded(module, subject), No):
+        return True
     if not isinstance(subject, ast.Name):
         return False
+    if _is_loop_variable(project, module, subject):
+        return True
+    function = module.function(subject)
+    names = [a.arg for a in function.args.args] if function is not None else []
+    if function is None or subject.id not in names:
+        return False
+    for home, call in project.links.calls_of(module, function):
+        given = argument_for(function, subject.id, call, bound=is_bound_call(module, function, call))
+        if isinstance(given, ast.Name) and _is_loop_variable(project, home, given):
+            return True
+    return False
+
+
+def _is_loop_variable(project: Project, module: Module, subject: ast.Name) -> bool:
     for parent in module.ancestors(subject):
         loops = (
             parent.generators

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.editing.moves import block_of, lists_for
 from codemods.rule import Finding, Module, No, Project, Safety, code, finding, insert_before, rule
 
 _DEPTH = 2
@@ -52,9 +53,26 @@ def optimizer_after_forward(project: Project) -> Iterator[Finding]:
                     "FM519",
                     "the model has run before: its root would show temporary parameters to the optimizer",
                     safety=Safety.SAFE,
-                    edits=[insert_before(module, module.statement(call), lines)],
+                    edits=[insert_before(module, _first(module, call, owner), lines)],
                 )
                 break
+
+
+def _first(module: Module, call: ast.Call, owner: ast.expr) -> ast.stmt:
+    """The first statement that takes the parameters: the optimizer's, or one that lists them for it."""
+    statement = module.statement(call)
+    lists = lists_for(block_of(module, statement) or [statement], statement, ast.unparse(owner))
+    end = module.span(statement).start
+    ran = [
+        module.span(c).start
+        for c in module.calls()
+        if module.span(c).start < end and _runs_by_itself(c, ast.unparse(owner))
+    ]
+    return next((s for s in lists if all(module.span(s).start > place for place in ran)), statement)
+
+
+def _runs_by_itself(call: ast.Call, text: str) -> bool:
+    return ast.unparse(call.func) in (text, f"{text}.generate", f"{text}.forward")
 
 
 def _has_run(project: Project, module: Module, optimizer: ast.Call, owner: ast.expr) -> bool:
@@ -91,7 +109,7 @@ def _bound_at(module: Module, optimizer: ast.Call, text: str) -> int:
 
 def _runs(project: Project, module: Module, call: ast.Call, text: str, depth: int) -> bool:
     """Whether a call runs the model of that name: by itself or in a function it is given to."""
-    if ast.unparse(call.func) in (text, f"{text}.generate", f"{text}.forward"):
+    if _runs_by_itself(call, text):
         return True
     position = next((i for i, a in enumerate(call.args) if ast.unparse(a) == text), None)
     symbol = project.resolve(module, call.func) if position is not None and depth else None

@@ -1,0 +1,278 @@
+"""Which functions a call means, which calls a function has, what it is given and gives back."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from codemods.analysis.arguments import default_of
+from codemods.analysis.holding import NOTHING, UNSEEN, Defined, Held, HeldSet, Instance, Path
+from codemods.analysis.indirect_calls import indirect_calls
+from codemods.analysis.module import Module
+
+if TYPE_CHECKING:
+    from codemods.analysis.link import Links
+
+Function: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
+FunctionAt: TypeAlias = "tuple[Module, Function]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallOf:
+    """A call of a known function.
+
+    Attributes:
+        is_bound: the first parameter is filled by the object the method is called on.
+    """
+
+    module: Module
+    node: ast.Call
+    is_bound: bool
+
+
+@dataclass(slots=True)
+class Functions:
+    """The part of `Links` that is about calling."""
+
+    links: Links
+    _by_attribute: dict[str, list[tuple[Module, ast.Call]]] | None = None
+    _indirect: dict[ast.AST, list[tuple[Module, ast.Call]]] | None = None
+    _results: dict[Module, dict[ast.AST, tuple[list[ast.expr], list[ast.expr]]]] = field(default_factory=dict)
+    _calls: dict[ast.AST, list[CallOf]] = field(default_factory=dict)
+    _searching: dict[ast.AST, int] = field(default_factory=dict)
+
+    def meant(self, module: Module, callee: ast.expr) -> list[FunctionAt]:
+        """The functions and methods of the project that a callee can mean."""
+        symbol = self.links.index.resolve(module, callee)
+        if symbol is not None and symbol.module is None:
+            return []
+        if symbol is not None and isinstance(symbol.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return [(symbol.module, symbol.node)] if symbol.module is not None else []
+        found: list[FunctionAt] = []
+        if isinstance(callee, ast.Attribute):
+            for holder in self.links.held(module, callee.value):
+                if isinstance(holder, Instance):
+                    found += self.links.classes.methods(holder, callee.attr)
+            if _is_super(callee.value):
+                owner = module.class_of(callee)
+                if owner is not None:
+                    found += self.links.classes.inherited(owner, module, callee.attr)
+        if not found:
+            for held in self.links.held(module, callee):
+                if isinstance(held, Defined) and not isinstance(held.node, ast.ClassDef):
+                    found.append((held.module, held.node))
+                elif isinstance(held, Instance):
+                    found += self.links.classes.methods(held, "__call__")
+        return list(dict.fromkeys(found))
+
+    def returned(self, module: Module, function: Function, path: Path) -> HeldSet:
+        """What a call of a function gives; of a generator, what its elements are."""
+        if isinstance(function, ast.Lambda):
+            return self.links.at(module, function.body, path)
+        returned, yielded = self.results(module, function)
+        if not yielded:
+            return NOTHING.union(*(self.links.at(module, value, path) for value in returned))
+        if not path:
+            return NOTHING
+        parts: list[HeldSet] = []
+        for value in yielded:
+            is_from = isinstance(module.parent(value), ast.YieldFrom)
+            parts.append(self.links.at(module, value, path if is_from else path[1:]))
+        return NOTHING.union(*parts)
+
+    def results(self, module: Module, function: ast.AST) -> tuple[list[ast.expr], list[ast.expr]]:
+        """The expressions a function returns and those it yields."""
+        if module not in self._results:
+            found: dict[ast.AST, tuple[list[ast.expr], list[ast.expr]]] = {}
+            for position, kinds in enumerate(((ast.Return,), (ast.Yield, ast.YieldFrom))):
+                for node in (n for kind in kinds for n in module.nodes(kind)):
+                    assert isinstance(node, ast.Return | ast.Yield | ast.YieldFrom)
+                    owner = module.function(node)
+                    if node.value is not None and owner is not None:
+                        found.setdefault(owner, ([], []))[position].append(node.value)
+            self._results[module] = found
+        return self._results[module].get(function, ([], []))
+
+    def calls(self, module: Module, function: Function) -> list[CallOf]:
+        """Every call of a function found in the project."""
+        if function in self._calls:
+            return self._calls[function]
+        if function in self._searching:
+            self.links.cut(self._searching[function])
+            return []
+        self._searching[function] = self.links.depth
+        try:
+            self._calls[function] = self._find_calls(module, function)
+        finally:
+            del self._searching[function]
+        return self._calls[function]
+
+    def _find_calls(self, module: Module, function: Function) -> list[CallOf]:
+        if isinstance(function, ast.Lambda):
+            return self._calls_of_lambda(module, function)
+        owner = module.parent(function)
+        calls = [*self.links.callers.get(function, []), *self._indirect_calls().get(function, [])]
+        found = [CallOf(home, call, self._is_bound(module, function, home, call)) for home, call in calls]
+        if isinstance(owner, ast.ClassDef):
+            if function.name == "__init__":
+                found += self._constructions(module, function, owner)
+            found += self._method_calls(module, function, owner)
+        return found
+
+    def _constructions(self, module: Module, function: ast.AST, owner: ast.ClassDef) -> list[CallOf]:
+        """Calls of a class, and of classes that inherit its constructor."""
+        found = []
+        for node, home in [(owner, module), *self.links.classes.heirs(owner)]:
+            used = self.links.classes.methods(Instance(node, home), "__init__")
+            if any(method is function for _, method in used):
+                calls = [*self.links.callers.get(node, []), *self._indirect_calls().get(node, [])]
+                found += [CallOf(where, call, True) for where, call in calls]
+                found += self._by_cls(node, home)
+        return found
+
+    def _by_cls(self, owner: ast.ClassDef, module: Module) -> list[CallOf]:
+        """`cls(...)` in the methods of a class and of its bases."""
+        found = []
+        for node, home in self.links.classes.lineage(owner, module):
+            for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
+                if isinstance(call.func, ast.Name) and call.func.id == "cls":
+                    found.append(CallOf(home, call, True))
+        return found
+
+    def _is_bound(self, module: Module, function: ast.AST, home: Module, call: ast.Call) -> bool:
+        if not isinstance(module.parent(function), ast.ClassDef):
+            return False
+        words = {d.id for d in getattr(function, "decorator_list", []) if isinstance(d, ast.Name)}
+        if "staticmethod" in words:
+            return False
+        if "classmethod" in words or not isinstance(call.func, ast.Attribute):
+            return True
+        symbol = self.links.index.resolve(home, call.func.value)
+        return symbol is None or not isinstance(symbol.node, ast.ClassDef)
+
+    def _method_calls(
+        self, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, owner: ast.ClassDef
+    ) -> list[CallOf]:
+        found = []
+        static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in function.decorator_list)
+        for home, call in self._calls_by_attribute().get(function.name, []):
+            assert isinstance(call.func, ast.Attribute)
+            if _is_super(call.func.value):
+                inside = home.class_of(call)
+                reached = self.links.classes.inherited(inside, home, function.name) if inside else []
+                if any(method is function for _, method in reached):
+                    found.append(CallOf(home, call, not static))
+                continue
+            for holder in self.links.held(home, call.func.value):
+                if not isinstance(holder, Instance) or not self.links.classes.is_a(holder, owner):
+                    continue
+                if any(m is function for _, m in self.links.classes.methods(holder, function.name)):
+                    found.append(CallOf(home, call, not static))
+                    break
+        return found
+
+    def _calls_by_attribute(self) -> dict[str, list[tuple[Module, ast.Call]]]:
+        if self._by_attribute is None:
+            self._by_attribute = {}
+            for module in self.links.modules.values():
+                for call in module.calls():
+                    if isinstance(call.func, ast.Attribute):
+                        self._by_attribute.setdefault(call.func.attr, []).append((module, call))
+        return self._by_attribute
+
+    def replacements(self) -> list[tuple[Module, ast.Call]]:
+        """Every `dataclasses.replace(x, ...)`, whatever it is called."""
+        calls = [(m, c) for m, c in self._calls_by_attribute().get("replace", []) if c.args and c.keywords]
+        for module in self.links.modules.values():
+            if "dataclasses" in module.text:
+                calls += [(module, c) for c in module.calls() if _is_replace(c)]
+        return calls
+
+    def _indirect_calls(self) -> dict[ast.AST, list[tuple[Module, ast.Call]]]:
+        if self._indirect is None:
+            self._indirect = indirect_calls(self.links.index, self.links.classes, self.links.modules)
+        return self._indirect
+
+    def _calls_of_lambda(self, module: Module, function: ast.Lambda) -> list[CallOf]:
+        """Calls through the variable that a lambda is assigned to, or at its own place."""
+        statement = module.parent(function)
+        if isinstance(statement, ast.Call) and statement.func is function:
+            return [CallOf(module, statement, False)]
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+            return []
+        name, scope = statement.targets[0].id, module.scope_of(function)
+        found = []
+        for call in module.calls():
+            if isinstance(call.func, ast.Name) and call.func.id == name:
+                seen = module.scope_of(call.func).lookup(name)
+                if seen is not None and seen[0] is scope:
+                    found.append(CallOf(module, call, False))
+        return found
+
+    def given(self, module: Module, function: Function, parameter: ast.arg, path: Path) -> HeldSet:
+        """What every call gives to a parameter."""
+        calls = self.calls(module, function)
+        held: set[Held] = set()
+        for call in calls:
+            arguments = _arguments(function, parameter, call, path)
+            for argument, inner in arguments:
+                held |= self.links.at(call.module, argument, inner)
+            default = default_of(function, parameter.arg) if not arguments else None
+            if default is not None:
+                held |= self.links.at(module, default, path)
+        return frozenset(held) if calls else frozenset({UNSEEN})
+
+
+def _is_replace(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id == "replace" and bool(call.args)
+
+
+def _is_super(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def _arguments(
+    function: Function, parameter: ast.arg, call: CallOf, path: Path
+) -> list[tuple[ast.expr, Path]]:
+    """The expressions, and where in them, that a call gives to a parameter; none where it is left out."""
+    positional = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    if function.args.vararg is parameter:
+        return _extra_positional(call, len(positional) - call.is_bound, path)
+    if function.args.kwarg is parameter:
+        return _extra_keywords(call.node, {*positional, *(a.arg for a in function.args.kwonlyargs)}, path)
+    for keyword in call.node.keywords:
+        if keyword.arg == parameter.arg:
+            return [(keyword.value, path)]
+    if parameter.arg in positional:
+        position = positional.index(parameter.arg) - call.is_bound
+        for i, argument in enumerate(call.node.args[: position + 1] if position >= 0 else ()):
+            if isinstance(argument, ast.Starred):
+                return [(argument.value, (position - i, *path))]
+            if i == position:
+                return [(argument, path)]
+    return [(k.value, (parameter.arg, *path)) for k in call.node.keywords if k.arg is None]
+
+
+def _extra_positional(call: CallOf, first: int, path: Path) -> list[tuple[ast.expr, Path]]:
+    if not path:
+        return []
+    found: list[tuple[ast.expr, Path]] = []
+    for i, argument in enumerate(call.node.args):
+        if isinstance(argument, ast.Starred):
+            found.append((argument.value, (None, *path[1:])))
+        elif i >= first and path[0] in (None, i - first):
+            found.append((argument, path[1:]))
+    return found
+
+
+def _extra_keywords(call: ast.Call, named: set[str], path: Path) -> list[tuple[ast.expr, Path]]:
+    if not path:
+        return []
+    found: list[tuple[ast.expr, Path]] = []
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            found.append((keyword.value, path))
+        elif keyword.arg not in named and path[0] in (None, keyword.arg):
+            found.append((keyword.value, path[1:]))
+    return found

@@ -1,0 +1,104 @@
+"""Whose parameters a list, an iterator or an optimizer has."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from codemods.analysis.flow import reaching
+from codemods.analysis.module import Module
+from codemods.analysis.scopes import BindingKind
+
+if TYPE_CHECKING:
+    from codemods.analysis.link import Links
+
+NAMES = ("parameters", "named_parameters")
+OwnerAt: TypeAlias = "tuple[Module, ast.expr]"
+_KEPT = frozenset({"list", "tuple", "iter", "sorted", "reversed", "set", "dict", "tqdm", "filter", "chain"})
+_MOST = 200
+
+
+def parameters_of(node: ast.AST) -> ast.expr | None:
+    """`m` of `m.parameters()` and `m.named_parameters()`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in NAMES:
+        return node.func.value
+    return None
+
+
+@dataclass(slots=True)
+class ParameterLists:
+    """The part of `Links` that is about parameters."""
+
+    links: Links
+
+    def owners(self, module: Module, call: ast.Call) -> list[OwnerAt]:
+        """`m` of every `m.parameters()` or `m.named_parameters()` that a call is given, through names."""
+        found: list[OwnerAt] = []
+        seen: set[ast.AST] = set()
+        waiting: list[tuple[Module, ast.AST]] = [
+            (module, given) for given in (*call.args, *(k.value for k in call.keywords))
+        ]
+        while waiting and len(seen) < _MOST:
+            home, node = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            for part in ast.walk(node):
+                owner = parameters_of(part)
+                if owner is not None:
+                    found.append((home, owner))
+                elif isinstance(part, ast.Call):
+                    waiting += self._returned(home, part)
+                elif isinstance(part, ast.Name):
+                    waiting += self._bound(home, part)
+        return found
+
+    def _returned(self, module: Module, call: ast.Call) -> list[tuple[Module, ast.AST]]:
+        """What a function of the project returns that only gives parameter groups."""
+        found: list[tuple[Module, ast.AST]] = []
+        for home, function in self.links.functions.meant(module, call.func):
+            if not isinstance(function, ast.Lambda) and "param" in function.name:
+                found += [(home, value) for value in self.links.functions.results(home, function)[0]]
+        return found
+
+    def _bound(self, module: Module, name: ast.Name) -> list[tuple[Module, ast.AST]]:
+        seen = module.scope_of(name).lookup(name.id)
+        if seen is None:
+            return []
+        return [(module, b.value) for b in reaching(module, *seen, name) if b.value is not None]
+
+    def iterated(self, module: Module, node: ast.expr, depth: int = 6) -> Iterator[ast.expr]:
+        """`m` where an expression is an iterable of parameters of m and nothing else.
+
+        `m.parameters()`, `list(...)` of it, a comprehension that keeps some of them, a name of one.
+        """
+        match node:
+            case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in NAMES:
+                yield owner
+            case ast.Call(func=ast.Attribute(value=owner, attr="values" | "items")) if depth:
+                yield from self.iterated(module, owner, depth - 1)
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[*_, last]) if (
+                depth and name in _KEPT
+            ):
+                yield from self.iterated(module, last, depth - 1)
+            case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() if depth:
+                yield from self._filtered(module, node, depth)
+            case ast.Name() if depth:
+                seen = module.scope_of(node).lookup(node.id)
+                for binding in reaching(module, *seen, node) if seen is not None else ():
+                    is_assigned = binding.kind is BindingKind.ASSIGN and not binding.unpack
+                    if is_assigned and binding.value is not None:
+                        yield from self.iterated(module, binding.value, depth - 1)
+
+    def _filtered(
+        self, module: Module, node: ast.ListComp | ast.GeneratorExp | ast.SetComp, depth: int
+    ) -> Iterator[ast.expr]:
+        kept = {n.id for n in ast.walk(node.elt) if isinstance(n, ast.Name)}
+        if not isinstance(node.elt, ast.Name | ast.Tuple):
+            return
+        for generator in node.generators:
+            bound = {n.id for n in ast.walk(generator.target) if isinstance(n, ast.Name)}
+            if kept & bound:
+                yield from self.iterated(module, generator.iter, depth - 1)

@@ -1,0 +1,132 @@
+"""Parameters that are kept or written while the root of a sharded model is gathered.
+
+Source: `torch/distributed/fsdp/_fully_shard/_fsdp_state.py` (the root stays gathered after a forward pass
+until the next backward pass ends)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import Finding, Module, No, Project, finding, rule
+
+_LISTS = ("parameters", "named_parameters")
+
+
+@rule(
+    "parameters after a forward pass",
+    {"FM520": "parameters kept or written after a forward pass without a backward pass"},
+)
+def parameters_after_forward(project: Project) -> Iterator[Finding]:
+    """After a forward pass and before the end of a backward pass, the root's parameters are temporary.
+
+    `fully_shard` leaves the root gathered after a forward pass. `model.parameters()` then gives whole,
+    temporary tensors for it: what is written to them is lost when the root is resharded, and a list of them
+    (for an average of weights, say) is no longer the model's. Found where, in one function, the last thing
+    done with the model was a forward pass (an evaluation, say), and parameters are then put into a list or
+    changed in place. Reshard first:
+
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+    """
+    for call in (c for name in _LISTS for c in project.method_calls(name)):
+        module, text = call.module, ast.unparse(call.receiver)
+        if isinstance(project.sharded(module, call.receiver), No) or not _last_was_forward(
+            project, module, call.node, text
+        ):
+            continue
+        if _is_kept(project, module, call.node) or _is_written(module, call.node):
+            yield finding(
+                module,
+                call.node,
+                "FM520",
+                "the root is still gathered from the forward pass: its parameters are temporary here",
+                remedy=(
+                    "reshard first: `for module in model.modules(): if isinstance(module, FSDPModule): "
+                    "module.reshard()`"
+                ),
+            )
+
+
+def _last_was_forward(project: Project, module: Module, node: ast.Call, text: str) -> bool:
+    """Whether, before a place in its function, the model last ran forward and not backward."""
+    function = module.function(node)
+    if function is None or _is_summoned(module, node):
+        return False
+    start, last, is_forward = module.span(module.statement(node)).start, -1, False
+    for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
+        place = module.span(call).start
+        if not last < place < start or module.function(call) is not function:
+            continue
+        if ast.unparse(call.func) == text and not isinstance(project.sharded(module, call.func), No):
+            last, is_forward = place, True
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in ("backward", "reshard"):
+            last, is_forward = place, False
+        elif isinstance(call.func, ast.Name | ast.Attribute) and any(
+            ast.unparse(argument) == text for argument in call.args
+        ):
+            symbol = project.resolve(module, call.func)
+            if symbol is not None and isinstance(symbol.node, ast.FunctionDef) and symbol.module is not None:
+                outcome = _outcome(symbol.module, symbol.node, call, text)
+                last, is_forward = (place, outcome) if outcome is not None else (last, is_forward)
+    return is_forward
+
+
+def _outcome(module: Module, function: ast.FunctionDef, call: ast.Call, text: str) -> bool | None:
+    """Whether a function leaves the model that it is given run forward (True) or backward (False)."""
+    position = next(i for i, argument in enumerate(call.args) if ast.unparse(argument) == text)
+    if position >= len(function.args.args):
+        return None
+    name, found = function.args.args[position].arg, None
+    calls = [n for n in ast.walk(function) if isinstance(n, ast.Call)]
+    for inner in sorted(calls, key=lambda c: module.span(c).start):
+        if isinstance(inner.func, ast.Name) and inner.func.id == name:
+            found = True
+        elif isinstance(inner.func, ast.Attribute) and inner.func.attr in ("backward", "reshard"):
+            found = False
+    return found
+
+
+def _is_summoned(module: Module, node: ast.AST) -> bool:
+    return any(
+        isinstance(parent, ast.With) and "summon_full_params" in ast.unparse(parent.items[0].context_expr)
+        for parent in module.ancestors(node)
+    )
+
+
+def _is_kept(project: Project, module: Module, node: ast.Call) -> bool:
+    """Whether parameters, or copies of their storage, go into a list or dict that has a name."""
+    statement = module.statement(node)
+    if not isinstance(statement, ast.Assign) or any(
+        isinstance(n, ast.Call) and project.links.builds_optimizer(module, n) for n in ast.walk(statement)
+    ):
+        return False
+    parent = module.parent(node)
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
+        return parent.func.id in ("list", "tuple", "dict") and parent is statement.value
+    if isinstance(parent, ast.comprehension):
+        around = module.parent(parent)
+        element = getattr(around, "elt", getattr(around, "value", None))
+        words = {n.attr for n in ast.walk(element) if isinstance(n, ast.Attribute)} if element else set()
+        return around is statement.value and not words & {"grad", "numel", "shape", "size", "dtype"}
+    return False
+
+
+def _is_written(module: Module, node: ast.Call) -> bool:
+    """Whether a loop over the parameters changes them, or others by them, in place."""
+    loop = next((p for p in module.ancestors(node) if isinstance(p, ast.For | ast.stmt)), None)
+    if not isinstance(loop, ast.For) or node not in set(ast.walk(loop.iter)):
+        return False
+    names = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    for inner in (n for s in loop.body for n in ast.walk(s)):
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+            held: ast.expr = inner.func.value
+            is_data = isinstance(held, ast.Attribute) and held.attr == "data"
+            held = held.value if is_data and isinstance(held, ast.Attribute) else held
+            method = inner.func.attr
+            changes = method.endswith("_") and not method.startswith("_") and method != "requires_grad_"
+            given = {n.id for a in inner.args for n in ast.walk(a) if isinstance(n, ast.Name)}
+            if changes and ((isinstance(held, ast.Name) and held.id in names) or given & names):
+                return True
+    return False

@@ -1,0 +1,118 @@
+"""A carrier and a hazard made into one program, and what the rules say of it, all in memory."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+from carriers import CARRIERS
+from hazards import HAZARDS, Hazard
+
+from codemods.analysis.collect import link
+from codemods.analysis.index import Index
+from codemods.analysis.module import Module
+from codemods.model import Options
+from codemods.plan import decide, find_all
+from codemods.project import Project
+from codemods.sources import decode
+
+_IMPORTS = """\
+import asyncio, collections, contextlib, copy, dataclasses, functools, threading, types, typing
+import torch
+from torch import nn
+from parts import Block, Engine, Net
+"""
+_FSDP = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+_DDP = "from torch.nn.parallel import DistributedDataParallel as DDP\n"
+_PARTS = """\
+from torch import nn
+class Block(nn.Module):
+    pass
+class Net(nn.Module):
+    def generate(self, x):
+        return self(x)
+class Engine:
+    module = process_group = None
+    def __call__(self, x): return x
+    def state_dict(self): return {}
+    def load_state_dict(self, state): pass
+    def generate(self, x): return x
+    def forward(self, x): return x
+    def parameters(self): return []
+    def named_parameters(self): return {}
+    def modules(self): return []
+    def clip_grad_norm_(self, c): return 1.0
+    def no_sync(self): return self
+    def summon_full_params(self, m): return self
+    def apply(self, f): return self
+    def to(self, device): return self
+    def train(self): return self
+    def requires_grad_(self, flag): return self
+    def cuda(self): return self
+"""
+
+SHARDED = "FSDP(Net())"
+MIRRORS = {"plain": "Net()", "DDP": "DDP(Net())", "unrelated": "Engine()"}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Files, and the place of the hazard."""
+
+    files: dict[str, str]
+    path: str
+    line: int
+
+
+def program(carrier: dict[str, str], hazard: Hazard, made: str) -> Program | None:
+    """The program; None where a hazard of several statements would stand within an expression."""
+    files, place = {"parts.py": _PARTS}, None
+    for path, text in carrier.items():
+        text = textwrap.dedent(text).lstrip("\n")
+        head = _IMPORTS + (_FSDP + _DDP if "MADE" in text else "")
+        lines = [*head.splitlines(), *text.replace("MADE_AGAIN", made).replace("MADE", made).splitlines()]
+        at = next((i for i, line in enumerate(lines) if line.lstrip().startswith(">>> ")), None)
+        if at is not None:
+            indent, subject = lines[at].split(">>> ")
+            if lines[at - 1].endswith("[") and not hazard.is_expression:
+                return None
+            used = textwrap.indent(hazard.text.format(m=subject), indent).splitlines()
+            marked = next((i for i, line in enumerate(used) if line.endswith("# <-")), 0)
+            lines[at : at + 1] = used
+            place = path, at + 1 + marked
+        files[path] = "\n".join(lines) + "\n"
+    assert place is not None
+    if made != SHARDED:  # a sharded model that has nothing to do with it
+        files["main.py"] += ("" if _FSDP in files["main.py"] else _FSDP) + f"\nstranger = {SHARDED}\n"
+    return Program(files, *place)
+
+
+def project_of(files: dict[str, str]) -> Project:
+    """Everything read, nothing on a disk."""
+    loaded: dict[str, Module] = {}
+
+    def load(path: str) -> Module | None:
+        if path not in loaded:
+            loaded[path] = Module(decode(path, files[path].encode()))
+        return loaded[path]
+
+    index = Index(list(files), load)
+    for path in files:
+        load(path)
+    return link(index, loaded, Options())
+
+
+def found_at(made: Program) -> dict[tuple[str, int], set[str]]:
+    """Codes of everything reported, done or not, by place."""
+    project = project_of(made.files)
+    reported, _ = decide(project, find_all(project))
+    found: dict[tuple[str, int], set[str]] = {}
+    for item in reported:
+        place = item.finding.place
+        found.setdefault((place.path, place.line), set()).add(item.finding.code)
+    return found
+
+
+def pairs() -> list[tuple[str, str]]:
+    """Every carrier with every hazard."""
+    return [(carrier, hazard) for carrier in CARRIERS for hazard in HAZARDS]
