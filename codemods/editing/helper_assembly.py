@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from codemods.editing import helper_text as part
 from codemods.editing.helper_draft import Draft
+from codemods.editing.helper_layout import Style, laid_out
 from codemods.editing.helper_sharding import mixed_precision, sharding
 from codemods.editing.helper_state_dict_text import STATE_DICT_PARTS, with_what_they_need
 from codemods.editing.helper_training_text import TRAINING_HEADER, TRAINING_PARTS
@@ -19,6 +20,7 @@ POLICY_PARTS = {
     "or_policy": part.OR_POLICY,
     "ModuleWrapPolicy": part.MODULE_POLICY,
 }
+_PLAIN = Style()
 _TYPE_OF = {
     "sharding_strategy": "ShardingStrategy",
     "mixed_precision": "MixedPrecision",
@@ -60,8 +62,12 @@ class Needs:
         return Needs(self.keywords | other.keywords, self.fields | other.fields)
 
 
-def assemble(names: frozenset[str], needs: Needs) -> str:
+def assemble(names: frozenset[str], needs: Needs, style: Style = _PLAIN) -> str:
     """The text of a helper module that defines these names, and what they need."""
+    return laid_out(_joined(names, needs, style.python), style)
+
+
+def _joined(names: frozenset[str], needs: Needs, python: tuple[int, int]) -> str:
     names = with_what_they_need(names)
     draft = Draft(names, needs.keywords, needs.fields)
     parts: list[str] = []
@@ -84,7 +90,8 @@ def assemble(names: frozenset[str], needs: Needs) -> str:
     needs_policy = "WrapPolicy" in re.sub(r"ModuleWrapPolicy", "", text)
     lead = f"{part.WRAP_POLICY}\n\n" if needs_policy else "\n"
     header = part.HEADER if names - {*TRAINING_PARTS, *STATE_DICT_PARTS} else TRAINING_HEADER
-    return f"{header}\n{_imports(lead + text)}\n{lead}{text}"
+    future = "from __future__ import annotations\n\n" if python < (3, 10) else ""
+    return f"{header}\n{future}{_imports(lead + text, python)}\n{lead}{text}"
 
 
 def _line(source: str, names: list[str]) -> str:
@@ -95,19 +102,21 @@ def _line(source: str, names: list[str]) -> str:
     )
 
 
-def _imports(text: str) -> str:
-    """Exactly the imports the text uses."""
+def _imports(text: str, python: tuple[int, int]) -> str:
+    """Exactly the imports the text uses; before Python 3.9 `collections.abc` has no subscripts."""
     plain = [f"import {m}" for m in ("contextlib", "enum", "functools", "math") if f"{m}." in text]
     stdlib = []
     if "deque(" in text:
         stdlib.append("from collections import deque")
     abc = [n for n in ("Callable", "Iterable", "Iterator", "Mapping", "Sequence") if f"{n}[" in text]
-    if abc:
+    if abc and python >= (3, 9):
         stdlib.append(f"from collections.abc import {', '.join(abc)}")
     if "@dataclass" in text:
         stdlib.append(f"from dataclasses import dataclass{', field' if 'field(' in text else ''}")
-    if re.search(r"\bAny\b", text):
-        stdlib.append("from typing import Any")
+    typing = ["Any"] if re.search(r"\bAny\b", text) else []
+    typing += abc if python < (3, 9) else []
+    if typing:
+        stdlib.append(f"from typing import {', '.join(typing)}")
     if "WeakKeyDictionary(" in text:
         stdlib.append("from weakref import WeakKeyDictionary")
     third = ["import torch"] if "torch." in text else []

@@ -39,7 +39,11 @@ class ImportGroups:
         vacant = [s for s in freed if s in self._top]
         for (source, is_from), names in order:
             line = import_line(source, names, self._width) if is_from else plain_import(names[0])
-            if vacant and (self._fits(vacant[0], source) or self._succeeds(vacant[0], source, freed)):
+            others = {self._group(other) for (other, _), _ in order if other != source}
+            fits = bool(vacant) and (
+                self._fits(vacant[0], source) or self._succeeds(vacant[0], source, freed, others)
+            )
+            if fits:
                 place = vacant.pop(0)
                 taken.append(place)
                 span = self._module.span(place)
@@ -55,10 +59,14 @@ class ImportGroups:
             return True
         return self._group_of(place) == self._group(source) and len(self._in_group(source)) <= 1
 
-    def _succeeds(self, place: ast.stmt, source: str, freed: list[ast.stmt]) -> bool:
-        """Whether an import may take the place of a group of which nothing stays, being the next group."""
+    def _succeeds(self, place: ast.stmt, source: str, freed: list[ast.stmt], others: set[int]) -> bool:
+        """Whether an import may take the place of a group of which nothing stays, being the next group.
+
+        Args:
+            others: groups of the other imports that are added.
+        """
         assert isinstance(place, ast.Import | ast.ImportFrom)
-        staying = {self._group_of(s) for s in self._top if s not in freed}
+        staying = {self._group_of(s) for s in self._top if s not in freed} | others
         old, new = self._group_of(place), self._group(source)
         between = range(min(old, new), max(old, new) + 1)
         return self._is_grouped(old) and staying.isdisjoint(between)
