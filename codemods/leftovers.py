@@ -85,9 +85,9 @@ def _finding(module: Module, node: ast.AST, name: str) -> Finding:
 def _is_variable(module: Module, node: ast.expr, name: str) -> bool:
     """Whether a chain starts at a variable that was assigned an FSDP1 name: the assignment is spoken of.
 
-    A method taken from such a class is not spoken of with it.
+    A method taken from such a class, or a second name for it, is not spoken of with it.
     """
-    if name.startswith(f"{FSDP}."):
+    if name.startswith(f"{FSDP}.") or isinstance(module.parent(node), ast.Assign):
         return False
     while isinstance(node, ast.Attribute):
         node = node.value
@@ -138,12 +138,10 @@ def _unread_imports(
         untaken: list[ast.alias] = []
         for alias in node.names:
             name = canonical(f"{source}.{alias.name}")
-            if (
-                alias.name == "*"
-                or not is_fsdp1(name)
-                or (alias.asname or alias.name) in names
-                or _is_gone(module, alias, edits)
-            ):
+            if alias.name == "*" or not is_fsdp1(name) or _is_gone(module, alias, edits):
+                continue
+            is_attribute = isinstance(module.parent(node), ast.ClassDef)
+            if (alias.asname or alias.name) in names and not is_attribute:
                 continue
             uses = [use for use in project.uses(name) if use.module is not module]
             if uses and all(_is_gone(use.module, use.node, edits) for use in uses):

@@ -11,7 +11,7 @@ from codemods.analysis.origins import Origins
 from codemods.analysis.scopes import BindingKind
 from codemods.analysis.values import Choice, DictValue, Opaque, Origin, options
 from codemods.project import Project
-from codemods.shard_call import SIGNATURE, Argument
+from codemods.shard_call import SIGNATURE, Argument, keyword_rules
 from codemods.torch_names import FSDP
 
 _CONTAINERS = tuple(
@@ -86,6 +86,12 @@ def _block_refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
     if others & set(ast.walk(site.node.args[0])):
         return "parts of the module are wrapped in the same expression", remedy
     return None
+
+
+def stray_keywords(project: Project, site: WrapCall) -> list[str]:
+    """Keywords of a wrap call that no rule knows."""
+    known = keyword_rules()
+    return [a.name for a in arguments_of(project, site)[0] if a.name not in known]
 
 
 def may_be_on_meta(project: Project, site: WrapCall) -> bool:

@@ -74,6 +74,13 @@ def computes(links: Links, site: WrapCall, name: str) -> bool:
     return not owners and _COMPUTES.match(name) is not None
 
 
+def is_known(links: Links, site: WrapCall, name: str) -> bool:
+    """Whether the wrapped model's class is in the project and has the method."""
+    held = links.held(site.module, site.wrapped) if site.wrapped is not None else frozenset()
+    owners = [h for h in held if isinstance(h, Instance)]
+    return any(True for owner in owners for _ in _methods(links, owner, name))
+
+
 def _methods(links: Links, owner: Instance, name: str) -> Iterator[ast.FunctionDef]:
     for definition, _ in links.classes.lineage(owner.node, owner.module):
         for statement in definition.body:

@@ -15,6 +15,7 @@ from codemods.editing.helper_assembly import Needs
 from codemods.editing.helpers import HelperHome, helper_homes, helper_source
 from codemods.editing.imports import settle_imports
 from codemods.editing.layout import DEFAULT
+from codemods.editing.line_join import join_short_lines
 from codemods.editing.line_wrap import wrap_long_lines
 from codemods.editing.spelling import Spelling
 from codemods.editing.undefined import check_concrete, names_left_undefined
@@ -45,7 +46,8 @@ def file_changes(
     for path, wanted in edits.items():
         module = project.modules[path]
         helper = homes[path].import_name(path) if path in homes else ""
-        spelling = Spelling(module, project.index, helper, project.line_length or DEFAULT)
+        width, oldest = project.line_length or DEFAULT, project.options.target_torch
+        spelling = Spelling(module, project.index, helper, width, oldest)
         texts[path] = (apply_edits(module.text, wanted, spelling.spell, module.source.newline), spelling)
     changes, broken = _settled(project, texts)
     kept = [c for c in changes if c.path in homes]
@@ -67,6 +69,7 @@ def _settled(
             if not module.text.startswith(("\n", "\r")):
                 new = new.lstrip("\r\n")  # imports that stood at the top may be gone
             width = project.line_length or DEFAULT
+            new = join_short_lines(module.text, new, width)
             new = wrap_long_lines(module.text, new, width, module.source.newline)
             compile(new, path, "exec", dont_inherit=True, flags=ast.PyCF_ONLY_AST)
             encoded = module.source.encoded(new)

@@ -11,7 +11,14 @@ from codemods.editing.helper_layout import Style, laid_out
 from codemods.editing.helper_sharding import mixed_precision, sharding
 from codemods.editing.helper_state_dict_text import STATE_DICT_PARTS, with_what_they_need
 from codemods.editing.helper_training_text import TRAINING_HEADER, TRAINING_PARTS
+from codemods.torch_names import PUBLIC_FROM, at_home
 
+_ACCELERATOR = {
+    "is_available": "is_available",
+    "current_device_index": "current_device",
+    "set_device_index": "set_device",
+    "device_count": "device_count",
+}
 POLICY_PARTS = {
     "transformer_auto_wrap_policy": part.TRANSFORMER_POLICY,
     "lambda_auto_wrap_policy": part.LAMBDA_POLICY,
@@ -64,10 +71,10 @@ class Needs:
 
 def assemble(names: frozenset[str], needs: Needs, style: Style = _PLAIN) -> str:
     """The text of a helper module that defines these names, and what they need."""
-    return laid_out(_joined(names, needs, style.python), style)
+    return laid_out(_joined(names, needs, style), style)
 
 
-def _joined(names: frozenset[str], needs: Needs, python: tuple[int, int]) -> str:
+def _joined(names: frozenset[str], needs: Needs, style: Style) -> str:
     names = with_what_they_need(names)
     draft = Draft(names, needs.keywords, needs.fields)
     parts: list[str] = []
@@ -86,12 +93,12 @@ def _joined(names: frozenset[str], needs: Needs, python: tuple[int, int]) -> str
     if "shard_model" in names:
         parts += sharding(draft)
     parts += [text for name, text in (*TRAINING_PARTS.items(), *STATE_DICT_PARTS.items()) if name in names]
-    text = "\n\n".join(parts)
+    text = _for_torch("\n\n".join(parts), style.torch)
     needs_policy = "WrapPolicy" in re.sub(r"ModuleWrapPolicy", "", text)
     lead = f"{part.WRAP_POLICY}\n\n" if needs_policy else "\n"
     header = part.HEADER if names - {*TRAINING_PARTS, *STATE_DICT_PARTS} else TRAINING_HEADER
-    future = "from __future__ import annotations\n\n" if python < (3, 10) else ""
-    return f"{header}\n{future}{_imports(lead + text, python)}\n{lead}{text}"
+    future = "from __future__ import annotations\n\n" if style.python < (3, 10) else ""
+    return f"{header}\n{future}{_imports(lead + text, style)}\n{lead}{text}"
 
 
 def _line(source: str, names: list[str]) -> str:
@@ -102,28 +109,40 @@ def _line(source: str, names: list[str]) -> str:
     )
 
 
-def _imports(text: str, python: tuple[int, int]) -> str:
+def _for_torch(text: str, torch: tuple[int, int]) -> str:
+    """`torch.accelerator` is new in torch 2.6; FSDP2 itself knew CUDA only before."""
+    if torch >= PUBLIC_FROM:
+        return text
+    text = text.replace(
+        "torch.device(torch.accelerator.current_device_index())",
+        'torch.device("cuda", torch.cuda.current_device())',
+    )
+    for new, old in _ACCELERATOR.items():
+        text = text.replace(f"torch.accelerator.{new}(", f"torch.cuda.{old}(")
+    return text
+
+
+def _imports(text: str, style: Style) -> str:
     """Exactly the imports the text uses; before Python 3.9 `collections.abc` has no subscripts."""
     plain = [f"import {m}" for m in ("contextlib", "enum", "functools", "math") if f"{m}." in text]
     stdlib = []
     if "deque(" in text:
         stdlib.append("from collections import deque")
     abc = [n for n in ("Callable", "Iterable", "Iterator", "Mapping", "Sequence") if f"{n}[" in text]
-    if abc and python >= (3, 9):
+    if abc and style.python >= (3, 9):
         stdlib.append(f"from collections.abc import {', '.join(abc)}")
     if "@dataclass" in text:
         stdlib.append(f"from dataclasses import dataclass{', field' if 'field(' in text else ''}")
     typing = ["Any"] if re.search(r"\bAny\b", text) else []
-    typing += abc if python < (3, 9) else []
+    typing += abc if style.python < (3, 9) else []
     if typing:
         stdlib.append(f"from typing import {', '.join(typing)}")
     if "WeakKeyDictionary(" in text:
         stdlib.append("from weakref import WeakKeyDictionary")
-    third = ["import torch"] if "torch." in text else []
+    plain_third = ["import torch"] if "torch." in text else []
     if "dist." in text:
-        third.append("import torch.distributed as dist")
-    if "nn." in text:
-        third.append("from torch import nn")
+        plain_third.append("import torch.distributed as dist")
+    third = ["from torch import nn"] if "nn." in text else []
     if "ProcessGroup" in text:
         third.append("from torch.distributed import ProcessGroup")
     saving = [n for n in _STATE_DICT_API if re.search(rf"\b{n}\(", text)]
@@ -135,9 +154,19 @@ def _imports(text: str, python: tuple[int, int]) -> str:
     fsdp = [n for n in ("CPUOffloadPolicy", "FSDPModule", "MixedPrecisionPolicy") if n in text]
     fsdp += ["fully_shard"] if "fully_shard(" in text else []
     if fsdp:
-        third.append(_line("torch.distributed.fsdp", fsdp))
+        third.append(
+            _line(at_home("torch.distributed.fsdp.fully_shard", style.torch).rpartition(".")[0], fsdp)
+        )
     tensors = [n for n in ("DTensor", "Replicate", "distribute_tensor") if re.search(rf"\b{n}\b", text)]
     if tensors:
-        third.append(_line("torch.distributed.tensor", tensors))
-    groups = ["\n".join([*plain, *stdlib]), "\n".join(third)]
+        third.append(
+            _line(at_home("torch.distributed.tensor.DTensor", style.torch).rpartition(".")[0], tensors)
+        )
+    third.sort(key=lambda line: line.split()[1])
+    groups = ["\n".join([*plain, *stdlib]), "\n".join([*plain_third, *third])]
     return "\n\n".join(g for g in groups if g) + "\n"
+
+
+def _home_of(name: str, style: Style) -> str:
+    """The module that a torch has a name in."""
+    return at_home(name, style.torch).rpartition(".")[0]

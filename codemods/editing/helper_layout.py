@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from codemods.editing.helper_leaves import COMMA, COMPREHENSION, Leaf, Line, logical_lines, position
+from codemods.torch_names import PUBLIC_FROM
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,14 @@ class Style:
         indent: one step of indentation.
         quote: of strings that are not docstrings.
         python: the oldest Python it runs on.
+        torch: the oldest torch it must run on.
     """
 
     width: int = 88
     indent: str = "    "
     quote: str = '"'
     python: tuple[int, int] = (3, 10)
+    torch: tuple[int, int] = PUBLIC_FROM
 
 
 def laid_out(text: str, style: Style) -> str:

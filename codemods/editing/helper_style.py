@@ -29,7 +29,8 @@ def style_of(project: Project, target: Path) -> Style:
     found = project.memo.get("style")
     if not isinstance(found, Style):
         width = project.line_length or DEFAULT
-        found = Style(width, _indent(project), _quote(project), _oldest_python(target))
+        torch = project.options.target_torch
+        found = Style(width, _indent(project), _quote(project), _oldest_python(target), torch)
         project.memo["style"] = found
     return found
 

@@ -28,17 +28,25 @@ def settle_imports(before: Module, text: str, spelling: Spelling, is_exported: C
         SyntaxError: the edits left no valid Python.
     """
     source = before.source
-    after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
     wanted = sorted(spelling.needed)
+    after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
     gone = _gone(before, after, spelling, is_exported)
     alone = on_lines_of_their_own(after, {node for node, _ in gone})
     if alone != text:
         text = alone
         after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
         gone = _gone(before, after, spelling, is_exported)
-    changes = rewritten_imports(after, gone, wanted, spelling.is_ours, spelling.width)
-    for start, end, new in reversed(apart(text, changes)):
-        text = text[:start] + new.replace("\n", source.newline) + text[end:]
+    while gone or wanted:
+        changes = rewritten_imports(after, gone, wanted, spelling.is_ours, spelling.width)
+        new = text
+        for start, end, line in reversed(apart(text, changes)):
+            new = new[:start] + line.replace("\n", source.newline) + new[end:]
+        if new == text:
+            break
+        text, wanted = new, []
+        # A gate that went with the imports in it can have been the last to use another import.
+        after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
+        gone = _newly_unused(before, after, is_exported)
     return text
 
 
@@ -55,6 +63,8 @@ def _newly_unused(
     gone: set[tuple[ast.AST, str]] = set()
     exported = _dunder_all(after)
     for scope in after.table.scopes.values():
+        if isinstance(scope.node, ast.ClassDef):
+            continue  # an attribute, for whoever has the class
         for name, bindings in scope.bindings.items():
             for binding in bindings:
                 if binding.kind is not BindingKind.IMPORT or _uses(after, scope, name):

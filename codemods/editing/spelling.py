@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind
-from codemods.torch_names import canonical, is_fsdp_namespace
+from codemods.editing.emptied_blocks import outside_gate
+from codemods.torch_names import PRIVATE_HOME, PUBLIC_FROM, at_home, canonical, is_fsdp_namespace
 
 _MODULES = frozenset(
     {
@@ -50,6 +51,7 @@ class Spelling:
 
     Attributes:
         width: columns a line may have.
+        torch: the oldest torch the result must run on.
         helper: what to import the helper module's names from, such as `.fsdp2_sharding`.
         superseded: (imported name, local name) of FSDP1 imports whose place a new import takes.
     """
@@ -58,6 +60,7 @@ class Spelling:
     index: Index
     helper: str
     width: int
+    torch: tuple[int, int] = PUBLIC_FROM
     needed: set[Needed] = field(default_factory=set)
     superseded: set[tuple[str, str]] = field(default_factory=set)
     _taken: set[str] | None = None
@@ -66,6 +69,7 @@ class Spelling:
         """The spelling of a dotted name at a text position."""
         if name.startswith("helper."):
             return self._helper(name.removeprefix("helper."), position)
+        name = at_home(name, self.torch)
         bound = self._bound_as(name)
         if bound is not None:
             return bound
@@ -133,7 +137,7 @@ class Spelling:
         return alias or name
 
     def _import_from(self, module: str, name: str, position: int) -> str:
-        ours = is_fsdp_namespace(module) or module == self.helper
+        ours = is_fsdp_namespace(module) or module in (self.helper, PRIVATE_HOME)
         function = self._function_with_import(position) if ours else ""
         local = name
         if name in self._names() and not self._is_import_of(module, name):
@@ -167,7 +171,8 @@ class Spelling:
     def _function_with_import(self, position: int) -> str:
         """The function around a position whose body imports from torch's FSDP before it, by qualified name.
 
-        An import in a branch of the function counts for nothing: other places are reached without it.
+        An import in a branch of the function counts within that branch, if no other branch has one: other
+        places are reached without it.
         """
         for scope in self.module.table.scopes.values():
             if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -175,16 +180,34 @@ class Spelling:
             span = self.module.span(scope.node)
             if not span.start <= position < span.end:
                 continue
-            if any(
-                b.kind is BindingKind.IMPORT
-                and is_fsdp_namespace(canonical(b.target))
-                and self.module.parent(statement := self.module.statement(b.node)) is scope.node
-                and self.module.span(statement).end <= position
+            imports = {
+                outside_gate(self.module, self.module.statement(b.node))
                 for bound in scope.bindings.values()
                 for b in bound
-            ):
+                if b.kind is BindingKind.IMPORT and _imports_fsdp(b)
+            }
+            above = [s for s in imports if self._is_above(s, position)]
+            direct = any(self.module.parent(s) is scope.node for s in above)
+            one_block = len({self.module.parent(s) for s in imports}) == 1
+            if direct or (above and one_block):
                 return qualified(self.module, scope.node)
         return ""
+
+    def _is_above(self, statement: ast.stmt, position: int) -> bool:
+        """Whether every path to a place goes through a statement: it stands in a block around the place."""
+        parent = self.module.parent(statement)
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and statement in block:
+                end = self.module.span(block[-1]).end
+                return self.module.span(statement).end <= position < end
+        return False
+
+
+def _imports_fsdp(binding: Binding) -> bool:
+    """Whether an import gets something of torch's FSDP; `import torch.distributed.fsdp` binds `torch`."""
+    names = [a.name for a in binding.node.names] if isinstance(binding.node, ast.Import) else []
+    return any(is_fsdp_namespace(canonical(name)) for name in (binding.target, *names))
 
 
 def qualified(module: Module, node: ast.AST) -> str:

@@ -243,6 +243,8 @@ def _uses(module: _Module) -> Iterator[Leftover]:
             for alias in node.names:
                 if _is_fsdp1(alias.name):
                     yield Leftover(path, line, end_line, alias.name, alias.asname or alias.name, True)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            continue  # `FSDP = None` is no use of torch's
         elif isinstance(node, ast.Name | ast.Attribute):
             origin = _origin(module, node)
             if origin and _is_fsdp1(origin):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.analysis.entry_methods import entry_methods
+from codemods.analysis.entry_methods import entry_methods, is_known
 from codemods.rule import Finding, No, Project, Safety, code, finding, insert_after, rule
 
 
@@ -27,7 +27,8 @@ def entry_method(project: Project) -> Iterator[Finding]:
     registered: the failure is a loud one."""
     entries = entry_methods(project)
     for call in project.method_calls("generate"):
-        if isinstance(project.sharded(call.module, call.receiver), No):
+        holding = project.sharded(call.module, call.receiver)
+        if isinstance(holding, No) or any(is_known(project.links, s, "generate") for s in holding.sites):
             continue
         if not any(entry.name == "generate" for entry in entries):
             yield finding(

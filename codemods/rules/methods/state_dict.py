@@ -47,7 +47,9 @@ def state_dict(project: Project) -> Iterator[Finding]:
 
     What kind of state dict is meant is looked up: an earlier `FSDP.set_state_dict_type`, a
     `state_dict_type` block around the calls of the function, or the default. Where these disagree or the
-    program decides when it runs, `model_state_dict(model)` of the helper module asks what is in force."""
+    program decides when it runs, `model_state_dict(model)` of the helper module asks what is in force. The
+    method taken without being called is left to a person."""
+    yield from _taken(project)
     for call in project.method_calls("state_dict"):
         holding = project.sharded(call.module, call.receiver)
         text = ast.unparse(call.receiver)
@@ -82,3 +84,18 @@ def state_dict(project: Project) -> Iterator[Finding]:
 
 def _kind(setting: Setting | None) -> str:
     return setting.kind.value if setting is not None else "what the program chooses when it runs"
+
+
+def _taken(project: Project) -> Iterator[Finding]:
+    """`save = model.state_dict`: who calls it gets shards."""
+    for module in list(project.modules.values()):
+        for node in module.nodes(ast.Attribute):
+            assert isinstance(node, ast.Attribute)
+            parent = module.parent(node)
+            if node.attr not in ("state_dict", "load_state_dict") or not isinstance(node.ctx, ast.Load):
+                continue
+            if isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node):
+                continue
+            if not isinstance(project.sharded(module, node.value), No):
+                message = f"FSDP2's own `{node.attr}` is about shards, whoever calls it"
+                yield finding(module, node, "FM402", message, remedy=_REMEDY)

@@ -35,6 +35,8 @@ def unused_import(project: Project) -> Iterator[Finding]:
         words = _words(module)
         for node in module.nodes(ast.ImportFrom):
             assert isinstance(node, ast.ImportFrom)
+            if isinstance(module.parent(node), ast.ClassDef):
+                continue  # an attribute of the class
             unused = [
                 a
                 for a in node.names

@@ -34,9 +34,7 @@ class Saving:
     """A context of the project's own."""
 
     def __init__(self, model, settings):
-        self.context = state_dict_type(
-            model, settings.state_type, settings.config
-        )
+        self.context = state_dict_type(model, settings.state_type, settings.config)
 
     def __enter__(self):
         return self.context.__enter__()

@@ -8,9 +8,7 @@ from model import Block, Model, batch, loss_of
 
 
 def shard(model, how):
-    if how == "fsdp":
-        raise ValueError("FSDP1 is no longer supported: choose FSDP2")
-    elif how == "fsdp2":
+    if how in ("fsdp", "fsdp2"):
         for block in model.blocks:
             fully_shard(block)
         return fully_shard(model)
