@@ -112,13 +112,17 @@ def _place(
     project: Project, files: list[str], root: PurePosixPath, roots: Roots, target: Path
 ) -> HelperPlace:
     """The innermost folder below a root that holds all its files; a package, where those are installed."""
-    own = [PurePosixPath(path).parent for path in files if roots.of(path) == root]
+    depth = len(root.parts)
+    tops = {PurePosixPath(path).parts[depth] for path in files if roots.of(path) == root}
+    below = [path for path in files if PurePosixPath(path).is_relative_to(root)]
+    # A script in a package that it imports by name is a file of that package too.
+    own = [PurePosixPath(path).parent for path in below if PurePosixPath(path).parts[depth] in tops]
     folder = common_folder(own) if own else root
     if folder == root:
-        packages = Counter(f.parts[len(root.parts)] for f in own if len(f.parts) > len(root.parts))
+        packages = Counter(f.parts[depth] for f in own if len(f.parts) > depth)
         if packages and _is_installed(root, target):
             folder = root / max(sorted(packages), key=lambda name: packages[name])
-    package = ".".join(folder.parts[len(root.parts) :])
+    package = ".".join(folder.parts[depth:])
     return HelperPlace(folder, package, tuple(files))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
@@ -62,6 +62,7 @@ class Spelling:
     width: int
     torch: tuple[int, int] = PUBLIC_FROM
     needed: set[Needed] = field(default_factory=set)
+    _in_branches: set[Needed] = field(default_factory=set)
     superseded: set[tuple[str, str]] = field(default_factory=set)
     _taken: set[str] | None = None
 
@@ -138,16 +139,29 @@ class Spelling:
 
     def _import_from(self, module: str, name: str, position: int) -> str:
         ours = is_fsdp_namespace(module) or module in (self.helper, PRIVATE_HOME)
-        function = self._function_with_import(position) if ours else ""
+        function, is_direct = self._function_with_import(position) if ours else ("", True)
         local = name
         if name in self._names() and not self._is_import_of(module, name):
             local = name if self._goes_away(name) else f"{name}_"
-        self.needed.add(Needed(module, name, "" if local == name else local, function))
+        wanted = Needed(module, name, "" if local == name else local, function)
+        if not is_direct:
+            self._in_branches.add(wanted)
+        self.needed.add(wanted)
         return local
+
+    def imports(self) -> list[Needed]:
+        """The imports to add, in order.
+
+        An import in a branch makes a name the function's own, so that it must not stand beside one at the
+        top, which the rest of the function reads.
+        """
+        at_top = {replace(wanted, function="") for wanted in self._in_branches} & self.needed
+        doubled = {w for w in self._in_branches if replace(w, function="") in at_top}
+        return sorted(self.needed - doubled)
 
     def _names(self) -> set[str]:
         if self._taken is None:
-            self._taken = {n for scope in self.module.table.scopes.values() for n in scope.bindings}
+            self._taken = {n for scope in self.module.scopes() for n in scope.bindings}
         return self._taken
 
     def _is_import_of(self, module: str, name: str) -> bool:
@@ -158,7 +172,7 @@ class Spelling:
 
         The project's own files may hand it on.
         """
-        bindings = [b for s in self.module.table.scopes.values() for b in s.bindings.get(name, [])]
+        bindings = [b for s in self.module.scopes() for b in s.bindings.get(name, [])]
         if not all(b.kind is BindingKind.IMPORT and self._means_fsdp(b) for b in bindings):
             return False
         self.superseded.update((b.target, name) for b in bindings)
@@ -168,17 +182,19 @@ class Spelling:
         symbol = self.index.imported(self.module, binding.target)
         return is_fsdp_namespace(symbol.name if symbol is not None else canonical(binding.target))
 
-    def _function_with_import(self, position: int) -> str:
-        """The function around a position whose body imports from torch's FSDP before it, by qualified name.
+    def _function_with_import(self, position: int) -> tuple[str, bool]:
+        """The function around a position whose body imports from torch's FSDP before it, by qualified name,
+        and whether it does so on every path.
 
         An import in a branch of the function counts within that branch, if no other branch has one: other
         places are reached without it.
         """
-        for scope in self.module.table.scopes.values():
+        for scope in self.module.scopes():
             if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
-            span = self.module.span(scope.node)
-            if not span.start <= position < span.end:
+            # Its annotations and defaults are read outside it.
+            start, end = self.module.span(scope.node.body[0]).start, self.module.span(scope.node).end
+            if not start <= position < end:
                 continue
             imports = {
                 outside_gate(self.module, self.module.statement(b.node))
@@ -190,8 +206,8 @@ class Spelling:
             direct = any(self.module.parent(s) is scope.node for s in above)
             one_block = len({self.module.parent(s) for s in imports}) == 1
             if direct or (above and one_block):
-                return qualified(self.module, scope.node)
-        return ""
+                return qualified(self.module, scope.node), direct
+        return "", True
 
     def _is_above(self, statement: ast.stmt, position: int) -> bool:
         """Whether every path to a place goes through a statement: it stands in a block around the place."""

@@ -151,7 +151,11 @@ def test_every_file_finds_the_helper_module(name: str, tmp_path: Path) -> None:
             f"{sys.executable} {arguments}",
             shell=True,
             cwd=folder / directory,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places)), "PYTHONDONTWRITEBYTECODE": "1"},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(map(str, places)),
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
             capture_output=True,
             text=True,
             check=False,

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from fsdp2_sharding import (
     FullOptimStateDictConfig,
     FullStateDictConfig,
+    StateDictType,
     optim_state_dict,
     optim_state_dict_to_load,
     state_dict_type,
@@ -21,11 +22,7 @@ def state_dicts(module, kind="full"):
             offload_to_cpu=False, rank0_only=True
         )
     elif kind == "sharded":
-        from fsdp2_sharding import (
-            ShardedOptimStateDictConfig,
-            ShardedStateDictConfig,
-            StateDictType,
-        )
+        from fsdp2_sharding import ShardedOptimStateDictConfig, ShardedStateDictConfig
 
         # Shards stay on the device they are on.
         state_type = StateDictType.SHARDED_STATE_DICT
