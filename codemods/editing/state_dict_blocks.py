@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from codemods.analysis.flow import reaching
 from codemods.analysis.module import Module
-from codemods.analysis.state_dict_choices import decided_at_run_time
+from codemods.analysis.state_dict_choices import KindChoice, decided_at_run_time
 from codemods.analysis.state_dict_kinds import LOCAL
 from codemods.analysis.state_dicts import (
     Block,
@@ -29,6 +29,7 @@ from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dicts import API, Edits, Refused, model_loaded, model_saved, plain_options
 from codemods.editing.statements import remove_with_item
 from codemods.model import Code, Edit, Ref
+from codemods.shared_types import STATE_DICT_KIND, shared_call, shared_type
 
 if TYPE_CHECKING:
     from codemods.project import Project
@@ -117,6 +118,15 @@ def run_time_choice(module: Module, call: ast.Call) -> Edit:
     """`FSDP.state_dict_type(...)` or `FSDP.set_state_dict_type(...)` as a call of the helper module."""
     assert isinstance(call.func, ast.Attribute)
     return Edit(module.path, module.span(call.func), (Ref(f"helper.{call.func.attr}"),))
+
+
+def shared_by_choice(project: Project, choice: KindChoice) -> set[str]:
+    """What a choice is changed together with: the names in it, and the values it takes from elsewhere."""
+    given = [*choice.call.args[1:], *(k.value for k in choice.call.keywords if k.arg != "module")]
+    found = {shared_call(choice.module, choice.call)}
+    if not all(any(mark in ast.unparse(a) for mark in ("StateDictType", "DictConfig")) for a in given):
+        found.add(shared_type(project, choice.module, STATE_DICT_KIND))
+    return found
 
 
 def _without_context(block: Block, before: Code) -> list[Edit]:
