@@ -76,7 +76,7 @@ def assemble(names: frozenset[str], needs: Needs, style: Style = _PLAIN) -> str:
 
 def _joined(names: frozenset[str], needs: Needs, style: Style) -> str:
     names = with_what_they_need(names)
-    draft = Draft(names, needs.keywords, needs.fields)
+    draft = Draft(names, needs.keywords, needs.fields, style.torch)
     parts: list[str] = []
     types = set(names)
     if "shard_model" in names:

@@ -80,7 +80,7 @@ _STYLES = {
     "88": Style(),
     "100, single quotes": Style(width=100, quote="'"),
     "119, tabs": Style(width=119, indent="\t"),
-    "120, Python 3.9": Style(width=120, python=(3, 9)),
+    "120, Python 3.9": Style(width=120, python=(3, 9), torch=(2, 7)),
     "72, Python 3.8": Style(width=72, python=(3, 8)),
 }
 
