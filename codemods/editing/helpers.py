@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from codemods.editing.helper_additions import with_additions
 from codemods.editing.helper_assembly import KNOWN_NAMES, Needs, assemble
 from codemods.editing.helper_layout import Style
 from codemods.editing.helper_places import HelperPlace, helper_places
@@ -101,7 +102,15 @@ def _can_serve(home: HelperHome, data: bytes) -> bool:
         return False
     if MARK not in (ast.get_docstring(ast.parse(text)) or ""):
         return False
-    return _is_enough(home, names, needs) or assemble(frozenset(names), needs, home.style) == text
+    untouched = assemble(frozenset(names), needs, home.style) == text
+    return _is_enough(home, names, needs) or untouched or _only_lacks_parts(home, names, needs)
+
+
+def _only_lacks_parts(home: HelperHome, names: set[str], needs: Needs) -> bool:
+    """Whether nothing that stands in an edited module would have to change, only to be added to."""
+    has_keywords = "shard_model" not in names or home.needs.keywords <= needs.keywords
+    has_fields = "MixedPrecision" not in names or home.needs.fields <= needs.fields
+    return has_keywords and has_fields
 
 
 def _is_enough(home: HelperHome, names: set[str], needs: Needs) -> bool:
@@ -127,7 +136,9 @@ def helper_source(home: HelperHome, before: bytes | None) -> bytes:
     if _is_enough(home, names, needs):
         return before
     newline = "\r\n" if b"\r\n" in before else "\n"
-    return _encoded(assemble(home.names | names, home.needs.joined(needs), home.style), newline)
+    whole = assemble(home.names | names, home.needs.joined(needs), home.style)
+    is_untouched = assemble(frozenset(names), needs, home.style) == _text(before)
+    return _encoded(whole if is_untouched else with_additions(_text(before), whole), newline)
 
 
 def _encoded(text: str, newline: str) -> bytes:

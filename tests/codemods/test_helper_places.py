@@ -1,7 +1,7 @@
 """Where the helper module is written: once where that can be, and importable however the repository is run.
 
-The rewritten programs are run with a stand-in for torch, which answers every name: what is tested is that each
-file finds the helper module.
+The rewritten programs are run with a stand-in for torch, which answers every name: what is tested is that
+each file finds the helper module.
 """
 
 from __future__ import annotations

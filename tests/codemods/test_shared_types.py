@@ -1,4 +1,4 @@
-"""Configuration types and what takes their values change together or not at all, whatever keeps one of them."""
+"""Configuration types and what takes their values change together or not at all, whatever keeps one."""
 
 from __future__ import annotations
 
@@ -94,7 +94,6 @@ _SUPPRESSED_SAVE = _SAVE.replace("    with ", "    # fsdp-migrate: ignore[FM401]
 _SUPPRESSED_USE = _CONFIG.replace(
     "\n\nSTRATEGIES = ", "\n\n# fsdp-migrate: ignore[FM201] read by others\nSTRATEGIES = "
 )
-# `exec` in the wrap's module cannot be followed: its result is checked and found wanting.
 _WRAP_TYPES = ("ShardingStrategy", "MixedPrecision")
 OBSTACLES = {
     "the wrap call is ignored": Obstacle(
