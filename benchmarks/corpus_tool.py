@@ -60,8 +60,8 @@ class Run:
     peak_bytes: int
 
     def open(self) -> Counter[tuple[str, str]]:
-        """(path, code) of what needs a person: the same in a second run."""
-        return Counter((f.path, f.code) for f in self.findings if f.outcome == "todo")
+        """(path, code) of what needs a person, once for each line: the same in a second run."""
+        places = {(f.path, f.code, f.line) for f in self.findings if f.outcome == "todo")
 
     def spoken_of(self) -> set[tuple[str, int]]:
         """(path, line) of every finding that is not a translation."""
