@@ -78,6 +78,8 @@ from dataclasses import dataclass
 from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.index import Symbol
 from codemods.analysis.module import Module
+from codemods.analysis.parameter_loops import ParameterLoop, parameter_loops
+from codemods.analysis.runs import has_run, is_gathered
 from codemods.analysis.state_dicts import (
     Kind,
     Setting,
@@ -156,6 +158,7 @@ __all__ = [
     "Opaque",
     "Options",
     "Origin",
+    "ParameterLoop",
     "Project",
     "Ref",
     "Refused",
@@ -179,12 +182,14 @@ __all__ = [
     "delete_argument",
     "delete_arguments",
     "finding",
+    "has_run",
     "in_force",
     "insert_after",
     "insert_before",
     "insert_text",
     "is_annotation",
     "is_fsdp1_import",
+    "is_gathered",
     "is_result_used",
     "is_under_rank0",
     "is_where_not_instance",
@@ -197,6 +202,7 @@ __all__ = [
     "optim_loaded",
     "optim_saved",
     "options",
+    "parameter_loops",
     "plan_block",
     "remove_with_item",
     "replace",

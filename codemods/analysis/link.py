@@ -110,7 +110,7 @@ class Links:
     def is_unseen(self, module: Module, node: ast.expr) -> bool:
         """Whether it was not found where what an expression holds comes from."""
         held = self.held(module, node)
-        return not held or any(isinstance(h, Unseen) for h in held)
+        return all(isinstance(h, Unseen) for h in held)
 
     def optimizers(self, module: Module, node: ast.expr) -> list[tuple[Module, ast.Call]]:
         """The constructor calls of the optimizers an expression can hold."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import Finding, Module, No, Project, Safety, code, finding, replace, rule
+from codemods.rule import Finding, Project, Safety, code, finding, replace, rule
 
 
 @rule("type", {"FM508": "a test for the exact class of a module of a sharded model"})
@@ -20,13 +20,13 @@ def exact_class(project: Project) -> Iterator[Finding]:
 
     `isinstance` also holds for subclasses, which can include more modules than before; the translation is
     therefore offered with `--unsafe-fixes`. Comparisons of class names (`type(m).__name__ == "Block"`) are
-    left to a person. Only loop variables over `modules()`, `named_modules()`, `children()` of a sharded
-    model are looked at."""
+    left to a person. What is looked at are modules that `modules()`, `named_modules()`, `children()` of a
+    sharded model give, wherever they get to."""
     for module in list(project.modules.values()):
         for node in module.nodes(ast.Compare):
             assert isinstance(node, ast.Compare)
             subject, by_name = _subject(node)
-            if subject is None or not _is_submodule(project, module, subject):
+            if subject is None or not project.links.parts_of(module, subject):
                 continue
             negative = isinstance(node.ops[0], ast.IsNot | ast.NotEq)
             edits = []
@@ -64,36 +64,3 @@ def _subject(node: ast.Compare) -> tuple[ast.expr | None, bool]:
     if isinstance(left, ast.Attribute) and left.attr == "__class__":
         return left.value, by_name
     return None, False
-
-
-def _is_submodule(project: Project, module: Module, subject: ast.expr) -> bool:
-    """Whether a name is a loop variable over the modules of a sharded model."""
-    if not isinstance(subject, ast.Name):
-        return False
-    for parent in module.ancestors(subject):
-        loops = (
-            parent.generators
-            if isinstance(parent, ast.ListComp | ast.SetComp | ast.GeneratorExp)
-            else [parent]
-        )
-        for loop in loops:
-            if not isinstance(loop, ast.For | ast.comprehension):
-                continue
-            # `named_modules()` gives (name, module).
-            target = loop.target.elts[-1] if isinstance(loop.target, ast.Tuple) else loop.target
-            if (
-                isinstance(target, ast.Name)
-                and target.id == subject.id
-                and _walks_sharded(project, module, loop.iter)
-            ):
-                return True
-    return False
-
-
-def _walks_sharded(project: Project, module: Module, node: ast.expr) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("modules", "named_modules", "children", "named_children")
-        and not isinstance(project.sharded(module, node.func.value), No)
-    )

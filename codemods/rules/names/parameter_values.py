@@ -8,7 +8,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import Finding, Maybe, Module, No, Project, finding, rule, uses_orig_params
+from codemods.rule import (
+    Finding,
+    Maybe,
+    Module,
+    No,
+    ParameterLoop,
+    Project,
+    finding,
+    parameter_loops,
+    rule,
+    uses_orig_params,
+)
 
 _SHAPES = {"ndim", "dim", "shape", "size"}
 _VALUES = {
@@ -53,11 +64,11 @@ def parameter_values(project: Project) -> Iterator[Finding]:
 
     Within `summon_full_params` of the same model parameters are whole before and after: nothing is said."""
     for module in list(project.modules.values()):
-        for loop in _loops(module):
-            model = _owner(loop.iter)
-            if model is None or isinstance(project.sharded(module, model), No):
+        for loop in parameter_loops(project, module):
+            model = loop.owner
+            if isinstance(project.sharded(module, model), No):
                 continue
-            if _is_whole(project, module, loop, model):
+            if _is_whole(project, module, loop.node, model):
                 continue
             yield from _of_loop(module, loop)
             test = _test_of_name(module, loop)
@@ -90,38 +101,28 @@ def _is_whole(project: Project, module: Module, loop: ast.AST, model: ast.expr) 
     return False
 
 
-def _loops(module: Module) -> Iterator[ast.For | ast.comprehension]:
-    for kind in (ast.For, ast.comprehension):
-        for node in module.nodes(kind):
-            assert isinstance(node, ast.For | ast.comprehension)
-            yield node
+def _body(module: Module, loop: ParameterLoop) -> Iterator[ast.AST]:
+    """Every node of what a loop does."""
+    node = loop.node
+    for part in node.body if isinstance(node, ast.For) else [module.parent(node)]:
+        yield from ast.walk(part) if part is not None else ()
 
 
-def _owner(node: ast.expr) -> ast.expr | None:
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return None
-    return node.func.value if node.func.attr in ("parameters", "named_parameters") else None
-
-
-def _of_loop(module: Module, loop: ast.For | ast.comprehension) -> Iterator[Finding]:
-    body = loop.body if isinstance(loop, ast.For) else [module.parent(loop)]
-    names = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+def _of_loop(module: Module, loop: ParameterLoop) -> Iterator[Finding]:
     seen = set()
-    for node in (n for part in body if part is not None for n in ast.walk(part)):
-        code = _code_of(node, names)
+    for node in _body(module, loop):
+        code = _code_of(node, loop.parameters)
         if code is None or code in seen:
             continue
         seen.add(code)
         yield _finding(module, node, code)
 
 
-def _test_of_name(module: Module, loop: ast.For | ast.comprehension) -> ast.expr | None:
+def _test_of_name(module: Module, loop: ParameterLoop) -> ast.expr | None:
     """The first condition in a loop over `named_parameters()` that asks about the name."""
-    target = loop.target
-    if not isinstance(target, ast.Tuple) or not isinstance(target.elts[0], ast.Name):
+    if loop.name is None:
         return None
-    body = loop.body if isinstance(loop, ast.For) else [module.parent(loop)]
-    for node in (n for part in body if part is not None for n in ast.walk(part)):
+    for node in _body(module, loop):
         match node:
             case ast.If(test=test) | ast.IfExp(test=test):
                 tests = [test]
@@ -130,12 +131,12 @@ def _test_of_name(module: Module, loop: ast.For | ast.comprehension) -> ast.expr
             case _:
                 continue
         for test in tests:
-            if any(isinstance(n, ast.Name) and n.id == target.elts[0].id for n in ast.walk(test)):
+            if any(isinstance(n, ast.Name) and n.id == loop.name for n in ast.walk(test)):
                 return test
     return None
 
 
-def _code_of(node: ast.AST, names: set[str]) -> str | None:
+def _code_of(node: ast.AST, names: frozenset[str]) -> str | None:
     """Which finding a node of the loop's body calls for."""
     if not isinstance(node, ast.Attribute):
         return None

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 
 from codemods.rule import (
     Finding,
+    Holding,
     Maybe,
     Module,
     No,
     Project,
     Safety,
+    argument,
     code,
     finding,
     is_result_used,
@@ -38,10 +40,9 @@ def torch_clip(project: Project) -> Iterator[Finding]:
     for module in list(project.modules.values()):
         for call in module.calls():
             symbol = project.resolve(module, call.func)
-            if symbol is None or symbol.name not in _FUNCTIONS or not call.args:
+            if symbol is None or symbol.name not in _FUNCTIONS:
                 continue
-            model = _owner(call.args[0])
-            holding = project.sharded(module, model) if model is not None else No()
+            model, holding = _owner(project, module, argument(call, 0, "parameters"))
             if model is None or isinstance(holding, No):
                 continue
             text = ast.unparse(model)
@@ -66,11 +67,13 @@ def torch_clip(project: Project) -> Iterator[Finding]:
             )
 
 
-def _owner(node: ast.expr) -> ast.expr | None:
-    """`m` of `m.parameters()`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters":
-        return node.func.value
-    return None
+def _owner(project: Project, module: Module, given: ast.expr | None) -> tuple[ast.expr | None, Holding]:
+    """The sharded model whose parameters are given, if there is one."""
+    for model in project.links.parameters.iterated(module, given) if given is not None else ():
+        holding = project.sharded(module, model)
+        if not isinstance(holding, No):
+            return model, holding
+    return None, No()
 
 
 def _already_full(module: Module, call: ast.Call) -> bool:
