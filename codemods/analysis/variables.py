@@ -53,8 +53,9 @@ class Variables:
             symbol = self.links.index.resolve(module, node)
             if symbol is not None:
                 return defined(symbol, path)
-        held: set[Held] = set()
-        for binding in reaching(module, scope, bindings, node):
+        live = reaching(module, scope, bindings, node)
+        held: set[Held] = set() if live else {UNSEEN}
+        for binding in live:
             held |= self.binding(module, binding, path)
         if isinstance(scope.node, ast.Module):
             held |= self._stored_from_outside(module, scope, node.id, path)
