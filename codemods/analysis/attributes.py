@@ -10,6 +10,7 @@ from codemods.analysis.flow import reaching
 from codemods.analysis.holding import (
     DECLARED,
     NOTHING,
+    OTHER,
     UNSEEN,
     Declared,
     Defined,
@@ -19,6 +20,7 @@ from codemods.analysis.holding import (
     Other,
     Path,
     Record,
+    Unseen,
     WrapCall,
 )
 from codemods.analysis.module import Module
@@ -62,7 +64,8 @@ class Attributes:
             held |= frozenset(h for h in receivers if isinstance(h, WrapCall | Declared))
         if not any(isinstance(h, Instance | Defined | Record) for h in receivers):
             held |= self._same_class_chain(module, node, path, not_yet)
-        return held or frozenset({UNSEEN})
+        is_known = any(isinstance(h, Other) and not isinstance(h, Unseen) for h in receivers)
+        return held or frozenset({OTHER if is_known else UNSEEN})
 
     def named(self, module: Module, holder: ast.expr, name: str, path: Path) -> HeldSet:
         """What `getattr(holder, name)` gives."""

@@ -25,6 +25,8 @@ class Classes:
     index: Index
     modules: dict[str, Module]
     _lineages: dict[ast.ClassDef, list[ClassAt]] = field(default_factory=dict)
+    _methods: dict[ast.ClassDef, dict[str, Method]] = field(default_factory=dict)
+    _fields: dict[ast.ClassDef, list[str]] = field(default_factory=dict)
     _heirs: dict[ast.ClassDef, list[ClassAt]] | None = None
 
     def lineage(self, node: ast.ClassDef, module: Module) -> list[ClassAt]:
@@ -95,13 +97,18 @@ class Classes:
 
     def _nearest(self, line: list[ClassAt], name: str) -> tuple[Module, Method] | None:
         for node, module in line:
-            for statement in node.body:
-                if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
-                    return module, statement
+            if node not in self._methods:
+                own = [s for s in node.body if isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef)]
+                self._methods[node] = {method.name: method for method in reversed(own)}
+            found = self._methods[node].get(name)
+            if found is not None:
+                return module, found
         return None
 
     def fields(self, node: ast.ClassDef, module: Module) -> list[str]:
         """Annotated names of a class in the order of a dataclass's constructor, those of bases first."""
+        if node in self._fields:
+            return self._fields[node]
         names: dict[str, None] = {}
         for current, _ in reversed(self.lineage(node, module)):
             for statement in current.body:
@@ -109,7 +116,8 @@ class Classes:
                     continue
                 if "ClassVar" not in ast.unparse(statement.annotation):
                     names[statement.target.id] = None
-        return list(names)
+        self._fields[node] = list(names)
+        return self._fields[node]
 
     def is_named_tuple(self, node: ast.ClassDef, module: Module) -> bool:
         """Whether a class is a `typing.NamedTuple`."""

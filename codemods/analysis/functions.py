@@ -40,6 +40,7 @@ class Functions:
     _indirect: dict[ast.AST, list[tuple[Module, ast.Call]]] | None = None
     _results: dict[Module, dict[ast.AST, tuple[list[ast.expr], list[ast.expr]]]] = field(default_factory=dict)
     _calls: dict[ast.AST, list[CallOf]] = field(default_factory=dict)
+    _replacements: list[tuple[Module, ast.Call]] | None = None
     _searching: dict[ast.AST, int] = field(default_factory=dict)
 
     def meant(self, module: Module, callee: ast.expr) -> list[FunctionAt]:
@@ -183,11 +184,13 @@ class Functions:
 
     def replacements(self) -> list[tuple[Module, ast.Call]]:
         """Every `dataclasses.replace(x, ...)`, whatever it is called."""
-        calls = [(m, c) for m, c in self._calls_by_attribute().get("replace", []) if c.args and c.keywords]
-        for module in self.links.modules.values():
-            if "dataclasses" in module.text:
-                calls += [(module, c) for c in module.calls() if _is_replace(c)]
-        return calls
+        if self._replacements is None:
+            calls = self._calls_by_attribute().get("replace", [])
+            self._replacements = [(module, call) for module, call in calls if call.args and call.keywords]
+            for module in self.links.modules.values():
+                if "dataclasses" in module.text:
+                    self._replacements += [(module, c) for c in module.calls() if _is_replace(c)]
+        return self._replacements
 
     def _indirect_calls(self) -> dict[ast.AST, list[tuple[Module, ast.Call]]]:
         if self._indirect is None:

@@ -44,6 +44,7 @@ from codemods.analysis.variables import Variables
 _DEEPEST = 70
 _LONGEST = 6
 _FOREVER = 1 << 30
+_TRIES = 2
 
 
 @dataclass(slots=True)
@@ -64,6 +65,7 @@ class Links:
     _active: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
     _partial: dict[tuple[ast.expr, Path], tuple[HeldSet, int]] = field(default_factory=dict)
     _cut: int = _FOREVER
+    _tries: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
     _is_possible: bool = False
     evidence: Evidence = field(init=False)
     stores: Stores = field(init=False)
@@ -178,12 +180,18 @@ class Links:
         if self._cut >= depth:
             self._known[key] = result
             while len(self._partial) > before:
-                self._partial.popitem()
+                self._settle(*self._partial.popitem())
             self._cut = outer
         else:
             self._partial[key] = (result, self._cut)
             self._cut = min(outer, self._cut)
         return result
+
+    def _settle(self, key: tuple[ast.expr, Path], answer: tuple[HeldSet, int]) -> None:
+        """Keep a partial answer for good once it was found a second time: circles can be many."""
+        self._tries[key] = self._tries.get(key, 0) + 1
+        if self._tries[key] >= _TRIES:
+            self._known[key] = answer[0]
 
     @property
     def depth(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from codemods.analysis.flow import reaching
@@ -38,6 +38,7 @@ class Variables:
     """The part of `Links` that is about names."""
 
     links: Links
+    _live: dict[ast.Name, list[Binding]] = field(default_factory=dict)
 
     def name(self, module: Module, node: ast.Name, path: Path) -> HeldSet:
         """What a variable holds where it is read."""
@@ -53,7 +54,9 @@ class Variables:
             symbol = self.links.index.resolve(module, node)
             if symbol is not None:
                 return defined(symbol, path)
-        live = reaching(module, scope, bindings, node)
+        live = self._live.get(node)
+        if live is None:
+            live = self._live[node] = reaching(module, scope, bindings, node)
         held: set[Held] = set() if live else {UNSEEN}
         for binding in live:
             held |= self.binding(module, binding, path)
