@@ -27,13 +27,14 @@ from checkpoint_convert.model import Contents, Notice, size_bytes
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.plan import plan_items
 from checkpoint_convert.progress import Progress, Silent
-from checkpoint_convert.readback import Finder, beside_safetensors, check_output, in_contents
+from checkpoint_convert.readback import Finder, beside_safetensors, check_output, in_contents, in_entries
 from checkpoint_convert.report import write_report
+from checkpoint_convert.stored_entries import stored_entries
 from checkpoint_convert.tied import tied_pairs
 from checkpoint_convert.transfer import Digests, transfer
-from checkpoint_convert.write_options import OutputFormat, WriteOptions
-from checkpoint_convert.writers.dcp import DcpLayout
+from checkpoint_convert.write_options import OutputFormat, Preset, WriteOptions
 from checkpoint_convert.writers.dcp_linked import LinkedDcpLayout
+from checkpoint_convert.writers.joined import dcp_layout
 from checkpoint_convert.writers.layout import Layout, PlannedFile
 from checkpoint_convert.writers.output import Output
 from checkpoint_convert.writers.safetensors import GROUPS_NAME, OPTIMIZER_NAME, SafetensorsLayout
@@ -94,6 +95,7 @@ class Conversion:
 
     target: Path
     to: OutputFormat
+    preset: Preset
     source: Contents
     items: Items
     files: tuple[PlannedFile, ...]
@@ -121,7 +123,7 @@ def make_plan(
     if options.write.link:
         layout = LinkedDcpLayout(items, options.write)
     elif options.write.to is OutputFormat.DCP:
-        layout = DcpLayout(items, options.write)
+        layout = dcp_layout(items, options.write)
     elif options.write.to is OutputFormat.SAFETENSORS:
         layout = SafetensorsLayout(items, options.write)
     else:
@@ -183,9 +185,16 @@ def convert(
         if options.verify:
             with _reopened(partial, plan, options, reopen) as find:
                 check_output(find, plan.items, digests, Workers(options.jobs), progress)
-        files, verified = tuple(plan.files), options.verify
         done = Conversion(
-            target, options.write.to, contents, plan.items, files, tuple(digests), verified, same
+            target,
+            options.write.to,
+            options.write.preset,
+            contents,
+            plan.items,
+            tuple(plan.files),
+            tuple(digests),
+            options.verify,
+            same,
         )
         _write_report(partial, done)
         publish(partial, target, single_file=single, overwrite=options.overwrite)
@@ -198,6 +207,9 @@ def _reopened(partial: Path, plan: Plan, options: ConvertOptions, reopen: Reopen
     with contextlib.ExitStack() as stack:
         if options.write.to is OutputFormat.TORCH:
             yield in_contents(stack.enter_context(reopen(partial / SINGLE_FILE)))
+        elif options.write.preset is not Preset.TORCH:
+            entries = stack.enter_context(stored_entries(partial, options.write.preset))
+            yield in_entries(entries, plan.items, options.write.preset)
         elif options.write.to is OutputFormat.DCP:
             yield in_contents(stack.enter_context(reopen(partial)))
         else:

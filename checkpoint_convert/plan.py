@@ -25,6 +25,7 @@ from checkpoint_convert.write_options import (
     OPTIM_KEY,
     OutputFormat,
     Part,
+    Preset,
     TiedPolicy,
     WriteOptions,
 )
@@ -128,6 +129,11 @@ def _check_parts(contents: Contents, options: WriteOptions) -> None:
             "--link shares the files of a DCP directory with a new one; it cannot change their layout",
             hint="leave --link out",
         )
+    if options.preset is not Preset.TORCH and (options.to is not OutputFormat.DCP or options.link):
+        raise UnsupportedError(
+            f"--layout {options.preset.value} is a form of DCP directories that are written anew",
+            hint="leave --layout, or --to and --link, out",
+        )
     if options.shards is not None and (options.to is not OutputFormat.DCP or options.shards < 1):
         raise UnsupportedError(
             "--shards N lays out a DCP directory for N ranks, N at least 1", hint="leave --shards out"
@@ -215,12 +221,15 @@ def _optimizer_items(draft: _Draft, contents: Contents, options: WriteOptions) -
 
 def _extra_items(draft: _Draft, contents: Contents, options: WriteOptions) -> None:
     for key, value in contents.extras.items():
-        for leaf in leaves((str(key),), value, keep_integer_keys=options.to is OutputFormat.TORCH):
+        in_torch_file = options.to is OutputFormat.TORCH or options.preset is Preset.LIGHTNING
+        for leaf in leaves((str(key),), value, keep_integer_keys=in_torch_file):
             size = 0 if leaf.tensor is None else size_bytes(leaf.tensor)
             if options.only is not None:
                 draft.left_out.append(LeftOut(leaf.path, size, f"--only {options.only.value}"))
             elif options.to is OutputFormat.SAFETENSORS:
                 draft.left_out.append(LeftOut(leaf.path, size, "safetensors holds tensors of a model only"))
+            elif options.preset is Preset.ACCELERATE:
+                draft.left_out.append(LeftOut(leaf.path, size, "accelerate keeps such things in other files"))
             elif leaf.path[0] in (MODEL_KEY, OPTIM_KEY, options.model_key, options.optim_key):
                 draft.add(Leaf((f"source_{leaf.path[0]}", *leaf.path[1:]), leaf.value, leaf.refusal))
             else:

@@ -13,13 +13,18 @@ from checkpoint_convert.parallel import Workers
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.transfer import Digests
 from checkpoint_convert.values import KeyPath, Leaf, is_tensor
+from checkpoint_convert.write_options import Preset
+from checkpoint_convert.writers.places import stored_keys
 from checkpoint_convert.writers.safetensors import side_key
 
 ABSENT = object()
 
+NOT_KEPT = object()
+"""The form has no place for it, and says the same otherwise: group members by the names of its keys."""
+
 
 Finder: TypeAlias = Callable[[KeyPath], object]
-"""What the output holds at a path; `ABSENT` where nothing."""
+"""What the output holds at a path; `ABSENT` where nothing, `NOT_KEPT` where nothing is right."""
 
 
 def check_output(
@@ -87,7 +92,7 @@ def _from_json(value: object) -> object:
 
 
 def _check_value(found: object, leaf: Leaf) -> None:
-    if found is ABSENT or not _equal(found, leaf.value):
+    if found is not NOT_KEPT and (found is ABSENT or not _equal(found, leaf.value)):
         raise _damaged(f"{dotted(leaf.path)} is not what was written")
 
 
@@ -127,6 +132,18 @@ def in_contents(written: Contents) -> Finder:
         if path[3] == "params":
             return list(group.params)
         return _walk(group.options, path[3:])
+
+    return find
+
+
+def in_entries(entries: Mapping[str, object], items: Items, preset: Preset) -> Finder:
+    """Finds things in directories whose keys are a preset's own."""
+    stored = stored_keys(items, preset)
+    names = {items.canonical((key,))[0]: key for key in (items.model_key, items.optim_key)}
+
+    def find(path: KeyPath) -> object:
+        key = stored((names.get(path[0], path[0]), *path[1:]))
+        return entries.get(key, ABSENT) if key else NOT_KEPT
 
     return find
 

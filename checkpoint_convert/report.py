@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from checkpoint_convert import digest
 from checkpoint_convert.items import dotted
+from checkpoint_convert.values import KeyPath
+from checkpoint_convert.writers.places import stored_keys
 
 if TYPE_CHECKING:
     from checkpoint_convert.convert import Conversion
@@ -21,6 +23,7 @@ FORMAT_VERSION = 1
 def write_report(write: Callable[[str], object], done: Conversion) -> None:
     """Write the report as JSON text."""
     source = done.source
+    at = _places(done)
     head = {
         "version": FORMAT_VERSION,
         "source": {
@@ -30,12 +33,17 @@ def write_report(write: Callable[[str], object], done: Conversion) -> None:
         },
         "written": True,
         "to": done.to.value,
+        "layout": done.preset.value,
+        "keys": {"model": done.items.model_key, "optim": done.items.optim_key},
         "digest": digest.NAME,
         "verified": done.verified,
         "against": None if done.against is None else {"equal_tensors": done.against},
         "notices": [{"code": notice.code, "text": notice.text} for notice in done.notices],
         "files": [{"name": file.name, "size_bytes": file.size_bytes} for file in done.files],
-        "values": [dotted(leaf.path) for leaf in done.items.objects],
+        "values": [
+            {"key": dotted(leaf.path), **at(leaf.path), "digest": digest.of_value(leaf.value).hex()}
+            for leaf in done.items.objects
+        ],
         "left_out": [{"key": dotted(item.path), "reason": item.reason} for item in done.items.left_out],
     }
     write(json.dumps(head, indent=1).removesuffix("\n}"))
@@ -47,15 +55,28 @@ def write_report(write: Callable[[str], object], done: Conversion) -> None:
     write("\n ]\n}\n")
 
 
+def _places(done: Conversion) -> Callable[[KeyPath], dict[str, str]]:
+    """`{"at": ...}` where a thing does not stand under its key: a loader's own folder, file or key."""
+    stored = stored_keys(done.items, done.preset)
+
+    def at(path: KeyPath) -> dict[str, str]:
+        place = stored(path)
+        return {} if place == dotted(path) else {"at": place}
+
+    return at
+
+
 def tensor_rows(done: Conversion) -> Iterator[dict[str, object]]:
     """One row per name in the output: key, dtype, shape, digest; what it was before, where that differs."""
-    shared: dict[str, list[str]] = {}
+    at = _places(done)
+    shared: dict[str, list[KeyPath]] = {}
     for alias in done.items.shared:
-        shared.setdefault(dotted(alias.of), []).append(dotted(alias.path))
+        shared.setdefault(dotted(alias.of), []).append(alias.path)
     for item, digests in zip(done.items.tensors, done.digests, strict=True):
         key = dotted(item.path)
         row: dict[str, object] = {
             "key": key,
+            **at(item.path),
             "dtype": item.dtype.torch_name,
             "shape": list(item.source.shape),
             "digest": digests.written.hex() or None,
@@ -64,5 +85,5 @@ def tensor_rows(done: Conversion) -> Iterator[dict[str, object]]:
             row["source_dtype"] = item.source.dtype.torch_name
             row["source_digest"] = digests.read.hex()
         yield row
-        for name in shared.get(key, ()):
-            yield {**row, "key": name, "same_as": key}
+        for path in shared.get(key, ()):
+            yield {**row, "key": dotted(path), **at(path), "same_as": key}

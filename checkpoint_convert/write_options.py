@@ -30,6 +30,30 @@ class OutputFormat(enum.Enum):
     TORCH = "torch"
 
 
+class Preset(enum.Enum):
+    """Whose loader a DCP output is for; the value is what `--layout` takes."""
+
+    TORCH = "torch"
+    """`dcp.load({"model": ..., "optim": ...})`."""
+    TORCHTITAN = "torchtitan"
+    """torchtitan's `CheckpointManager`: the model's names at the top, the optimizer's flattened by name."""
+    ACCELERATE = "accelerate"
+    """`Accelerator.load_state`: two directories, `pytorch_model_fsdp_0` and `optimizer_0`."""
+    LIGHTNING = "lightning"
+    """Lightning's `ModelParallelStrategy`: one directory, and `meta.pt` for everything else."""
+
+    @property
+    def model_key(self) -> str:
+        """The top-level key of the model, where the form has one."""
+        return "state_dict" if self is Preset.LIGHTNING else MODEL_KEY
+
+    @property
+    def optim_key(self) -> str:
+        """The top-level key of the optimizer."""
+        named = {Preset.TORCH: OPTIM_KEY, Preset.LIGHTNING: "optimizer_0"}
+        return named.get(self, "optimizer")
+
+
 class Part(enum.Enum):
     """What `--only` keeps."""
 
@@ -59,6 +83,7 @@ class WriteOptions:
         tied: None means keep, and first for safetensors, whose readers tie by themselves.
         fill_optim_state: give parameters without optimizer state zeros and step 0.
         link: share the source's DCP files instead of copying their bytes.
+        preset: whose loader the output is for (DCP).
         model_key, optim_key: top-level keys under which model and optimizer stand (DCP, torch).
         chunk_bytes, file_bytes: see `CHUNK_BYTES`, `FILE_BYTES`, `SAFETENSORS_FILE_BYTES`.
     """
@@ -70,6 +95,7 @@ class WriteOptions:
     tied: TiedPolicy | None = None
     fill_optim_state: bool = False
     link: bool = False
+    preset: Preset = Preset.TORCH
     model_key: str = MODEL_KEY
     optim_key: str = OPTIM_KEY
     chunk_bytes: int = CHUNK_BYTES

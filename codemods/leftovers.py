@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
 from codemods.editing.apply import replaces
-from codemods.editing.code import finding
-from codemods.model import Edit, Finding, Outcome, Reported
+from codemods.editing.code import delete, finding
+from codemods.editing.removal import delete_aliases
+from codemods.model import Edit, Finding, Outcome, Reported, Safety
 from codemods.project import Project
 from codemods.torch_names import FSDP, canonical, is_fsdp1, is_fsdp_namespace
 
 CODE = "FM516"
+UNUSED = "FM518"
 _PREFIX = "torch.distributed.fsdp."
 _REMEDIES = {
     "FullyShardedDataParallel": "shard with `fully_shard` in place; a sharded module is an `FSDPModule`",
@@ -83,9 +85,9 @@ def _finding(module: Module, node: ast.AST, name: str) -> Finding:
 def _is_variable(module: Module, node: ast.expr, name: str) -> bool:
     """Whether a chain starts at a variable that was assigned an FSDP1 name: the assignment is spoken of.
 
-    A method taken from such a class is not spoken of with it.
+    A method taken from such a class, or a second name for it, is not spoken of with it.
     """
-    if name.startswith(f"{FSDP}."):
+    if name.startswith(f"{FSDP}.") or isinstance(module.parent(node), ast.Assign):
         return False
     while isinstance(node, ast.Attribute):
         node = node.value
@@ -133,17 +135,29 @@ def _unread_imports(
         source = node.module or ""
         if node.level or not is_fsdp_namespace(source) or _is_gone(module, node, edits):
             continue
+        untaken: list[ast.alias] = []
         for alias in node.names:
             name = canonical(f"{source}.{alias.name}")
-            if (
-                alias.name == "*"
-                or not is_fsdp1(name)
-                or (alias.asname or alias.name) in names
-                or _is_gone(module, alias, edits)
-            ):
+            if alias.name == "*" or not is_fsdp1(name) or _is_gone(module, alias, edits):
                 continue
-            if any(replaces(edit, module.span(alias)) for edit, _ in edits.get(module.path, [])):
+            is_attribute = isinstance(module.parent(node), ast.ClassDef)
+            if (alias.asname or alias.name) in names and not is_attribute:
                 continue
-            if not any((module.path, line) in spoken for line in _header(module, node)):
+            uses = [use for use in project.uses(name) if use.module is not module]
+            if uses and all(_is_gone(use.module, use.node, edits) for use in uses):
+                untaken.append(alias)
+            elif not any((module.path, line) in spoken for line in _header(module, node)):
                 spoken.add((module.path, module.place(node).line))
                 yield _finding(module, node, name)
+        if untaken:
+            yield _no_longer_taken(module, node, untaken)
+
+
+def _no_longer_taken(module: Module, node: ast.ImportFrom, aliases: list[ast.alias]) -> Finding:
+    if len(aliases) == len(node.names):
+        edits = [delete(module, node)]
+    else:
+        edits = delete_aliases(module, node, aliases)
+    names = ", ".join(f"`{alias.asname or alias.name}`" for alias in aliases)
+    message = f"no other file takes {names} from here any more"
+    return finding(module, node, UNUSED, message, safety=Safety.SAFE, edits=edits)

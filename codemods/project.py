@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from codemods.analysis.evaluate import Evaluator
 from codemods.analysis.holding import Holding, Sharded, WrapCall
@@ -13,6 +14,9 @@ from codemods.analysis.link import Links
 from codemods.analysis.module import Module
 from codemods.analysis.values import Value
 from codemods.model import Options
+
+if TYPE_CHECKING:
+    from codemods.dual_stack.shortened import Shortened
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +52,8 @@ class Project:
         line_length: what the repository's formatter is set to, if it says.
         imports: path -> paths of the project's files that it imports.
         wraps: every call of the FSDP1 constructor, in the order of files and lines.
+        memo: answers about the whole project that are worked out once.
+        dropped: what `--drop-fsdp1` has taken out of it already.
     """
 
     options: Options
@@ -59,9 +65,16 @@ class Project:
     mentions: frozenset[str] = frozenset()
     imports: dict[str, set[str]] = field(default_factory=dict)
     line_length: int | None = None
+    memo: dict[str, object] = field(default_factory=dict)
+    dropped: Shortened | None = None
     _leaders: dict[str, str] = field(default_factory=dict)
     _uses: dict[str, list[NameUse]] = field(default_factory=dict)
     _methods: dict[str, list[MethodCall]] | None = None
+
+    def as_it_is(self, path: str) -> Module:
+        """A file as the disk holds it, with the branches that `--drop-fsdp1` takes out."""
+        known = self.dropped.originals.get(path) if self.dropped is not None else None
+        return known or self.modules[path]
 
     def resolve(self, module: Module, node: ast.expr) -> Symbol | None:
         """What a name or attribute chain means; `symbol.name` is canonical (`codemods.torch_names`)."""

@@ -75,20 +75,22 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from codemods.analysis.exports import names_taken
 from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.index import Symbol
 from codemods.analysis.module import Module
 from codemods.analysis.parameter_loops import ParameterLoop, parameter_loops
-from codemods.analysis.runs import has_run, is_gathered
-from codemods.analysis.state_dicts import (
-    Kind,
-    Setting,
-    Unknown,
-    argument,
+from codemods.analysis.state_dict_choices import (
+    OTHER_STACK,
+    AtRunTime,
+    KindChoice,
+    choices,
+    decided_at_run_time,
     in_force,
-    same_model,
-    setting_of,
+    is_for_other_stack,
 )
+from codemods.analysis.state_dict_kinds import LOCAL
+from codemods.analysis.state_dicts import Kind, Setting, Unknown, argument, same_model, setting_of
 from codemods.analysis.state_dicts import blocks as state_dict_blocks
 from codemods.analysis.state_dicts import enclosing as state_dict_block_around
 from codemods.analysis.values import (
@@ -115,10 +117,11 @@ from codemods.editing.code import (
     stands_alone,
     unwrap_block,
 )
-from codemods.editing.optim_state_dicts import optim_loaded, optim_saved, uses_orig_params
+from codemods.editing.optim_state_dicts import optim_saved
+from codemods.editing.optim_state_loads import optim_loaded, uses_orig_params
 from codemods.editing.removal import delete_aliases, delete_argument, delete_arguments
 from codemods.editing.sharded_optim import load_sharded_optimizer
-from codemods.editing.state_dict_blocks import BlockPlan, plan_block
+from codemods.editing.state_dict_blocks import BlockPlan, plan_block, run_time_choice
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
 from codemods.editing.statements import (
     can_only_be_sharded,
@@ -138,6 +141,9 @@ from codemods.torch_names import FSDP, is_fsdp1_import
 
 __all__ = [
     "FSDP",
+    "LOCAL",
+    "OTHER_STACK",
+    "AtRunTime",
     "BlockPlan",
     "CallValue",
     "Choice",
@@ -148,6 +154,7 @@ __all__ = [
     "Holding",
     "Hole",
     "Kind",
+    "KindChoice",
     "Literal",
     "Maybe",
     "MethodCall",
@@ -176,20 +183,21 @@ __all__ = [
     "append_argument",
     "argument",
     "can_only_be_sharded",
+    "choices",
     "code",
+    "decided_at_run_time",
     "delete",
     "delete_aliases",
     "delete_argument",
     "delete_arguments",
     "finding",
-    "has_run",
     "in_force",
     "insert_after",
     "insert_before",
     "insert_text",
     "is_annotation",
+    "is_for_other_stack",
     "is_fsdp1_import",
-    "is_gathered",
     "is_result_used",
     "is_under_rank0",
     "is_where_not_instance",
@@ -198,6 +206,7 @@ __all__ = [
     "may_be_ddp",
     "model_loaded",
     "model_saved",
+    "names_taken",
     "negated",
     "optim_loaded",
     "optim_saved",
@@ -207,6 +216,7 @@ __all__ = [
     "remove_with_item",
     "replace",
     "rule",
+    "run_time_choice",
     "same_model",
     "setting_of",
     "stands_alone",

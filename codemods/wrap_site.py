@@ -7,19 +7,35 @@ import ast
 from codemods.analysis.flow import reaching
 from codemods.analysis.holding import WrapCall
 from codemods.analysis.module import Module
+from codemods.analysis.origins import Origins
 from codemods.analysis.scopes import BindingKind
 from codemods.analysis.values import Choice, DictValue, Opaque, Origin, options
 from codemods.project import Project
-from codemods.shard_call import SIGNATURE, Argument
+from codemods.shard_call import SIGNATURE, Argument, keyword_rules
 from codemods.torch_names import FSDP
+
+_CONTAINERS = tuple(
+    f"torch.nn.{where}{name}"
+    for where in ("", "modules.", "modules.container.")
+    for name in ("ModuleList", "ModuleDict")
+)
+_META_WORDS = ("'meta'", "init_empty_weights", "init_on_device", "init_meta", "meta_init", "meta_device")
+_RENAMED = {"ignored_parameters": "ignored_states"}
+"""Keywords of torch 2.0 and before, and what they are called since."""
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
     """Why a wrap call cannot be translated by its form alone, and what to do; None where it can."""
+    if _is_container(project, site):
+        return (
+            "a list of modules has no `forward` that FSDP2 could gather its parameters for",
+            "shard the modules in it one by one, `for part in parts: fully_shard(part)`, or as one unit, "
+            "`fully_shard(list(parts))`",
+        )
     for parent in site.module.ancestors(site.node):
-        if isinstance(parent, _COMPREHENSIONS):
+        if isinstance(parent, _COMPREHENSIONS) and not _fills_attribute(site):
             return (
                 "a wrap inside a comprehension does not say which model the parts belong to",
                 "build the modules first, then shard each and the model around them with fully_shard",
@@ -35,6 +51,23 @@ def refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
     return _block_refusal(project, site) if site.kind == "wrap" else None
 
 
+def _is_container(project: Project, site: WrapCall) -> bool:
+    """Whether what is wrapped is an `nn.ModuleList` or `nn.ModuleDict` and nothing else."""
+    origins = Origins(project.links)
+    made = origins.of(site.module, site.wrapped) if site.wrapped is not None else frozenset()
+    calls = [(origins.homes[node], node) for node in made if isinstance(node, ast.Call)]
+    symbols = [project.resolve(home, call.func) for home, call in calls]
+    return bool(symbols) and all(s is not None and s.name in _CONTAINERS for s in symbols)
+
+
+def _fills_attribute(site: WrapCall) -> bool:
+    """Whether a comprehension's modules go into an attribute: `self.x = nn.ModuleList(wrap(b) for ...)`."""
+    statement = site.module.statement(site.node)
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Attribute):
+        return False
+    return isinstance(site.wrapped, ast.Name) or (site.kind == "wrap" and isinstance(site.wrapped, ast.Call))
+
+
 def _block_refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
     """What keeps a `wrap(m)` from becoming a call with the settings of the `enable_wrap` around it."""
     remedy = "shard the module with fully_shard once it is built, before the model around it"
@@ -47,14 +80,41 @@ def _block_refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
         return "`enable_wrap` has another wrapper class", remedy
     if not all(isinstance(v, ast.Name | ast.Attribute | ast.Constant) for v in given.values()):
         return "the settings of `enable_wrap` are made in its call", remedy
-    others = [w.node for w in project.wraps if w.block is site.block and w is not site]
-    if (
-        any(other in set(ast.walk(site.node)) for other in others)
-        or site.node.keywords
-        or len(site.node.args) != 1
-    ):
-        return "the module is wrapped twice, or with settings of its own", remedy
+    if site.node.keywords or len(site.node.args) != 1:
+        return "the module is wrapped with settings of its own", remedy
+    others = {w.node for w in project.wraps if w.block is site.block and w is not site} - {site.node.args[0]}
+    if others & set(ast.walk(site.node.args[0])):
+        return "parts of the module are wrapped in the same expression", remedy
     return None
+
+
+def stray_keywords(project: Project, site: WrapCall) -> list[str]:
+    """Keywords of a wrap call that no rule knows."""
+    known = keyword_rules()
+    return [a.name for a in arguments_of(project, site)[0] if a.name not in known]
+
+
+def may_be_on_meta(project: Project, site: WrapCall) -> bool:
+    """Whether the wrapped model can be without storage, which FSDP1 filled by `reset_parameters()`."""
+    origins = Origins(project.links)
+    made = origins.of(site.module, site.wrapped) if site.wrapped is not None else frozenset()
+    return any(_is_made_on_meta(origins.homes[node], node) for node in made)
+
+
+def _is_made_on_meta(module: Module, node: ast.AST) -> bool:
+    """`Model(device="meta")`, or a call within `with torch.device("meta"):`, whatever the context's name."""
+    if isinstance(node, ast.Call) and any("'meta'" in ast.unparse(k.value) for k in node.keywords):
+        return True
+    for parent in module.ancestors(node):
+        for item in parent.items if isinstance(parent, ast.With) else ():
+            texts = [ast.unparse(item.context_expr)]
+            for name in (n for n in ast.walk(item.context_expr) if isinstance(n, ast.Name)):
+                found = module.scope_of(name).lookup(name.id)
+                live = reaching(module, *found, name) if found is not None else []
+                texts += [ast.unparse(b.value) for b in live if b.value is not None]
+            if any(word in text for text in texts for word in _META_WORDS):
+                return True
+    return False
 
 
 def arguments_of(project: Project, site: WrapCall) -> tuple[list[Argument], bool]:
@@ -68,6 +128,7 @@ def arguments_of(project: Project, site: WrapCall) -> tuple[list[Argument], bool
             # The parameter goes on deciding, whatever the callers of today give it.
             decided = Opaque("decided by the caller", Origin(module, node))
             value = Choice((value, decided), Origin(module, node))
+        name = _RENAMED.get(name, name)
         found.append(Argument(project, site, name, module, node, value, at_call, item))
 
     for position, given in enumerate(site.arguments[0 if site.kind == "partial" else 1 :], start=1):

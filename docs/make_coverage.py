@@ -11,25 +11,29 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from codemods import ownership
-from codemods.model import Options, Outcome
-from codemods.plan import plan_rewrite
-from codemods.rule import Rule, all_rules
-from codemods.sources import find_files
+sys.path.insert(0, str(Path(__file__).parent))  # so that both ways of starting it find its parts
 
-ROOT = Path(__file__).parents[1]
-CASES = ROOT / "tests" / "codemods" / "cases"
+import coverage_patterns
+from coverage_cases import (
+    CASES,
+    OUTCOMES,
+    ROOT,
+    Shown,
+    case_links,
+    safeties,
+    shown_cases,
+    test_links,
+    tests_by_code,
+)
+
+from codemods import ownership
+from codemods.rule import Rule, all_rules
+
 PAGE = ROOT / "docs" / "coverage.md"
 _SHOWN_CASES = 4
-_OUTCOMES = {
-    Outcome.DONE: "translated",
-    Outcome.TODO: "left to a person",
-    Outcome.NOTE: "note",
-    Outcome.IGNORED: "ignored",
-}
+_SHOWN_TESTS = 2
 _ROOMS = {
     "kwargs": "Keywords of the constructor",
     "": "The wrap call",
@@ -37,32 +41,6 @@ _ROOMS = {
     "names": "Names and surroundings",
     "ecosystem": "Configuration and other libraries",
 }
-
-
-@dataclass(slots=True)
-class Seen:
-    """What the cases show of one code: safeties and outcomes given, and the cases."""
-
-    safeties: set[str] = field(default_factory=set)
-    outcomes: set[Outcome] = field(default_factory=set)
-    cases: list[str] = field(default_factory=list)
-
-
-def seen_by_code() -> dict[str, Seen]:
-    """Rewrite every case in memory."""
-    found: dict[str, Seen] = {}
-    for before in sorted(CASES.glob("*/*/*/before")):
-        case = before.parent.relative_to(CASES).as_posix()
-        told = before.parent / "options.txt"
-        unsafe = told.exists() and "--unsafe-fixes" in told.read_text()
-        rewrite = plan_rewrite(before, find_files(before, [before]), Options(unsafe_fixes=unsafe))
-        for item in rewrite.reported:
-            seen = found.setdefault(item.finding.code, Seen())
-            seen.safeties.add("-" if item.finding.is_note else item.finding.safety.name.lower())
-            seen.outcomes.add(item.outcome)
-            if case not in seen.cases:
-                seen.cases.append(case)
-    return found
 
 
 def room_of(rule: Rule) -> str:
@@ -87,30 +65,34 @@ def _rooms() -> dict[str, set[str]]:
     return _found_rooms
 
 
-def rows_of(rule: Rule, seen: dict[str, Seen]) -> list[str]:
+def rows_of(rule: Rule) -> list[str]:
     """Table rows of one rule: one for each code; one in all for a keyword that has none."""
     own = [
         path.parent.relative_to(CASES).as_posix() for path in sorted(CASES.glob(f"*/{rule.name}/*/before"))
     ]
     if not rule.codes:
-        dropped = [case for case in (seen.get("FM101", Seen()).cases) if _names(case, rule.name)]
-        wraps = set[str]().union(*(seen[c].safeties for c in ("FM101", "FM102") if c in seen))
-        return [
-            f"| `{rule.name}` | | {_sentence(rule)} | {', '.join(sorted(wraps))} | {_links(own or dropped)} |"
-        ]
-    rows = []
-    for code, meaning in rule.codes.items():
-        known = seen.get(code, Seen())
-        cases = sorted(known.cases, key=lambda case: (case not in own, case))
-        how = ", ".join(words for outcome, words in _OUTCOMES.items() if outcome in known.outcomes)
-        safety = ", ".join(sorted(known.safeties - {"-"})) or ("note" if known.safeties else "")
-        safety += f": {how}" if how and how != safety else ""
-        rows.append(f"| {_construct(rule)} | {code} | {_cell(meaning)} | {safety} | {_links(cases)} |")
-    return rows
+        wraps = [case for case in shown_cases() if case.of("FM101") or case.of("FM102")]
+        dropped = [case.name for case in wraps if case.of("FM101") and _names(case, rule.name)]
+        items = [item for case in wraps for code in ("FM101", "FM102") for item in case.of(code)]
+        cells = ["", _sentence(rule), ", ".join(safeties(items)), case_links(own or dropped, _SHOWN_CASES)]
+        return [f"| `{rule.name}` | {' | '.join(cells)} |"]
+    return [_row(rule, code, own) for code in rule.codes]
 
 
-def _names(case: str, keyword: str) -> bool:
-    return any(f"{keyword}=" in path.read_text() for path in (CASES / case / "before").rglob("*.py"))
+def _row(rule: Rule, code: str, own: list[str]) -> str:
+    known = [case for case in shown_cases() if case.of(code)]
+    cases = sorted((case.name for case in known), key=lambda name: (name not in own, name))
+    items = [item for case in known for item in case.of(code)]
+    outcomes = {item.outcome for item in items}
+    how = ", ".join(words for outcome, words in OUTCOMES.items() if outcome in outcomes)
+    safety = ", ".join(safeties(items)) or ("note" if items else "")
+    safety += f": {how}" if how and how != safety else ""
+    links = case_links(cases, _SHOWN_CASES) or test_links(tests_by_code().get(code, ()), _SHOWN_TESTS)
+    return f"| {_construct(rule)} | {code} | {_cell(rule.codes[code])} | {safety} | {links} |"
+
+
+def _names(case: Shown, keyword: str) -> bool:
+    return any(f"{keyword}=" in path.read_text() for path in (CASES / case.name / "before").rglob("*.py"))
 
 
 def _sentence(rule: Rule) -> str:
@@ -121,24 +103,12 @@ def _construct(rule: Rule) -> str:
     return f"`{rule.name}`" if " " not in rule.name else rule.name
 
 
-def _links(cases: list[str]) -> str:
-    if not cases:
-        return "none yet"
-    shown = [
-        f"[{case}](../tests/codemods/cases/{case}){'*' if (CASES / case / 'runs.json').exists() else ''}"
-        for case in cases[:_SHOWN_CASES]
-    ]
-    more = len(cases) - _SHOWN_CASES
-    return "<br>".join(shown) + (f"<br>and {more} more" if more > 0 else "")
-
-
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
 def page() -> str:
     """The whole of docs/coverage.md."""
-    seen = seen_by_code()
     rules = sorted(all_rules(), key=lambda r: (min(r.codes, default="FM000"), r.name))
     parts = [
         "# What is covered",
@@ -149,8 +119,10 @@ def page() -> str:
         "applied with `--unsafe-fixes` only) or *manual* (left to a person, with the reason and the",
         "remedy). Cases with a star are run: the FSDP1 original and the FSDP2 result on ranks of one",
         "machine; losses, gradients, weights and saved files are compared bit for bit. `fsdp-migrate",
-        "explain` prints the manual page of a construct or code.",
+        "explain` prints the manual page of a construct or code. Where a code has no case, a test that",
+        "gives it is named.",
         "",
+        *coverage_patterns.table(),
     ]
     for room, title in _ROOMS.items():
         chosen = [rule for rule in rules if room_of(rule) == room]
@@ -161,7 +133,7 @@ def page() -> str:
                 "| construct | code | what it says | safety | cases |",
                 "|---|---|---|---|---|",
             ]
-            parts += [row for rule in chosen for row in rows_of(rule, seen)]
+            parts += [row for rule in chosen for row in rows_of(rule)]
             parts.append("")
     parts += ["## FSDP1's public surface", "", "Which construct above speaks for what torch exports.", ""]
     parts += _surface("Methods of `FullyShardedDataParallel`", ownership.METHODS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -31,6 +32,10 @@ def configure(*, no_color: bool, verbosity: int) -> None:
     _screen.no_color = no_color or "NO_COLOR" in os.environ
     _screen.verbosity = verbosity
     level = logging.DEBUG if verbosity > 0 else logging.ERROR if verbosity < 0 else logging.WARNING
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # What a terminal has no sign for, and file names that are no text, are shown as escapes.
+            stream.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
 
 

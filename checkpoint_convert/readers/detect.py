@@ -21,6 +21,7 @@ from checkpoint_convert.readers.parts import Part, part_of
 from checkpoint_convert.readers.rank_sets import group_ranks
 from checkpoint_convert.readers.safetensors import INDEX, read_safetensors
 from checkpoint_convert.torch_file import TorchFile, read_torch_file
+from checkpoint_convert.writers.places import META_NAME
 
 
 def detect(
@@ -42,6 +43,9 @@ def detect(
         if isinstance(file.value, Opaque) and beside:
             # `training_args.bin` and the like stand beside checkpoints; they are noted and left behind.
             holdings.append(Holding(path, None, None, {path.name: file.value}))
+        elif path.name == META_NAME and path.parent in found.dcp and isinstance(file.value, dict):
+            # Lightning's: everything that is neither model nor optimizer.
+            holdings.append(Holding(path, None, None, {str(key): item for key, item in file.value.items()}))
         else:
             holdings.append(read_holding(file.value, path, options.model_key))
     parts += [part_of(ranks) for ranks in group_ranks(holdings)]

@@ -14,6 +14,7 @@ from pathlib import Path
 from checkpoint_convert.errors import AmbiguousFormatError, UnsupportedError
 from checkpoint_convert.model import DType
 from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, read_saved
+from checkpoint_convert.readers.flattened_optim import unflattened
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 from checkpoint_convert.values import is_tensor
 
@@ -78,7 +79,7 @@ def read_holding(value: object, path: Path, model_key: str | None = None) -> Hol
     model = models[model_at] if model_at is not None else None
     taken = {(*model_at, name) for name in model or ()} if model_at is not None else set()
     if optimizer_at is not None:
-        taken |= {(*optimizer_at, "state"), (*optimizer_at, "param_groups")}
+        taken |= {(*optimizer_at, key) for key in _at(value, optimizer_at) if _is_of_optimizer(key)}
     extras = dict(_extras(value, (), (model_at, optimizer_at), taken))
     optimizer = None
     if optimizer_at is not None:
@@ -89,6 +90,17 @@ def read_holding(value: object, path: Path, model_key: str | None = None) -> Hol
 def _kind(value: object) -> str:
     name = getattr(value, "class_name", None)
     return f"object of class {name}" if name else type(value).__name__
+
+
+def _at(value: object, path: Path_) -> Iterator[object]:
+    """The keys of a container below."""
+    for part in path:
+        value = dict(_children(value))[part]
+    yield from (key for key, _ in _children(value))
+
+
+def _is_of_optimizer(key: object) -> bool:
+    return isinstance(key, str) and key.partition(".")[0] in ("state", "param_groups")
 
 
 def _refuse_deepspeed(value: object, path: Path) -> None:
@@ -102,6 +114,8 @@ def _refuse_deepspeed(value: object, path: Path) -> None:
 def _optimizers(value: object, at: Path_) -> Iterator[tuple[Path_, dict[object, object]]]:
     if is_optimizer(value):
         yield at, value
+    elif (flattened := unflattened(value)) is not None:
+        yield at, flattened
     elif len(at) < _DEPTH:
         for key, item in _children(value):
             yield from _optimizers(item, (*at, key))

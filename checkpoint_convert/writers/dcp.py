@@ -21,6 +21,7 @@ from checkpoint_convert.writers.chunks import Chunk, cut
 from checkpoint_convert.writers.dcp_metadata import StoredChunk, StoredTensor, StoredValue, write_metadata
 from checkpoint_convert.writers.layout import PlannedFile, Span
 from checkpoint_convert.writers.output import Output
+from checkpoint_convert.writers.places import Places, as_they_are
 from checkpoint_convert.writers.torch_zip import ALIGNMENT, object_archive, tensor_frame
 
 METADATA_NAME = ".metadata"
@@ -47,9 +48,12 @@ class DcpLayout:
 
     wants_crc = True
 
-    def __init__(self, items: Items, options: WriteOptions, prefix: str = "__") -> None:
+    def __init__(
+        self, items: Items, options: WriteOptions, prefix: str = "__", places: Places = as_they_are
+    ) -> None:
         self._items = items
         self._prefix = prefix
+        self._places = places
         self._chunk_bytes = options.chunk_bytes
         self._ranks = options.shards or 1
         # With target ranks a file per rank; otherwise a new file every so many bytes.
@@ -67,6 +71,8 @@ class DcpLayout:
 
     def _place(self) -> None:
         for leaf in self._items.objects:
+            if not self._places(leaf.path):
+                continue
             data = object_archive(leaf.value)
             number = self._file_for(None)
             self._objects.append((leaf.path, self._files[number].append(len(data)), data))
@@ -165,10 +171,12 @@ class DcpLayout:
         for alias in self._items.shared:
             shared.setdefault(alias.of, []).append(alias.path)
         for number, item in enumerate(self._items.tensors):
-            for path in (item.path, *shared.get(item.path, ())):
-                yield StoredTensor(path, item.dtype, item.source.shape, self._stored_chunks(number))
-        for path, offset, data in self._objects:
-            yield StoredValue(path, self._files[self._open[None]].name, offset, len(data))
+            for name in (item.path, *shared.get(item.path, ())):
+                for path in self._places(name):
+                    yield StoredTensor(path, item.dtype, item.source.shape, self._stored_chunks(number))
+        for name, offset, data in self._objects:
+            for path in self._places(name):
+                yield StoredValue(path, self._files[self._open[None]].name, offset, len(data))
 
     def _stored_chunks(self, number: int) -> Iterator[StoredChunk]:
         item = self._items.tensors[number]

@@ -76,3 +76,22 @@ class Output:
             yield file.write
             file.flush()
             os.fsync(file.fileno())
+
+    def within(self, folder: str, first: int) -> Output:
+        """The same output for a part of it: its file 0 is our file `first`, its names are in `folder`."""
+        return _Within(self, folder, first)
+
+
+class _Within(Output):
+    """A part of another output, which opens, counts and closes the files."""
+
+    def __init__(self, whole: Output, folder: str, first: int) -> None:
+        super().__init__(whole.directory / folder, [])
+        self._whole = whole
+        self._first = first
+
+    def write(self, file: int, offset: int, data: bytes | memoryview) -> None:
+        self._whole.write(self._first + file, offset, data)
+
+    def close(self, file: int, size_bytes: int) -> None:
+        self._whole.close(self._first + file, size_bytes)

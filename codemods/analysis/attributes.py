@@ -177,12 +177,12 @@ class Attributes:
                 for value, inner in given_to_field(call, fields, name):
                     held |= self.links.at(module, value, (*inner, *path))
         for module, call in self.links.functions.replacements():
-            given = next((k.value for k in call.keywords if k.arg == name), None)
-            if given is not None and any(
+            replaced = next((k.value for k in call.keywords if k.arg == name), None)
+            if replaced is not None and any(
                 isinstance(h, Instance) and self.links.classes.is_a(h, owner)
                 for h in self.links.held(module, call.args[0])
             ):
-                held |= self.links.at(module, given, path)
+                held |= self.links.at(module, replaced, path)
         if not held and not path:
             held |= set(self.links.classes.annotated(home, statement.annotation))
         return frozenset(held)

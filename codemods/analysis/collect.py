@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from codemods.analysis.evaluate import Evaluator
@@ -32,17 +32,29 @@ _COARSE_WORDS = {
 
 @dataclass(slots=True)
 class Reader:
-    """Reads files once and parses them when asked; what cannot be read stands in `skipped`."""
+    """Reads files once and parses them when asked; what cannot be read stands in `skipped`.
+
+    Attributes:
+        texts: file -> the text to read in place of what the disk holds.
+    """
 
     target: Path
+    texts: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     data: dict[str, bytes] = field(default_factory=dict)
     modules: dict[str, Module] = field(default_factory=dict)
+
+    def with_texts(self, texts: dict[str, str]) -> Reader:
+        """The same files, some with other texts; those that are as before are not parsed again."""
+        same = {p: m for p, m in self.modules.items() if p not in texts or m.text == texts[p]}
+        return Reader(self.target, dict(texts), dict(self.skipped), self.data, same)
 
     def bytes_of(self, path: str) -> bytes:
         """The contents of a file; empty where it cannot be read (and is reported)."""
         if path not in self.data:
             try:
+                if path.endswith("/"):
+                    next((self.target / path).iterdir(), None)  # it could not be listed: say why
                 self.data[path] = (self.target / path).read_bytes()
             except OSError as error:
                 self.skipped[path] = f"cannot be read: {error.strerror or error}"
@@ -62,7 +74,10 @@ class Reader:
             return None
         try:
             read = read_notebook if path.endswith(".ipynb") else decode
-            self.modules[path] = Module(read(path, self.bytes_of(path)))
+            source = read(path, self.bytes_of(path))
+            if path in self.texts:
+                source = replace(source, text=self.texts[path])
+            self.modules[path] = Module(source)
         except SyntaxError as error:
             where = f" (line {error.lineno})" if error.lineno else ""
             self.skipped[path] = f"cannot be parsed: {error.msg}{where}"
@@ -73,13 +88,18 @@ class Reader:
         return self.modules.get(path)
 
 
-def read_project(target: Path, files: list[str], options: Options) -> tuple[Project, dict[str, str]]:
+def read_project(
+    target: Path, files: list[str], options: Options, reader: Reader | None = None
+) -> tuple[Project, dict[str, str]]:
     """Read what names FSDP, what imports that, and what those import; nothing else is parsed.
+
+    Args:
+        reader: what has been read already.
 
     Returns:
         The project, and file -> why it could not be read.
     """
-    reader = Reader(target)
+    reader = reader or Reader(target)
     index = Index([path for path in files if not path.endswith(".ipynb")], reader.load)
     hits = [path for path in files if names_fsdp(reader.bytes_of(path))]
     importing = {path: _imports(reader.code_of(path)) for path in files}

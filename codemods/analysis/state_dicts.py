@@ -1,5 +1,4 @@
-"""Which kind of state dict FSDP1 gives at a place: contexts, `set_state_dict_type`, callers' contexts, the
-default.
+"""What one call of `state_dict_type` or `set_state_dict_type` chooses, and the blocks of such contexts.
 
 Source: `torch/distributed/fsdp/fully_sharded_data_parallel.py` (`state_dict_type`, `set_state_dict_type`,
 `get_state_dict_type`), `torch/distributed/fsdp/api.py` (the config classes and their defaults), torch 2.6
@@ -11,7 +10,7 @@ import ast
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from codemods.analysis.holding import Maybe, Sharded
 from codemods.analysis.module import Module
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from codemods.project import Project
 
 FSDP_CLASS = "torch.distributed.fsdp.FullyShardedDataParallel"
-_CALLERS_DEPTH = 3
 
 
 class Kind(enum.Enum):
@@ -71,24 +69,19 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """`with FSDP.state_dict_type(model, ...):`, the call written in the `with` itself."""
+    """`with FSDP.state_dict_type(model, ...):`.
+
+    Attributes:
+        kept: `context = FSDP.state_dict_type(model, ...)` where the call does not stand in the `with` itself
+            and nothing else is done with the name.
+    """
 
     module: Module
     node: ast.With
     item: ast.withitem
     call: ast.Call
     model: ast.expr
-
-
-@dataclass(frozen=True, slots=True)
-class InForce:
-    """The setting at a place, and the block of the same function it comes from, if any."""
-
-    setting: Setting
-    block: Block | None = None
-
-
-Answer: TypeAlias = "InForce | Unknown"
+    kept: ast.Assign | None = None
 
 
 def argument(call: ast.Call, position: int, *names: str) -> ast.expr | None:
@@ -170,11 +163,41 @@ def _bool(
 def blocks(project: Project) -> Iterator[Block]:
     """Every `with FSDP.state_dict_type(...)` of the project."""
     for use in project.static_calls("state_dict_type"):
-        item = use.module.parent(use.node)
-        block = use.module.parent(item) if isinstance(item, ast.withitem) else None
         model = argument(use.node, 0, "module")
+        kept = _kept(use.module, use.node)
+        item = use.module.parent(use.node) if kept is None else _only_entry(use.module, kept)
+        block = use.module.parent(item) if isinstance(item, ast.withitem) else None
         if isinstance(item, ast.withitem) and isinstance(block, ast.With) and model is not None:
-            yield Block(use.module, block, item, use.node, model)
+            yield Block(use.module, block, item, use.node, model, kept)
+
+
+def _kept(module: Module, call: ast.Call) -> ast.Assign | None:
+    """The assignment of a context to a plain name."""
+    parent = module.parent(call)
+    if (
+        isinstance(parent, ast.Assign)
+        and len(parent.targets) == 1
+        and isinstance(parent.targets[0], ast.Name)
+    ):
+        return parent
+    return None
+
+
+def _only_entry(module: Module, kept: ast.Assign) -> ast.withitem | None:
+    """The `with` of the same block of statements that enters a context, if the name has no other use."""
+    target = kept.targets[0]
+    assert isinstance(target, ast.Name)
+    scope = module.scope_of(target)
+    if scope.node is module.tree:
+        return None  # other modules can import it
+    uses = [n for n in module.nodes(ast.Name) if isinstance(n, ast.Name) and n.id == target.id]
+    others = [n for n in uses if n is not target and module.scope_of(n) is scope]
+    item = module.parent(others[0]) if len(others) == 1 else None
+    inner = [n for n in uses if module.scope_of(n) is not scope and scope.node in module.ancestors(n)]
+    if inner or not isinstance(item, ast.withitem) or item.optional_vars is not None:
+        return None
+    same_place = module.parent(module.parent(item) or item) is module.parent(kept)
+    return item if same_place and item.context_expr is others[0] else None
 
 
 def enclosing(project: Project, module: Module, node: ast.AST, model: ast.expr | None) -> Block | None:
@@ -201,91 +224,3 @@ def same_model(
     if isinstance(ones, Sharded | Maybe) and isinstance(others, Sharded | Maybe):
         return bool(ones.sites & others.sites)
     return False
-
-
-def in_force(project: Project, module: Module, node: ast.AST, model: ast.expr) -> Answer:
-    """The setting at `node` for the sharded model that `model` holds there."""
-    block = enclosing(project, module, node, model)
-    if block is not None:
-        setting = setting_of(project, module, block.call)
-        return setting if isinstance(setting, Unknown) else InForce(setting, block)
-    if _has_kept_context(project, module, node):
-        return Unknown(
-            "a `state_dict_type` context that is kept in a variable or entered elsewhere is in force here"
-        )
-    chosen = _set_earlier(project, module, node, model) or _from_callers(
-        project, module, node, _CALLERS_DEPTH
-    )
-    if isinstance(chosen, Unknown):
-        return chosen
-    return InForce(chosen or Setting())
-
-
-def _has_kept_context(project: Project, module: Module, node: ast.AST) -> bool:
-    """Whether a context that is not written in a `with` itself can be in force at a place."""
-    for parent in module.ancestors(node):
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            break
-        if isinstance(parent, ast.With):
-            for item in parent.items:
-                for value in options(project.evaluate(module, item.context_expr)):
-                    if (
-                        isinstance(value, CallValue)
-                        and value.function.name == f"{FSDP_CLASS}.state_dict_type"
-                    ) and value.origin.node is not item.context_expr:
-                        return True
-    entered = (use for use in project.static_calls("state_dict_type") if use.module is module)
-    return any(
-        isinstance(call := module.parent(use.node), ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr == "enter_context"
-        and module.function(call) is module.function(node)
-        and call.lineno <= getattr(node, "lineno", 0)
-        for use in entered
-    )
-
-
-def _set_earlier(
-    project: Project, module: Module, node: ast.AST, model: ast.expr
-) -> Setting | Unknown | None:
-    """What `FSDP.set_state_dict_type` chose: the last call before in the same function, else all must
-    agree."""
-    here, elsewhere = [], []
-    for use in project.static_calls("set_state_dict_type"):
-        target = argument(use.node, 0, "module")
-        if target is None or not same_model(project, module, model, use.module, target):
-            continue
-        setting = setting_of(project, use.module, use.node)
-        in_function = use.module is module and module.function(use.node) is module.function(node)
-        if in_function and use.node.lineno <= getattr(node, "lineno", 0):
-            here.append((use.node.lineno, setting))
-        else:
-            elsewhere.append(setting)
-    if here:
-        return max(here, key=lambda found: found[0])[1]
-    return _agreed(elsewhere, "`set_state_dict_type` is called with different types")
-
-
-def _from_callers(project: Project, module: Module, node: ast.AST, depth: int) -> Setting | Unknown | None:
-    """What the contexts around the calls of this function choose; no call in a context: None."""
-    function = module.function(node)
-    if function is None or depth == 0:
-        return None
-    found: list[Setting | Unknown | None] = []
-    for caller, call in project.links.calls_of(module, function):
-        block = enclosing(project, caller, call, None)
-        if block is not None:
-            found.append(setting_of(project, caller, block.call))
-        else:
-            found.append(_from_callers(project, caller, call, depth - 1))
-    if not any(found):
-        return None
-    told = [setting or Setting() for setting in found]
-    return _agreed(told, "it is called inside and outside of `state_dict_type` contexts that differ")
-
-
-def _agreed(found: list[Setting | Unknown], why: str) -> Setting | Unknown | None:
-    if not found:
-        return None
-    settings = {setting.bare if isinstance(setting, Setting) else setting for setting in found}
-    return settings.pop() if len(settings) == 1 else Unknown(why)

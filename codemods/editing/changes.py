@@ -6,6 +6,8 @@ import ast
 from functools import partial
 from pathlib import Path
 
+from codemods.analysis.exports import names_taken
+from codemods.analysis.module import Module
 from codemods.editing import todo
 from codemods.editing.apply import apply_edits
 from codemods.editing.dead_names import without_dead_names
@@ -13,6 +15,7 @@ from codemods.editing.helper_assembly import Needs
 from codemods.editing.helpers import HelperHome, helper_homes, helper_source
 from codemods.editing.imports import settle_imports
 from codemods.editing.layout import DEFAULT
+from codemods.editing.line_join import join_short_lines
 from codemods.editing.line_wrap import wrap_long_lines
 from codemods.editing.spelling import Spelling
 from codemods.editing.undefined import check_concrete, names_left_undefined
@@ -36,12 +39,15 @@ def file_changes(
             needs[edit.path] = needs.get(edit.path, Needs()).joined(Needs.of(finding.needs))
     for edit in todo.comments_for(project, reported):
         edits.setdefault(edit.path, []).append(edit)
+    for path in project.dropped.texts if project.dropped is not None else ():
+        edits.setdefault(path, [])  # shortened already
     homes = helper_homes(project, edits, needs, target)
     texts: dict[str, tuple[str, Spelling]] = {}
     for path, wanted in edits.items():
         module = project.modules[path]
         helper = homes[path].import_name(path) if path in homes else ""
-        spelling = Spelling(module, project.index, helper, project.line_length or DEFAULT)
+        width, oldest = project.line_length or DEFAULT, project.options.target_torch
+        spelling = Spelling(module, project.index, helper, width, oldest)
         texts[path] = (apply_edits(module.text, wanted, spelling.spell, module.source.newline), spelling)
     changes, broken = _settled(project, texts)
     kept = [c for c in changes if c.path in homes]
@@ -56,13 +62,14 @@ def _settled(
     broken: dict[str, str] = {}
     exported = _exports(project, {path: text for path, (text, _) in texts.items()})
     for path, (text, spelling) in sorted(texts.items()):
-        module = project.modules[path]
+        module = project.as_it_is(path)
         try:
             lean = without_dead_names(module, text)
             new = settle_imports(module, lean, spelling, partial(_is_exported, exported, path))
             if not module.text.startswith(("\n", "\r")):
                 new = new.lstrip("\r\n")  # imports that stood at the top may be gone
             width = project.line_length or DEFAULT
+            new = join_short_lines(module.text, new, width)
             new = wrap_long_lines(module.text, new, width, module.source.newline)
             compile(new, path, "exec", dont_inherit=True, flags=ast.PyCF_ONLY_AST)
             encoded = module.source.encoded(new)
@@ -99,20 +106,20 @@ def _helper_changes(homes: list[HelperHome], target: Path) -> list[FileChange]:
 def _exports(project: Project, texts: dict[str, str]) -> set[tuple[str, str]]:
     """(file, name) of names that some file, as it will be, imports from another file of the project."""
     named = {path: _names_in(text) for path, text in texts.items()}
-    found: set[tuple[str, str]] = set()
-    for path, module in project.modules.items():
-        for node in module.nodes(ast.ImportFrom):
-            assert isinstance(node, ast.ImportFrom)
-            holder = project.index.find("." * node.level + (node.module or ""), path)
-            if holder is None or holder is module:
-                continue
-            for alias in node.names:
-                used = named.get(path)
-                if alias.name == "*":
-                    found |= {(holder.path, name) for name in used or _names_in(module.text) or ()}
-                elif used is None or (alias.asname or alias.name) in used:
-                    found.add((holder.path, alias.name))
-    return found
+    before = {path: _names_read(module) for path, module in project.modules.items()}
+
+    def reads(module: Module) -> set[str]:
+        found = named.get(module.path)
+        return before[module.path] if found is None else found
+
+    def goes_unread(module: Module, name: str) -> bool:
+        return named.get(module.path) is not None and name in before[module.path]
+
+    return names_taken(project.modules.values(), project.index, reads, goes_unread)
+
+
+def _names_read(module: Module) -> set[str]:
+    return {node.id for node in module.nodes(ast.Name) if isinstance(node, ast.Name)}
 
 
 def _names_in(text: str) -> set[str] | None:

@@ -31,11 +31,25 @@ def helper_call_edits(
         if result.keep and argument.at_call and isinstance(argument.item, ast.expr):
             start = module.span(argument.item).start
             edits.append(Edit(module.path, Span(start, start), (f"{argument.name}=",)))
+    edits += _renamed([argument for argument, result in results if result.keep])
     if is_nested:
         going = [argument.item for argument, result in results if not result.keep]
         edits.append(append_argument(module, call, "is_root=False", going=going))
     edits = list(dict.fromkeys(edits))
     return edits + _realigned(site, edits)
+
+
+def _renamed(arguments: Iterable[Argument]) -> list[Edit]:
+    """Keywords that had another name in older releases of torch."""
+    edits = []
+    for argument in arguments:
+        module, item = argument.module, argument.item
+        if isinstance(item, ast.keyword) and item.arg is not None and item.arg != argument.name:
+            start = module.span(item).start
+            edits.append(Edit(module.path, Span(start, start + len(item.arg)), (argument.name,)))
+        elif isinstance(item, ast.Constant) and item.value != argument.name:
+            edits.append(Edit(module.path, module.span(item), (f'"{argument.name}"',)))
+    return edits
 
 
 def _named_module(site: WrapCall) -> list[Edit]:

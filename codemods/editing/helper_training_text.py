@@ -149,18 +149,21 @@ def full_tensors(
     state: dict[str, Any], *, offload_to_cpu: bool = False, rank0_only: bool = False
 ) -> dict[str, Any]:
     """A state dict with whole tensors in place of shards; every rank has to call."""
+    keeps = not rank0_only or dist.get_rank() == 0
 
     def whole(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: whole(item) for key, item in value.items()}
         if isinstance(value, DTensor):
             value = value.full_tensor()
-        return (
-            value.cpu() if offload_to_cpu and isinstance(value, torch.Tensor) else value
-        )
+        if not keeps:
+            return None
+        if offload_to_cpu and isinstance(value, torch.Tensor):
+            return value.cpu()
+        return value
 
     full = whole(state)
-    return {} if rank0_only and dist.get_rank() != 0 else full
+    return full if keeps else {}
 '''
 
 LOAD_FULL_OPTIMIZER = '''\
@@ -186,17 +189,7 @@ def load_full_optimizer(
     set_optimizer_state_dict(model, optimizer, state or {}, options=options)
 '''
 
-STATE_DICT_TYPE = '''\
-class StateDictType(enum.Enum):
-    """What FSDP1 called the kinds of state dicts; the names configurations use."""
-
-    FULL_STATE_DICT = enum.auto()
-    LOCAL_STATE_DICT = enum.auto()
-    SHARDED_STATE_DICT = enum.auto()
-'''
-
 TRAINING_PARTS = {
-    "StateDictType": STATE_DICT_TYPE,
     "no_sync": NO_SYNC,
     "clip_grad_norm_": CLIP_GRAD_NORM,
     "summon_full_params": SUMMON_FULL_PARAMS,

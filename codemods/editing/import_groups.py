@@ -35,18 +35,28 @@ class ImportGroups:
             by_source.setdefault((wanted.module, bool(wanted.name)), []).append(wanted)
         order = sorted(by_source.items(), key=lambda item: (self._group(item[0][0]), item[0]))
         changes: list[tuple[int, int, str]] = []
-        taken: list[ast.stmt] = []
+        places: list[tuple[ast.stmt, list[tuple[bool, str, str]]]] = []
+        home: dict[int, list[tuple[bool, str, str]]] = {}  # of a group whose only import goes
         vacant = [s for s in freed if s in self._top]
         for (source, is_from), names in order:
             line = import_line(source, names, self._width) if is_from else plain_import(names[0])
+            entry = (is_from, source.lower(), line)
+            group = self._group(source)
             if vacant and self._fits(vacant[0], source):
-                place = vacant.pop(0)
-                taken.append(place)
-                span = self._module.span(place)
-                changes.append((span.start, span.end, line))
+                places.append((vacant.pop(0), [entry]))
+                if self._is_grouped(group):
+                    home[group] = places[-1][1]
+            elif group in home:
+                home[group].append(entry)
             else:
                 changes.append(self._inserted(source, line, is_from=is_from, going=freed))
-        return _merged(changes), taken
+        changes += [self._at(*place) for place in places]
+        return _merged(changes), [place for place, _ in places]
+
+    def _at(self, place: ast.stmt, entries: list[tuple[bool, str, str]]) -> tuple[int, int, str]:
+        """What takes the place of an import that goes; several where its group has no other."""
+        span = self._module.span(place)
+        return span.start, span.end, "\n".join(line for _, _, line in sorted(entries))
 
     def _fits(self, place: ast.stmt, source: str) -> bool:
         """Whether an import may take the place of another: in its own group, or in a file without groups."""
@@ -78,7 +88,9 @@ class ImportGroups:
         module, own = self._module, self._group(source)
         usual = [s for s in self._top if self._group_of(s) > 0]
         staying = [s for s in usual if s not in going] or usual
-        same = [s for s in staying if self._group_of(s) == own]
+        group = [s for s in usual if self._group_of(s) == own]
+        # Where every import of the group goes, the new ones stand where they stood.
+        same = [s for s in group if s in staying] or (group if len(group) > 1 else [])
         if not self._is_grouped(own) and staying:
             after = [s for s in staying if self._group_of(s) <= own] or staying[:1]
             end = module.line_end(module.span(after[-1]).end)

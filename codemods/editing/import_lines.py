@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 from codemods.analysis.module import Module
+from codemods.editing.emptied_blocks import is_gated, outside_gate, removals, stand_ins, with_gates
 from codemods.editing.import_groups import ImportGroups, import_line, import_order, plain_import
 from codemods.editing.spelling import Needed, qualified
 
@@ -50,10 +51,11 @@ def rewritten_imports(
             names = ", ".join(f"{a.name} as {a.asname}" if a.asname else a.name for a in kept)
             changes.append((span.start, span.end, f"import {names}"))
     groups = ImportGroups(module, is_ours, width)
-    in_functions, replaced = _in_functions(module, [n for n in waiting if n.function], freed, width)
+    gates = with_gates(module, [*freed, *stand_ins(module, gone)])
+    in_functions, replaced = _in_functions(module, [n for n in waiting if n.function], gates, width)
     at_top, replaced_at_top = groups.placed([n for n in waiting if not n.function], freed)
     changes += [*in_functions, *at_top]
-    changes += [_without(module, s) for s in freed if s not in {*replaced, *replaced_at_top}]
+    changes += removals(module, set(gates.values()) - {*replaced, *replaced_at_top})
     return changes
 
 
@@ -68,6 +70,8 @@ def _joinable(module: Module, statement: ast.ImportFrom | ast.Import, waiting: l
     function = module.function(statement)
     if function is None and not isinstance(module.parent(statement), ast.Module):
         return []
+    if is_gated(module, statement):
+        return []  # it would be imported in one branch, and used in both
     if all(a.asname for a in statement.names) and not _mixes_aliases(module):
         return []  # the file gives imports with `as` lines of their own
     where = qualified(module, function) if function is not None else ""
@@ -81,33 +85,6 @@ def _mixes_aliases(module: Module) -> bool:
         if len({bool(a.asname) for a in node.names}) == 2:
             return True
     return False
-
-
-def _without(module: Module, statement: ast.stmt) -> tuple[int, int, str]:
-    span = module.span(statement)
-    parent = module.parent(statement)
-    siblings: list[ast.stmt] = next(
-        (
-            b
-            for b in (getattr(parent, n, None) for n in ("body", "orelse", "finalbody"))
-            if b and statement in b
-        ),
-        [],
-    )
-    if len(siblings) == 1 and not isinstance(parent, ast.Module):
-        return span.start, span.end, "pass"
-    start, end = module.line_start(span.start), module.line_end(span.end)
-    if module.text[start : span.start].strip() or module.text[span.end : end].strip():
-        return span.start, span.end, "pass" if module.text[start : span.start].strip() else ""
-    following = module.line_end(end) if end < len(module.text) else end
-    blank_above = not module.text[module.line_start(start - 1) : start].strip() if start else True
-    if blank_above and following > end and not module.text[end:following].strip():
-        later = siblings[siblings.index(statement) + 1 :]
-        if start and later and not isinstance(later[0], ast.Import | ast.ImportFrom):
-            start = module.line_start(start - 1)  # the blank lines before the first definition stay
-        else:
-            end = following  # one blank line is enough where it stood between two
-    return start, end, ""
 
 
 def _with_names(
@@ -137,31 +114,50 @@ def _with_names(
 
 
 def _in_functions(
-    module: Module, needed: list[Needed], freed: list[ast.stmt], width: int
+    module: Module, needed: list[Needed], gates: dict[ast.stmt, ast.stmt], width: int
 ) -> tuple[list[tuple[int, int, str]], list[ast.stmt]]:
-    """Imports for functions that import FSDP themselves: in place of one that goes, or before the first."""
+    """Imports for functions that import FSDP themselves: in place of one that goes, or before the first.
+
+    Args:
+        gates: import statement that goes -> the statement around it that goes with it.
+    """
     changes: list[tuple[int, int, str]] = []
     taken: list[ast.stmt] = []
     wanted: dict[tuple[str, str], list[Needed]] = {}
     for item in needed:
         wanted.setdefault((item.function, item.module), []).append(item)
     for (function, source), items in wanted.items():
-        own = [s for s in freed if s not in taken and _function_name(module, s) == function]
-        statements = own or [
-            s
-            for s in module.statements()
-            if isinstance(s, ast.ImportFrom) and _function_name(module, s) == function
+        own = [
+            gate for s, gate in gates.items() if gate not in taken and _function_name(module, s) == function
         ]
-        place = min(statements, key=lambda s: module.span(s).start)
+        statements = own or _places(module, function)
+        place = outside_gate(module, min(statements, key=lambda s: module.span(s).start))
         span = module.span(place)
         indent = " " * (span.start - module.line_start(span.start))
         line = import_line(source, items, width, indent) if items[0].name else plain_import(items[0])
         if own:
             taken.append(place)
+            after = module.text[module.line_end(span.end) :].split("\n", 1)[0]
+            if isinstance(place, ast.If | ast.Try) and after.strip():
+                line += "\n"  # formatters want a blank line after imports
             changes.append((span.start, span.end, line))
         else:
             changes.append((span.start, span.start, f"{line}\n{indent}"))
     return changes, taken
+
+
+def _places(module: Module, function: str) -> list[ast.stmt]:
+    """Where a function can take an import: at its imports, or else at its first statement."""
+    inside = [s for s in module.statements() if _function_name(module, s) == function]
+    for kind in (ast.ImportFrom, ast.Import):
+        imports: list[ast.stmt] = [s for s in inside if isinstance(s, kind)]
+        if imports:
+            return imports
+    return [s for s in inside if not _is_docstring(s)] or inside
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _function_name(module: Module, node: ast.AST) -> str:

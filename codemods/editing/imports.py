@@ -10,7 +10,7 @@ from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind, Scope
 from codemods.editing.import_lines import rewritten_imports
 from codemods.editing.shared_lines import apart, on_lines_of_their_own
-from codemods.editing.spelling import Needed, Spelling
+from codemods.editing.spelling import Spelling
 from codemods.sources import SourceFile
 from codemods.torch_names import canonical, is_fsdp_namespace, public_names_of
 
@@ -28,25 +28,33 @@ def settle_imports(before: Module, text: str, spelling: Spelling, is_exported: C
         SyntaxError: the edits left no valid Python.
     """
     source = before.source
-    after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
     wanted = sorted(spelling.needed)
-    gone = _gone(before, after, wanted, is_exported)
+    after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
+    gone = _gone(before, after, spelling, is_exported)
     alone = on_lines_of_their_own(after, {node for node, _ in gone})
     if alone != text:
         text = alone
         after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
-        gone = _gone(before, after, wanted, is_exported)
-    changes = rewritten_imports(after, gone, wanted, spelling.is_ours, spelling.width)
-    for start, end, new in reversed(apart(text, changes)):
-        text = text[:start] + new.replace("\n", source.newline) + text[end:]
+        gone = _gone(before, after, spelling, is_exported)
+    while gone or wanted:
+        changes = rewritten_imports(after, gone, wanted, spelling.is_ours, spelling.width)
+        new = text
+        for start, end, line in reversed(apart(text, changes)):
+            new = new[:start] + line.replace("\n", source.newline) + new[end:]
+        if new == text:
+            break
+        text, wanted = new, []
+        # A gate that went with the imports in it can have been the last to use another import.
+        after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
+        gone = _newly_unused(before, after, is_exported)
     return text
 
 
 def _gone(
-    before: Module, after: Module, wanted: list[Needed], is_exported: Callable[[str], bool]
+    before: Module, after: Module, spelling: Spelling, is_exported: Callable[[str], bool]
 ) -> set[tuple[ast.AST, str]]:
-    gone = _newly_unused(before, after, is_exported) | _superseded(after, wanted)
-    return gone | _needless_stars(after, {n.alias or n.name for n in wanted}, is_exported)
+    gone = _newly_unused(before, after, is_exported) | _superseded(after, spelling)
+    return gone | _needless_stars(after, {n.alias or n.name for n in spelling.needed}, is_exported)
 
 
 def _newly_unused(
@@ -55,6 +63,8 @@ def _newly_unused(
     gone: set[tuple[ast.AST, str]] = set()
     exported = _dunder_all(after)
     for scope in after.table.scopes.values():
+        if isinstance(scope.node, ast.ClassDef):
+            continue  # an attribute, for whoever has the class
         for name, bindings in scope.bindings.items():
             for binding in bindings:
                 if binding.kind is not BindingKind.IMPORT or _uses(after, scope, name):
@@ -69,15 +79,16 @@ def _newly_unused(
     return gone
 
 
-def _superseded(after: Module, needed: list[Needed]) -> set[tuple[ast.AST, str]]:
+def _superseded(after: Module, spelling: Spelling) -> set[tuple[ast.AST, str]]:
     """FSDP1 imports of names that the file now has from elsewhere."""
-    names = {n.alias or n.name: n for n in needed if not is_fsdp_namespace(n.module)}
+    names = {n.alias or n.name for n in spelling.needed if not is_fsdp_namespace(n.module)}
     return {
         (binding.node, name)
         for scope in after.table.scopes.values()
-        for name in names.keys() & scope.bindings.keys()
+        for name in names & scope.bindings.keys()
         for binding in scope.bindings[name]
-        if binding.kind is BindingKind.IMPORT and is_fsdp_namespace(canonical(binding.target))
+        if binding.kind is BindingKind.IMPORT
+        and (is_fsdp_namespace(canonical(binding.target)) or (binding.target, name) in spelling.superseded)
     }
 
 

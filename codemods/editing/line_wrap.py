@@ -144,7 +144,7 @@ class _Breaker:
             case _Pair():
                 key = f"{self._text(node.key)}: "
                 return key + self._render(node.value, column + len(key), indent, tail)
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() if flat[0] in "[{(":
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp() if flat[0] in "[{(":
                 return self._comprehension(node, flat, indent)
             case ast.IfExp() | ast.BoolOp() | ast.BinOp() | ast.Compare() if parenthesize:
                 inner = self._operands(node, indent + _STEP)
@@ -190,7 +190,7 @@ class _Breaker:
         return pad.join([self._render(base, indent, indent, ""), *calls])
 
     def _comprehension(
-        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, flat: str, indent: int
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, flat: str, indent: int
     ) -> str:
         pad = " " * (indent + _STEP)
         inside = flat[1:-1].strip()
@@ -198,9 +198,16 @@ class _Breaker:
             return f"{flat[0]}\n{pad}{inside}\n{' ' * indent}{flat[-1]}"
         first, last = self._columns(node)
         around = (first + 1, last - 1)
-        rows = [self._inner(node.elt, *around)]
+        if isinstance(node, ast.DictComp):
+            rows = [f"{self._inner(node.key, *around)}: {self._inner(node.value, *around)}"]
+        else:
+            rows = [self._inner(node.elt, *around)]
         for part in node.generators:
-            rows.append(f"for {self._inner(part.target, *around)} in {self._inner(part.iter, *around)}")
+            head = f"for {self._inner(part.target, *around)} in "
+            whole = self._inner(part.iter, *around)
+            if whole == self._text(part.iter):
+                whole = self._render(part.iter, len(pad) + len(head), indent + _STEP, "")
+            rows.append(head + whole)
             rows += [f"if {self._inner(test, *around)}" for test in part.ifs]
         return "\n".join([flat[0], *(pad + row for row in rows), " " * indent + flat[-1]])
 

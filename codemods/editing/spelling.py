@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind
-from codemods.torch_names import canonical, is_fsdp_namespace
+from codemods.torch_names import PRIVATE_HOME, PUBLIC_FROM, at_home, canonical, is_fsdp_namespace
 
 _MODULES = frozenset(
     {
@@ -50,20 +50,25 @@ class Spelling:
 
     Attributes:
         width: columns a line may have.
+        torch: the oldest torch the result must run on.
         helper: what to import the helper module's names from, such as `.fsdp2_sharding`.
+        superseded: (imported name, local name) of FSDP1 imports whose place a new import takes.
     """
 
     module: Module
     index: Index
     helper: str
     width: int
+    torch: tuple[int, int] = PUBLIC_FROM
     needed: set[Needed] = field(default_factory=set)
+    superseded: set[tuple[str, str]] = field(default_factory=set)
     _taken: set[str] | None = None
 
     def spell(self, name: str, position: int) -> str:
         """The spelling of a dotted name at a text position."""
         if name.startswith("helper."):
             return self._helper(name.removeprefix("helper."), position)
+        name = at_home(name, self.torch)
         bound = self._bound_as(name)
         if bound is not None:
             return bound
@@ -131,7 +136,7 @@ class Spelling:
         return alias or name
 
     def _import_from(self, module: str, name: str, position: int) -> str:
-        ours = is_fsdp_namespace(module) or module == self.helper
+        ours = is_fsdp_namespace(module) or module in (self.helper, PRIVATE_HOME)
         function = self._function_with_import(position) if ours else ""
         local = name
         if name in self._names() and not self._is_import_of(module, name):
@@ -148,9 +153,19 @@ class Spelling:
         return any(n.module == module and n.name == name for n in self.needed)
 
     def _goes_away(self, name: str) -> bool:
-        """Whether every binding of a name is an import from torch's FSDP, which a new import replaces."""
+        """Whether every binding of a name imports it from torch's FSDP, which a new import replaces.
+
+        The project's own files may hand it on.
+        """
         bindings = [b for s in self.module.table.scopes.values() for b in s.bindings.get(name, [])]
-        return all(b.kind is BindingKind.IMPORT and is_fsdp_namespace(canonical(b.target)) for b in bindings)
+        if not all(b.kind is BindingKind.IMPORT and self._means_fsdp(b) for b in bindings):
+            return False
+        self.superseded.update((b.target, name) for b in bindings)
+        return True
+
+    def _means_fsdp(self, binding: Binding) -> bool:
+        symbol = self.index.imported(self.module, binding.target)
+        return is_fsdp_namespace(symbol.name if symbol is not None else canonical(binding.target))
 
     def _function_with_import(self, position: int) -> str:
         """The function around a position whose body imports from torch's FSDP, by qualified name."""
@@ -161,12 +176,18 @@ class Spelling:
             if not span.start <= position < span.end:
                 continue
             if any(
-                b.kind is BindingKind.IMPORT and is_fsdp_namespace(canonical(b.target))
+                b.kind is BindingKind.IMPORT and _imports_fsdp(b)
                 for bound in scope.bindings.values()
                 for b in bound
             ):
                 return qualified(self.module, scope.node)
         return ""
+
+
+def _imports_fsdp(binding: Binding) -> bool:
+    """Whether an import gets something of torch's FSDP; `import torch.distributed.fsdp` binds `torch`."""
+    names = [a.name for a in binding.node.names] if isinstance(binding.node, ast.Import) else []
+    return any(is_fsdp_namespace(canonical(name)) for name in (binding.target, *names))
 
 
 def qualified(module: Module, node: ast.AST) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from typing import TYPE_CHECKING
 
 from codemods.analysis.module import Module
+from codemods.analysis.state_dict_choices import decided_at_run_time
+from codemods.analysis.state_dict_kinds import LOCAL
 from codemods.analysis.state_dicts import (
     Block,
     Flags,
@@ -19,11 +22,12 @@ from codemods.analysis.state_dicts import (
 )
 from codemods.analysis.values import CallValue, options
 from codemods.editing.code import code, delete, replace, stands_alone, unwrap_block
-from codemods.editing.optim_state_dicts import STATIC_LOADS, STATIC_SAVES, optim_loaded, optim_saved
+from codemods.editing.optim_state_dicts import STATIC_SAVES, optim_saved
+from codemods.editing.optim_state_loads import STATIC_LOADS, optim_loaded
 from codemods.editing.sharded_optim import load_sharded_optimizer
-from codemods.editing.state_dicts import API, LOCAL, Edits, Refused, model_loaded, model_saved, plain_options
+from codemods.editing.state_dicts import API, Edits, Refused, model_loaded, model_saved, plain_options
 from codemods.editing.statements import remove_with_item
-from codemods.model import Code, Edit
+from codemods.model import Code, Edit, Ref
 
 if TYPE_CHECKING:
     from codemods.project import Project
@@ -45,11 +49,17 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockPlan:
-    """Every edit of a block; they are applied together."""
+    """Every edit of a block; they are applied together.
+
+    Attributes:
+        kind: of the state dicts in it; empty where the program decides, and the block stays.
+        why: the program decides.
+    """
 
     block: Block
     kind: str
     edits: tuple[Edit, ...]
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +73,19 @@ class _Shared:
 
 def plan_block(project: Project, block: Block) -> BlockPlan | Refused:
     """The edits that replace a block, or why there are none."""
+    why = decided_at_run_time(project).calls.get(block.call, "")
     setting = setting_of(project, block.module, block.call)
-    if isinstance(setting, Unknown):
+    if isinstance(setting, Unknown) and not why:
         return Refused(setting.why)
-    if setting.kind is Kind.LOCAL:
+    if isinstance(setting, Setting) and setting.kind is Kind.LOCAL:
         return Refused(LOCAL)
     calls = [n for s in block.node.body for n in ast.walk(s) if isinstance(n, ast.Call)]
     for call in calls:
         reason = _gives_model_away(project, block, call)
         if reason is not None:
             return Refused(reason)
+    if why or isinstance(setting, Unknown):
+        return _kept_block(project, block, calls, why)
     config_edits, shared = _configs(project, block, setting)
     before: Code = ()
     if shared.model is None and shared.optim is None:
@@ -87,7 +100,27 @@ def plan_block(project: Project, block: Block) -> BlockPlan | Refused:
     return BlockPlan(block, setting.kind.value, tuple(edits))
 
 
+def _kept_block(project: Project, block: Block, calls: list[ast.Call], why: str) -> BlockPlan | Refused:
+    """The block stays, with the helper module's context; the calls in it ask what is in force."""
+    edits = [run_time_choice(block.module, block.call)]
+    for call in calls:
+        translated = _translate(project, block, call, None, _Shared())
+        if isinstance(translated, Refused):
+            return translated
+        edits += translated
+    return BlockPlan(block, "", tuple(edits), why)
+
+
+def run_time_choice(module: Module, call: ast.Call) -> Edit:
+    """`FSDP.state_dict_type(...)` or `FSDP.set_state_dict_type(...)` as a call of the helper module."""
+    assert isinstance(call.func, ast.Attribute)
+    return Edit(module.path, module.span(call.func), (Ref(f"helper.{call.func.attr}"),))
+
+
 def _without_context(block: Block, before: Code) -> list[Edit]:
+    if block.kept is not None:
+        kept = delete(block.module, block.kept)
+        return [kept, *_without_context(replaced(block, kept=None), before)]
     if len(block.node.items) == 1:
         return [unwrap_block(block.module, block.node, before=before)]
     return [remove_with_item(block.module, block.node, block.item)]
@@ -97,7 +130,10 @@ def _is_model(project: Project, block: Block, node: ast.expr) -> bool:
     return same_model(project, block.module, node, block.module, block.model)
 
 
-def _translate(project: Project, block: Block, call: ast.Call, setting: Setting, shared: _Shared) -> Edits:
+def _translate(
+    project: Project, block: Block, call: ast.Call, setting: Setting | None, shared: _Shared
+) -> Edits:
+    """The edits of one call in a block; `setting` is None where the program decides."""
     module = block.module
     symbol = project.resolve(module, call.func)
     if symbol is not None and symbol.name == OLD_SHARDED_LOAD:
@@ -218,6 +254,8 @@ def _used_for_blocks_only(project: Project, definition: tuple[Module, ast.Assign
 def _is_refused(project: Project, block: Block) -> bool:
     setting = setting_of(project, block.module, block.call)
     if isinstance(setting, Unknown) or setting.kind is Kind.LOCAL:
+        return True
+    if block.call in decided_at_run_time(project).calls:
         return True
     calls = [n for s in block.node.body for n in ast.walk(s) if isinstance(n, ast.Call)]
     if any(_gives_model_away(project, block, call) is not None for call in calls):

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from codemods.analysis.module import Module
+from codemods.analysis.state_dict_kinds import LOCAL
 from codemods.analysis.state_dicts import Flags, Kind, Setting, argument
 from codemods.editing.code import code, replace
 from codemods.model import Code, Edit
 
 API = "torch.distributed.checkpoint.state_dict"
-LOCAL = "LOCAL_STATE_DICT holds flat parameters, which FSDP2 does not have"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +62,29 @@ def saved(getter: str, kind: Kind, flags: Flags, subjects: Code, shared: Code | 
     return code(None, f"{{helper.full_tensors}}({{{API}.{getter}}}({{subjects}}), {told})", subjects=subjects)
 
 
-def model_saved(module: Module, call: ast.Call, setting: Setting, shared: Code | None = None) -> Edits:
-    """`model.state_dict()`."""
+def model_saved(module: Module, call: ast.Call, setting: Setting | None, shared: Code | None = None) -> Edits:
+    """`model.state_dict()`.
+
+    Args:
+        setting: None where the kind is decided at run time, here and below.
+    """
     if call.args or call.keywords:
         return Refused("`state_dict` is called with arguments, which `get_model_state_dict` does not take")
-    if setting.kind is Kind.LOCAL:
-        return Refused(LOCAL)
     assert isinstance(call.func, ast.Attribute)
     subject = code(module, "{model}", model=call.func.value)
+    if setting is None:
+        return [replace(module, call, code(None, "{helper.model_state_dict}({subject})", subject=subject))]
+    if setting.kind is Kind.LOCAL:
+        return Refused(LOCAL)
     return [
         replace(module, call, saved("get_model_state_dict", setting.kind, setting.model, subject, shared))
     ]
 
 
-def model_loaded(module: Module, call: ast.Call, setting: Setting) -> Edits:
+def model_loaded(module: Module, call: ast.Call, setting: Setting | None) -> Edits:
     """`model.load_state_dict(state)`; `set_model_state_dict` turns the values of the dict it is given into
     shards."""
-    if setting.kind is Kind.LOCAL:
+    if setting is not None and setting.kind is Kind.LOCAL:
         return Refused(LOCAL)
     state, strict, assign = (
         argument(call, 0, "state_dict"),
@@ -88,6 +94,16 @@ def model_loaded(module: Module, call: ast.Call, setting: Setting) -> Edits:
     if state is None or not (assign is None or (isinstance(assign, ast.Constant) and assign.value is False)):
         return Refused("`load_state_dict` with `assign=True` replaces sharded parameters")
     assert isinstance(call.func, ast.Attribute)
+    if setting is None:
+        more = code(module, ", strict={strict}", strict=strict) if strict is not None else ()
+        new = code(
+            module,
+            "{helper.load_model_state_dict}({model}, {state}{more})",
+            model=call.func.value,
+            state=state,
+            more=more,
+        )
+        return [replace(module, call, new)]
     told = ["full_state_dict=True"] if setting.kind is Kind.FULL else []
     if strict is not None and not (isinstance(strict, ast.Constant) and strict.value is True):
         told.append("strict={strict}")

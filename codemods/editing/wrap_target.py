@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from codemods.analysis.holding import WrapCall
+from codemods.analysis.holding import Instance, WrapCall
+from codemods.analysis.module import Module
 from codemods.model import Code, Hole
 from codemods.project import Project
 
@@ -68,9 +69,11 @@ def _is_short(node: ast.expr) -> bool:
 
 
 def is_nested(project: Project, site: WrapCall) -> bool:
-    """Whether the wrapped module is a part of a model that is itself wrapped in the same function.
+    """Whether the wrapped module is a part of a model that is itself wrapped.
 
-    `m.layers[i] = FSDP(m.layers[i])`, or `m.layers[i] = FSDP(layer)`, beside `m = FSDP(m)`.
+    `m.layers[i] = FSDP(m.layers[i])`, or `m.layers[i] = FSDP(layer)`, beside `m = FSDP(m)` of the same
+    function and not in another branch; `self.layers[i] = FSDP(self.layers[i])` in a class whose objects are
+    wrapped.
     """
     module = site.module
     statement = module.statement(site.node)
@@ -82,10 +85,37 @@ def is_nested(project: Project, site: WrapCall) -> bool:
         and other.module is module
         and other.wrapped is not None
         and module.scope_of(other.node) is module.scope_of(site.node)
+        and not _are_alternatives(module, site.node, other.node)
     }
     for node in names:
         while isinstance(node, ast.Attribute | ast.Subscript):
             node = node.value
             if ast.unparse(node) in around:
                 return True
+        if isinstance(node, ast.Name) and node.id == "self" and _is_wrapped_itself(project, site):
+            return True
+    return False
+
+
+def _are_alternatives(module: Module, one: ast.AST, other: ast.AST) -> bool:
+    """Whether two places are in different branches of one `if`."""
+    there = [other, *module.ancestors(other)]
+    child = one
+    for parent in module.ancestors(one):
+        if isinstance(parent, ast.If) and parent in there:
+            inner = there[there.index(parent) - 1]
+            return any(child in block and inner not in block for block in (parent.body, parent.orelse))
+        child = parent
+    return False
+
+
+def _is_wrapped_itself(project: Project, site: WrapCall) -> bool:
+    """Whether an object of the class that a wrap stands in is wrapped somewhere."""
+    owner = site.module.class_of(site.node)
+    if owner is None:
+        return False
+    for other in project.wraps:
+        held = project.links.held(other.module, other.wrapped) if other.wrapped is not None else ()
+        if other is not site and any(isinstance(h, Instance) and h.node is owner for h in held):
+            return True
     return False

@@ -17,7 +17,7 @@ from codemods.rule import (
     rule,
 )
 from codemods.shard_call import Argument, Inline, Translation, keyword_rules
-from codemods.wrap_site import arguments_of, refusal
+from codemods.wrap_site import arguments_of, may_be_on_meta, refusal
 
 
 @rule(
@@ -37,7 +37,8 @@ def wrap_call(project: Project) -> Iterator[Finding]:
     Where every value can be read at the call, the loop is written there. Where strategy, policy or precision
     are decided at run time, the call becomes `shard_model(model, ...)` of a small helper module written into
     the repository, with the same keywords, so that configuration values and command lines stay. `fully_shard`
-    changes the model in place and gives it back: `y = FSDP(x)` becomes one object under two names.
+    changes the model in place and gives it back: `y = FSDP(x)` becomes one object under two names. A model
+    that can be on the meta device gets its storage and values as FSDP1 gave them, unit by unit.
 
     Left to a person: a wrap inside a comprehension, positional arguments unpacked with `*`, and keywords that
     FSDP1 does not have.
@@ -73,8 +74,12 @@ def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
         _, result = refused[0]
         yield finding(site.module, site.node, "FM103", result.refused, remedy=result.remedy)
         return
-    inline = _as_inline(project, site, results) if not unknown and site.kind == "call" else None
-    yield inline or _as_helper_call(project, site, results, unknown)
+    is_on_meta = may_be_on_meta(project, site)
+    is_known = not unknown and not is_on_meta and site.kind == "call"
+    inline = _as_inline(project, site, results) if is_known else None
+    yield inline or _as_helper_call(
+        project, site, results, unknown, {"param_init_fn"} if is_on_meta else set()
+    )
 
 
 def _as_inline(
@@ -108,9 +113,14 @@ def _as_inline(
 
 
 def _as_helper_call(
-    project: Project, site: WrapCall, results: list[tuple[Argument, Translation]], unknown: bool
+    project: Project,
+    site: WrapCall,
+    results: list[tuple[Argument, Translation]],
+    unknown: bool,
+    more: set[str],
 ) -> Finding:
-    needs = {argument.name for argument, result in results if result.keep} | ({"**"} if unknown else set())
+    needs = {argument.name for argument, result in results if result.keep} | more
+    needs |= {"**"} if unknown else set()
     nested = is_nested(project, site) and ("mixed_precision" in needs or unknown)
     policies = [ast.unparse(a.node) for a, r in results if a.name == "auto_wrap_policy" and r.keep]
     return finding(

@@ -41,9 +41,9 @@ def enable_wrap(project: Project) -> Iterator[Finding]:
     The block goes, the order of the calls stays, and parts of the model that is wrapped last are sharded as
     parts of it.
 
-    Left to a person: blocks of another wrapper class, `wrap` calls in functions that the block only calls,
-    double wraps, and wraps within comprehensions. Shard what was wrapped with fully_shard once it is built,
-    then the model around it.
+    A module that is wrapped twice, `wrap(wrap(m))`, is sharded once. Left to a person: blocks of another
+    wrapper class, `wrap` calls in functions that the block only calls, and wraps within comprehensions that
+    fill no attribute. Shard what was wrapped with fully_shard once it is built, then the model around it.
     """
     blocks: dict[ast.With, list[WrapCall]] = {}
     for site in project.wraps:
@@ -87,11 +87,19 @@ def _translated(project: Project, module: Module, block: ast.With, sites: list[W
     edits += dropped_edits([a for a, result in results if not result.keep and not a.at_call])
     shared = [f"{a.name}={module.code(a.node)}" for a, r in results if a.at_call and r.keep]
     shared += [f"**{module.code(k.value)}" for k in sites[0].settings.keywords if k.arg is None]
+    twice = {site.node for site in sites}
     for site in sites:
         nested = is_nested(project, site) and ("mixed_precision" in needs or unknown)
         needs |= {"is_root"} if nested else set()
         text = ", ".join([*shared, *(["is_root=False"] if nested else [])])
-        end = module.span(site.node.args[0]).end
+        inner = site.node.args[0]
+        if inner in twice:
+            # `wrap(wrap(m))` made one unit with parameters; the outer one had none.
+            span, kept = module.span(site.node), module.span(inner)
+            edits.append(Edit(module.path, Span(span.start, kept.start), ()))
+            edits.append(Edit(module.path, Span(kept.end, span.end), ()))
+            continue
+        end = module.span(inner).end
         edits.append(Edit(module.path, module.span(site.node.func), code(None, "{helper.shard_model}")))
         edits.append(Edit(module.path, Span(end, end), (f", {text}" if text else "",)))
     return finding(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -72,6 +73,8 @@ def guarded(command: Callable[..., ExitCode]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(*args: object, **kwargs: object) -> None:
         try:
+            if getattr(signal.getsignal(signal.SIGINT), "__name__", "") == "leave_at_once":
+                signal.signal(signal.SIGINT, signal.default_int_handler)
             code = command(*args, **kwargs)
             sys.stdout.flush()
         except KeyboardInterrupt:
@@ -115,13 +118,23 @@ def _say(text: str) -> None:
 
 def _register() -> None:
     """Add the commands. Their modules are cheap to import: what they need is imported when they run."""
-    from fsdp_migrate.cli import capture_layout, convert_ckpt, demo, explain, inspect_ckpt, rewrite, verify
+    from fsdp_migrate.cli import (
+        capture_layout,
+        convert_ckpt,
+        demo,
+        explain,
+        inspect_ckpt,
+        rewrite,
+        verify,
+        verify_ckpt,
+    )
 
     app.command("rewrite")(guarded(rewrite.rewrite))
     app.command("explain")(guarded(explain.explain))
     app.command("rules")(guarded(explain.rules))
     app.command("convert-ckpt")(guarded(convert_ckpt.convert_ckpt))
     app.command("inspect-ckpt")(guarded(inspect_ckpt.inspect_ckpt))
+    app.command("verify-ckpt")(guarded(verify_ckpt.verify_ckpt))
     app.command("capture-layout")(guarded(capture_layout.capture_layout))
     app.command("verify", cls=verify.ScriptCommand)(guarded(verify.verify))
     app.command("demo")(guarded(demo.demo))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from checkpoint_convert.write_options import MODEL_KEY, OPTIM_KEY, OutputFormat, Part, TiedPolicy
+from checkpoint_convert.write_options import OutputFormat, Part, Preset, TiedPolicy
 from fsdp_migrate.cli.source_options import (
     From,
+    Jobs,
     LayoutFrom,
     Model,
     Report,
@@ -21,6 +22,7 @@ from fsdp_migrate.cli.source_options import (
     SaverTorch,
     Sources,
     Wrap,
+    default_jobs,
 )
 from fsdp_migrate.exit_codes import ExitCode
 
@@ -28,9 +30,6 @@ if TYPE_CHECKING:
     from checkpoint_convert.convert import ConvertOptions
     from checkpoint_convert.model import Contents
     from checkpoint_convert.readers.options import ReadOptions
-
-MOST_JOBS = 4
-"""Threads by default; more only help on storage that answers many requests at a time."""
 
 
 class FloatType(enum.Enum):
@@ -65,24 +64,29 @@ def convert_ckpt(
     shards: Annotated[
         int | None, typer.Option(min=1, help="Lay the rows out for this many ranks, one file each (DCP).")
     ] = None,
+    mesh: Annotated[
+        str | None,
+        typer.Option(metavar="replicate=R,shard=S", help="The same for a 2-D mesh: replicas share files."),
+    ] = None,
     link: Annotated[
         bool,
         typer.Option(
             "--link", help="DCP to DCP: share SRC's files (clones, else hard links), copy no tensor."
         ),
     ] = False,
+    layout: Annotated[Preset, typer.Option(help="Whose loader DST is for (DCP).")] = Preset.TORCH,
     model_key: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The model's key at the top. [model]")
+        str | None, typer.Option(metavar="NAME", help="The model's key at the top. [as --layout has it]")
     ] = None,
     optim_key: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The optimizer's key at the top. [optim]")
+        str | None, typer.Option(metavar="NAME", help="The optimizer's key at the top. [likewise]")
     ] = None,
     against: Annotated[
         Path | None, typer.Option(metavar="FULL.PT", help="A checkpoint that SRC must be equal to.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if there is any notice.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST.")] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Threads. [up to 4, one per core]")] = None,
+    jobs: Jobs = None,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not read the output back.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what goes where; write nothing.")] = False,
     report: Report = ReportFormat.TEXT,
@@ -111,25 +115,39 @@ def convert_ckpt(
         to=to or OutputFormat.DCP,
         dtype=DType[dtype.name] if dtype else None,
         only=only,
-        shards=shards,
+        shards=shards if mesh is None else _shards_of(mesh, shards),
         tied=tied,
         fill_optim_state=fill_optim_state,
         link=link,
-        model_key=MODEL_KEY if model_key is None else model_key,
-        optim_key=OPTIM_KEY if optim_key is None else optim_key,
+        preset=layout,
+        model_key=layout.model_key if model_key is None else model_key,
+        optim_key=layout.optim_key if optim_key is None else optim_key,
     )
     # What was asked for is written, even where it is what would be written anyway.
     asked = to is not None or model_key is not None or optim_key is not None or write != WriteOptions()
     options = ConvertOptions(
-        write=write, jobs=jobs or _default_jobs(), verify=not no_verify, overwrite=overwrite
+        write=write, jobs=jobs or default_jobs(), verify=not no_verify, overwrite=overwrite
     )
     request = _Request(sources, destination, read, options, against, report, dry_run, asked)
     return request.run(strict=strict)
 
 
-def _default_jobs() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, MOST_JOBS)
+def _shards_of(mesh: str, shards: int | None) -> int:
+    """How many ranks of a mesh hold different rows.
+
+    Raises:
+        UnsupportedError: the text is no such mesh, or `--shards` says something too.
+    """
+    from checkpoint_convert.errors import UnsupportedError
+
+    found = re.fullmatch(r"(?:replicate=[1-9]\d*,)?shard=([1-9]\d*)(?:,replicate=[1-9]\d*)?", mesh)
+    if found is None:
+        raise UnsupportedError(
+            f"--mesh: {mesh!r} is no mesh of FSDP2", hint="write it as --mesh replicate=2,shard=4"
+        )
+    if shards is not None:
+        raise UnsupportedError("--mesh and --shards say the same twice", hint="leave one of them out")
+    return int(found.group(1))
 
 
 class _Request:

@@ -1,8 +1,9 @@
-"""The options of both checkpoint commands that say what SRC is, and the one for the form of the report."""
+"""The options that checkpoint commands share: what SRC is, the form of the report, how many threads."""
 
 from __future__ import annotations
 
 import enum
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -41,3 +42,13 @@ SaverTorch = Annotated[
     typer.Option(metavar="VERSION", help="The torch that wrote SRC, where SRC does not say."),
 ]
 Report = Annotated[ReportFormat, typer.Option("--format", help="Form of the report.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Threads. [up to 4, one per core]")]
+
+MOST_JOBS = 4
+"""Threads by default; more only help on storage that answers many requests at a time."""
+
+
+def default_jobs() -> int:
+    """One thread per core that we may use, up to `MOST_JOBS`."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MOST_JOBS)

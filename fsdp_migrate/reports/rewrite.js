@@ -36,12 +36,16 @@ function apply() {
 // What was chosen stands in the address, so that a filtered view can be bookmarked and passed on: #code=FM301,FM302
 function readAddress() {
   const told = new URLSearchParams(location.hash.slice(1));
+  const isChoice = told.has("code") || told.has("outcome") || told.has("text");
+  if (isChoice) for (const box of form.querySelectorAll("input[type=checkbox]")) box.checked = true;
+  if (isChoice) form.elements.text.value = "";
   for (const name of ["code", "outcome"]) {
-    if (!told.has(name)) continue;
+    if (!told.has(name)) continue; // an anchor of a line, say: the choice stays
     const wanted = new Set(told.get(name).split(","));
     for (const box of form.querySelectorAll(`input[name=${name}]`)) box.checked = wanted.has(box.value);
   }
   if (told.has("text")) form.elements.text.value = told.get("text");
+  return isChoice;
 }
 
 function writeAddress() {
@@ -54,6 +58,7 @@ function writeAddress() {
 }
 
 if (form) {
+  form.hidden = false;
   form.addEventListener("input", () => { apply(); writeAddress(); });
   form.addEventListener("submit", (event) => event.preventDefault());
   for (const button of form.querySelectorAll("button[data-all]")) {
@@ -63,7 +68,11 @@ if (form) {
       writeAddress();
     });
   }
-  window.addEventListener("hashchange", () => { readAddress(); apply(); });
+  window.addEventListener("hashchange", () => {
+    const isChoice = readAddress();
+    apply();
+    if (isChoice) form.scrollIntoView();
+  });
   readAddress();
   apply();
 }

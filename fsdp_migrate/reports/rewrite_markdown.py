@@ -12,10 +12,12 @@ from fsdp_migrate.reports.rewrite import (
     Entry,
     RewriteReport,
     count,
+    lines_before,
     meanings,
     outcome,
     searched,
 )
+from fsdp_migrate.reports.visible import clipped, visible
 
 _TABLE_BREAKERS = re.compile(r"[|\r\n]")
 
@@ -28,6 +30,7 @@ def as_markdown(report: RewriteReport) -> str:
     parts += _files(report)
     if report.by_file:
         parts += ["## Findings", ""]
+        parts += [lines_before(report), ""] if lines_before(report) else []
     for path, entries in report.by_file.items():
         parts += [f"### {_code(path)}", ""]
         for entry in entries:
@@ -86,8 +89,9 @@ def _entry(entry: Entry) -> list[str]:
     if entry.why:
         parts.append(f"  Why: {_inline(entry.why)}")
     if entry.lines:
-        fence = _fence("\n".join(line.text for line in entry.lines))
-        parts += ["", f"  {fence}python", *(f"  {line.text}".rstrip() for line in entry.lines)]
+        lines = [visible(clipped(line.text)) for line in entry.lines]
+        fence = _fence("\n".join(lines))
+        parts += ["", f"  {fence}python", *(f"  {line}".rstrip() for line in lines)]
         if entry.omitted:
             parts.append(f"  # ... {count(entry.omitted, 'more line')}")
         parts.append(f"  {fence}")
@@ -100,12 +104,13 @@ def _fence(text: str) -> str:
 
 
 def _code(text: str) -> str:
+    text = visible(text)
     return f"`{text}`" if "`" not in text else f"`` {text} ``"
 
 
 def _inline(text: str) -> str:
     """Text outside code spans with what Markdown or HTML would take for markup escaped."""
-    pieces = re.split(r"(`[^`]*`)", " ".join(text.split()))
+    pieces = re.split(r"(`[^`]*`)", visible(" ".join(text.split())))
     return "".join(
         piece if piece.startswith("`") else re.sub(r"([<>*_\[\]\\])", r"\\\1", piece) for piece in pieces
     )

@@ -11,8 +11,10 @@ from __future__ import annotations
 import functools
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -193,6 +195,21 @@ class _Event:
     def wait(self, *_: object) -> None: ...
 
 
+def _shown(answer: object) -> str:
+    """An answer in a word, where it is an object without one."""
+    if answer is _NO_MEMORY:
+        return "zeros"
+    if answer is _CPU:
+        return "those of a CPU"
+    return "no state" if isinstance(answer, Tensor) else repr(answer)
+
+
+# Memory is not what a rehearsal measures: every count is zero.
+_NO_MEMORY: defaultdict[str, int] = defaultdict(int)
+# What scripts ask of a device; a capability with bfloat16, as `is_bf16_supported` answers.
+_CPU = SimpleNamespace(name="CPU", total_memory=1, major=8, minor=0, multi_processor_count=1)
+
+
 def _cuda_calls(say: Say) -> None:
     answers: dict[str, object] = {
         "set_device": None,
@@ -204,12 +221,20 @@ def _cuda_calls(say: Say) -> None:
         "is_bf16_supported": True,
         "get_device_name": "CPU",
         "mem_get_info": (0, 0),
+        "memory_stats": _NO_MEMORY,
+        "get_device_properties": _CPU,
+        "get_device_capability": (_CPU.major, _CPU.minor),
+        "get_rng_state": torch.empty(0, dtype=torch.uint8),
+        "get_rng_state_all": [],
+        "set_rng_state": None,
+        "set_rng_state_all": None,
+        "ipc_collect": None,
     }
     for name, answer in answers.items():
 
         def stand_in(*_: object, name: str = name, answer: object = answer, **__: object) -> object:
             say(
-                f"torch.cuda.{name}() answers {answer!r}"
+                f"torch.cuda.{name}() answers {_shown(answer)}"
                 if answer is not None
                 else f"torch.cuda.{name}() does nothing"
             )

@@ -1,4 +1,4 @@
-"""Real FSDP1 jobs save, the command converts, real FSDP2 jobs load at world sizes 1, 2 and 3 and train on.
+"""Real FSDP1 jobs save, the command converts, real FSDP2 jobs load at world sizes 1 to 4 and train on.
 
 Bit for bit: what FSDP2 holds after loading is what FSDP1 saved, and the losses and weights after resuming are
 those of the FSDP1 job that simply went on.
@@ -19,9 +19,13 @@ from tests.checkpoint_convert.fsdp_jobs.launch import launch
 
 FACTORY = "tests.checkpoint_convert.fsdp_jobs.model:build"
 KINDS = ("full", "local", "sharded", "torch_again")
+LAYOUTS = ("torchtitan", "accelerate", "lightning")
+"""For each library's own loader."""
 CASES = [(job, kind) for job in ("flat", "orig") for kind in KINDS]
-# Their digests are the same, so one and three ranks load one whole and one sharded layout of each job.
-WORLDS = {1: CASES[1::2], 2: CASES, 3: CASES[1::2]}
+LAYOUT_CASES = [("flat", layout) for layout in LAYOUTS]
+# Their digests are the same, so other numbers of ranks load one whole and one sharded layout of each job.
+OTHERS = [*CASES[1::2], *LAYOUT_CASES]
+WORLDS = {1: OTHERS, 2: [*CASES, *LAYOUT_CASES], 3: OTHERS, 4: LAYOUT_CASES}
 LOADS = [(world_size, job, kind) for world_size, cases in WORLDS.items() for job, kind in cases]
 
 
@@ -35,6 +39,8 @@ def convert_all(saved: Path, out: Path) -> None:
     # To one torch.save file and on to a directory laid out for three ranks: nothing is lost on the way.
     convert(saved / "full.pt", out / "again.pt", "--to", "torch")
     convert(out / "again.pt", out / "torch_again", "--shards", "3", "--jobs", "2")
+    for layout in LAYOUTS if saved.name == "flat" else ():
+        convert(saved / "full.pt", out / layout, "--layout", layout)
 
 
 def convert(*arguments: object) -> None:
@@ -62,7 +68,7 @@ def converted(fsdp1: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def fsdp2(converted: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """What FSDP2 jobs of 1, 2 and 3 ranks made of every converted directory; two ranks train on."""
+    """What FSDP2 jobs of 1, 2, 3 and 4 ranks made of every converted directory; two ranks train on."""
     folders = {}
     for world_size, cases in WORLDS.items():
         directories = [converted / job / kind for job, kind in cases]
@@ -88,7 +94,7 @@ def test_fsdp2_holds_what_fsdp1_saved(
     assert tuple(state["param_groups"][0]["betas"]) == (0.8, 0.9)
 
 
-@pytest.mark.parametrize(("job", "kind"), CASES)
+@pytest.mark.parametrize(("job", "kind"), [*CASES, *LAYOUT_CASES])
 def test_fsdp2_follows_fsdp1_after_resuming(fsdp1: Path, fsdp2: dict[int, Path], job: str, kind: str) -> None:
     for rank in range(2):
         expected = torch.load(fsdp1 / job / f"losses_{rank}.pt", weights_only=True)

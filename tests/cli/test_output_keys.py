@@ -122,6 +122,7 @@ def test_something_else_of_that_name_gives_way(full: Path, tmp_path: Path) -> No
         (["--optim-key", ""], "--optim-key: '' is no top-level key"),
         (["--optim-key", "model"], "cannot both have the key 'model'"),
         (["--model-key", "net", "--to", "safetensors"], "safetensors files have none"),
+        (["--layout", "accelerate", "--to", "torch"], "--layout accelerate is a form of DCP directories"),
     ],
 )
 def test_keys_that_cannot_be(full: Path, tmp_path: Path, options: list[str], message: str) -> None:
@@ -129,3 +130,39 @@ def test_keys_that_cannot_be(full: Path, tmp_path: Path, options: list[str], mes
     assert done.exit_code == 2
     assert message in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_lightning_keeps_everything_else_in_meta_pt(full: Path, tmp_path: Path) -> None:
+    done = call("convert-ckpt", full, tmp_path / "out", "--layout", "lightning")
+    assert done.exit_code == 0, done.stderr
+    meta = torch.load(tmp_path / "out" / "meta.pt", weights_only=True)
+    ema = torch.load(full, weights_only=True)["ema"]
+    assert {**meta, "ema": None} == {"ema": None, "epoch": 3, "optimizer_scale": 2.0}
+    assert all(torch.equal(meta["ema"][name], tensor) for name, tensor in ema.items())
+
+
+def test_what_accelerate_has_no_place_for_is_said(full: Path, tmp_path: Path) -> None:
+    done = call("convert-ckpt", full, tmp_path / "out", "--layout", "accelerate", "--strict")
+    assert done.exit_code == 1
+    assert "CK201" in done.stdout and "epoch" in done.stdout
+    assert sorted(entry.name for entry in (tmp_path / "out").iterdir()) == [
+        "conversion.json",
+        "optimizer_0",
+        "pytorch_model_fsdp_0",
+    ]
+
+
+@pytest.mark.parametrize("layout", ["torchtitan", "accelerate", "lightning"])
+def test_the_form_of_a_loader_is_read_again(full: Path, tmp_path: Path, layout: str) -> None:
+    """What was written for one library can be taken to another, model and optimizer."""
+    call("convert-ckpt", full, tmp_path / "first", "--layout", layout)
+    done = call("convert-ckpt", tmp_path / "first", tmp_path / "second", "--to", "torch")
+    assert done.exit_code == 0, done.stderr
+    found = torch.load(tmp_path / "second", weights_only=True)
+    wanted, optimizer = trained(1)
+    assert all(torch.equal(found["model"][name], value) for name, value in wanted.state_dict().items())
+    assert {name for name, _ in wanted.named_parameters()} == set(found["optim"]["state"])
+    for number, name in enumerate(found["optim"]["state"]):
+        for key, value in optimizer.state_dict()["state"][number].items():
+            assert torch.equal(found["optim"]["state"][name][key], value)
+    assert found["optim"]["param_groups"][0]["lr"] == 0.01

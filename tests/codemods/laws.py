@@ -91,14 +91,14 @@ def introduced(
 
 
 def comments(folder: Path) -> Counter[str]:
-    """Every comment's text in the folder; files that do not tokenize have none."""
+    """Every comment's text in the folder; files that do not tokenize or parse have none."""
     found: Counter[str] = Counter()
     for path in python_files(folder):
         try:
             tokens = list(tokenize.tokenize(io.BytesIO(path.read_bytes()).readline))
+            inside = _fsdp_import_lines(path)
         except (tokenize.TokenError, SyntaxError, ValueError):
             continue
-        inside = _fsdp_import_lines(path)
         found.update(
             token.string
             for token in tokens

@@ -10,8 +10,9 @@ Source of the names: `torch.distributed.fsdp.__init__` and `FullyShardedDataPara
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 FSDP_MODULE = "torch.distributed.fsdp"
@@ -84,12 +85,22 @@ class _Module:
 
 def scan(folder: Path) -> list[Leftover]:
     """Every use of an FSDP1 name below `folder`, in order; files that do not parse are passed over."""
+    found = {leftover for module in _bound_modules(folder) for leftover in _uses(module)}
+    return sorted(found)
+
+
+def resolved(folder: Path) -> Iterator[tuple[str, ast.Module, Callable[[ast.expr], str | None]]]:
+    """Path and tree of every module below `folder`, and what a name or attribute chain in it stands for."""
+    for module in _bound_modules(folder):
+        yield module.path.as_posix(), module.tree, partial(_origin, module)
+
+
+def _bound_modules(folder: Path) -> list[_Module]:
     modules = [module for path in sorted(folder.rglob("*.py")) if (module := _read(folder, path))]
     for module in modules:
         _bind_imports(module)
     _follow_own_modules(modules)
-    found = {leftover for module in modules for leftover in _uses(module)}
-    return sorted(found)
+    return modules
 
 
 def uncovered(
@@ -232,6 +243,8 @@ def _uses(module: _Module) -> Iterator[Leftover]:
             for alias in node.names:
                 if _is_fsdp1(alias.name):
                     yield Leftover(path, line, end_line, alias.name, alias.asname or alias.name, True)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            continue  # `FSDP = None` is no use of torch's
         elif isinstance(node, ast.Name | ast.Attribute):
             origin = _origin(module, node)
             if origin and _is_fsdp1(origin):

@@ -32,11 +32,14 @@ NOT_READABLE = "not readable"
 WRAPPER_PREFIXES = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod.")
 
 
-def patch_fsdp1_for_cpu() -> None:
-    """FSDP1 refuses `sync_module_states=True` on CPU (torch 2.13); the broadcast itself works."""
+def patch_torch_for_cpu() -> None:
+    """FSDP1 refuses `sync_module_states=True` on CPU (torch 2.13); the broadcast itself works. CPU offload
+    of either FSDP pins memory and waits for a stream, which needs a GPU and changes no value."""
     from torch.distributed.fsdp import _init_utils
 
     _init_utils._check_module_states_for_sync_module_states = lambda *_, **__: None
+    torch.Tensor.pin_memory = lambda self, *_, **__: self
+    torch.cpu.Stream.synchronize = lambda _: None
 
 
 def run_arm(folder: Path, configuration: dict[str, Any], out: Path) -> dict[str, Any]:
@@ -206,7 +209,7 @@ def main(jobs_file: Path, results_file: Path) -> None:
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     sys.dont_write_bytecode = True
     torch.set_num_threads(1)
-    patch_fsdp1_for_cpu()
+    patch_torch_for_cpu()
     store = f"file://{results_file.parent / 'store'}"
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=world_size, timeout=TIMEOUT)
     code = 0

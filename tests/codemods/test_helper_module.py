@@ -21,6 +21,7 @@ from torch import nn
 
 from codemods.editing.helper_assembly import POLICY_PARTS, Needs, assemble
 from codemods.editing.helper_draft import KEYWORDS
+from codemods.editing.helper_state_dict_text import STATE_DICT_PARTS
 from codemods.editing.helper_training_text import TRAINING_PARTS
 
 ROOT = Path(__file__).parents[2]
@@ -44,9 +45,11 @@ def _modules() -> list[str]:
     keywords = [*KEYWORDS, "**"]
     found = [_assembled({"shard_model"}, {k}, set()) for k in keywords]
     found += [
-        _assembled({name}, set(), {"buffer_dtype"}) for name in (*POLICY_PARTS, *TRAINING_PARTS, "CPUOffload")
+        _assembled({name}, set(), {"buffer_dtype"})
+        for name in (*POLICY_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS, "CPUOffload")
     ]
-    found.append(_assembled({"shard_model", *POLICY_PARTS, *TRAINING_PARTS}, set(keywords), set(_FIELDS)))
+    everything = {"shard_model", *POLICY_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS}
+    found.append(_assembled(everything, set(keywords), set(_FIELDS)))
     for _ in range(30):
         names = {"shard_model", *chance.sample(list(POLICY_PARTS), chance.randint(0, 3))}
         some = set(chance.sample(keywords, chance.randint(0, 9)))

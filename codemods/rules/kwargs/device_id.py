@@ -9,7 +9,7 @@ from codemods.rule import CallValue, code
 from codemods.shard_call import Argument, Inline, Translation, keyword, sibling
 
 
-@keyword("device_id", {"FM114": "`device_id` cannot be followed"})
+@keyword("device_id", {})
 def device_id(argument: Argument) -> Translation:
     """`device_id` becomes the current device.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import Finding, No, Project, finding, rule
+from codemods.rule import Finding, Module, No, Project, finding, rule
 
 _METHODS = {
     "check_is_root": "compare with the model you sharded: `module is model`",
@@ -25,6 +25,23 @@ _ATTRIBUTES = {
     "training_state": "FSDP2 has no public training state",
     "_has_params": "every module given to `fully_shard` counts: test `isinstance(module, FSDPModule)`",
     "_is_root": "compare with the model you sharded: `module is model`",
+    "_streams": "FSDP2 models share streams by `share_comm_ctx([model, other])` (torch 2.10 and later)",
+    **dict.fromkeys(
+        (
+            *("_unshard_stream", "_pre_unshard_stream", "_post_backward_stream", "_all_gather_stream"),
+            *("_streams_unshard", "_streams_pre_unshard", "_streams_post_backward", "_free_event_queue"),
+        ),
+        "FSDP2 models share streams by `share_comm_ctx([model, other])` (torch 2.10 and later)",
+    ),
+    "_exec_order_data": "FSDP2 records no order: name the units to prefetch with "
+    "`set_modules_to_forward_prefetch`",
+    "_comm_hook": "use `set_all_reduce_hook` or `set_custom_reduce_scatter` of `FSDPModule`",
+    "_sync_gradients": "use `set_requires_gradient_sync` of `FSDPModule`",
+    "_use_full_prec_in_eval": "FSDP2 computes in the policy's dtype in evaluation too",
+    "limit_all_gathers": "FSDP2 needs no rate limit: delete it",
+    "forward_prefetch": "use `set_modules_to_forward_prefetch` of `FSDPModule`",
+    "backward_prefetch": "use `set_modules_to_backward_prefetch` of `FSDPModule`",
+    "cpu_offload": "keep what your configuration says; an FSDP2 model does not remember it",
 }
 
 
@@ -33,15 +50,42 @@ def check_is_root(project: Project) -> Iterator[Finding]:
     """Attributes and methods that only the FSDP1 wrapper had, used on a sharded model.
 
     `check_is_root()`, `process_group`, `sharding_strategy`, `mixed_precision`, `compute_device`, `rank`,
-    `world_size` and a few private ones do not exist on an FSDP2 model. `apply(fn)` exists and sees DTensors
+    `world_size` and a few private ones do not exist on an FSDP2 model: reading one fails, `hasattr` is False,
+    and what is assigned to one has no effect. `apply(fn)` exists and sees DTensors
     where FSDP1 gave full parameters. Each is left to a person with what to use instead."""
     for module in list(project.modules.values()):
         for node in module.nodes(ast.Attribute):
             assert isinstance(node, ast.Attribute)
             remedy = _ATTRIBUTES.get(node.attr) or _METHODS.get(node.attr)
-            if not remedy or not isinstance(node.ctx, ast.Load):
-                continue
-            if isinstance(project.sharded(module, node.value), No):
-                continue
-            what = "sees DTensors, not full parameters" if node.attr == "apply" else "does not exist"
-            yield finding(module, node, "FM310", f"`.{node.attr}` of an FSDP2 model {what}", remedy=remedy)
+            if remedy and (
+                _is_unit(module, node.value) or not isinstance(project.sharded(module, node.value), No)
+            ):
+                what = "sees DTensors, not full parameters" if node.attr == "apply" else "does not exist"
+                yield _finding(module, node, f"`.{node.attr}` of an FSDP2 model {what}", remedy)
+        for call in module.calls():
+            match call:
+                case ast.Call(
+                    func=ast.Name(id="getattr" | "hasattr" | "setattr"),
+                    args=[model, ast.Constant(value=str(name)), *_],
+                ) if name in _ATTRIBUTES:
+                    if _is_unit(module, model) or not isinstance(project.sharded(module, model), No):
+                        message = f"`.{name}` of an FSDP2 model does not exist"
+                        yield _finding(module, call, message, _ATTRIBUTES[name])
+
+
+def _finding(module: Module, node: ast.AST, message: str, remedy: str) -> Finding:
+    return finding(module, node, "FM310", message, remedy=remedy)
+
+
+def _is_unit(module: Module, node: ast.expr) -> bool:
+    """Whether a name is a loop variable over `FSDP.fsdp_modules(...)`."""
+    if not isinstance(node, ast.Name):
+        return False
+    for parent in module.ancestors(node):
+        for loop in getattr(parent, "generators", [parent]):
+            if isinstance(loop, ast.For | ast.comprehension) and isinstance(loop.iter, ast.Call):
+                function, target = loop.iter.func, loop.target
+                is_named = isinstance(target, ast.Name) and target.id == node.id
+                if is_named and isinstance(function, ast.Attribute) and function.attr == "fsdp_modules":
+                    return True
+    return False

@@ -9,11 +9,13 @@ import ast
 from collections.abc import Iterator
 
 from codemods.rule import (
+    AtRunTime,
     Finding,
     No,
     Project,
     Refused,
     Safety,
+    Setting,
     Unknown,
     finding,
     in_force,
@@ -56,7 +58,8 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
         if isinstance(told, Unknown):
             yield finding(call.module, call.node, "FM403", told.why, remedy=_REMEDY)
             continue
-        edits = model_loaded(call.module, call.node, told.setting)
+        setting = None if isinstance(told, AtRunTime) else told.setting
+        edits = model_loaded(call.module, call.node, setting)
         if isinstance(edits, Refused):
             yield finding(call.module, call.node, "FM403", edits.why, remedy=_REMEDY)
             continue
@@ -64,7 +67,11 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
             call.module,
             call.node,
             "FM403",
-            f"FSDP2's own `load_state_dict()` takes shards; this one took {told.setting.kind.value}",
+            f"FSDP2's own `load_state_dict()` takes shards; this one took {_kind(setting)}",
             safety=Safety.SAFE,
             edits=edits,
         )
+
+
+def _kind(setting: Setting | None) -> str:
+    return setting.kind.value if setting is not None else "what the program chooses when it runs"

@@ -5,11 +5,16 @@ Source: `FullyShardedDataParallel.optim_state_dict` and its older forms.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from codemods.rule import (
+    AtRunTime,
+    Edit,
     Finding,
+    MethodCall,
     Project,
+    Ref,
     Refused,
     Safety,
     Unknown,
@@ -40,8 +45,8 @@ def optim_state_dict(project: Project) -> Iterator[Finding]:
         moments = get_optimizer_state_dict(model, optimizer, options=options)
 
     `FSDP.full_optim_state_dict` is the same with whole tensors on rank 0, `FSDP.sharded_optim_state_dict`
-    with shards. `FSDP.rekey_optim_state_dict` to parameter numbers has no counterpart and is left to a
-    person."""
+    with shards. `FSDP.rekey_optim_state_dict` between names and numbers is a function of the helper module;
+    only with `optim_input` it is left to a person."""
     for use in project.static_calls("optim_state_dict", "full_optim_state_dict", "sharded_optim_state_dict"):
         model = argument(use.node, 0, "model")
         told = (
@@ -54,7 +59,8 @@ def optim_state_dict(project: Project) -> Iterator[Finding]:
             continue
         if told.block is not None:
             continue
-        edits = optim_saved(project, use.module, use.node, told.setting)
+        setting = None if isinstance(told, AtRunTime) else told.setting
+        edits = optim_saved(project, use.module, use.node, setting)
         if isinstance(edits, Refused):
             yield finding(use.module, use.node, "FM404", edits.why, remedy=_REMEDY)
             continue
@@ -67,10 +73,26 @@ def optim_state_dict(project: Project) -> Iterator[Finding]:
             edits=edits,
         )
     for use in project.static_calls("rekey_optim_state_dict"):
-        yield finding(
+        yield _rekeyed(use)
+
+
+def _rekeyed(use: MethodCall) -> Finding:
+    """`FSDP.rekey_optim_state_dict(state, key_type, model)`."""
+    given = argument(use.node, 3, "optim_input")
+    if len(use.node.args) > 4 or (given is not None and ast.unparse(given) != "None"):
+        return finding(
             use.module,
             use.node,
             "FM404",
-            "`rekey_optim_state_dict` has no FSDP2 counterpart: state stays keyed by parameter name",
+            "`rekey_optim_state_dict` is given `optim_input`, whose order of parameters has no counterpart",
             remedy="load by name with `set_optimizer_state_dict`, or map names to numbers in your own code",
         )
+    span = use.module.span(use.node.func)
+    return finding(
+        use.module,
+        use.node,
+        "FM404",
+        "optimizer state is keyed anew by a function of the helper module",
+        safety=Safety.SAFE,
+        edits=[Edit(use.module.path, span, (Ref("helper.rekey_optim_state_dict"),))],
+    )

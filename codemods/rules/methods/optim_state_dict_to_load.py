@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.rule import (
+    AtRunTime,
     Edit,
     Finding,
     Maybe,
@@ -72,7 +73,8 @@ def optim_state_dict_to_load(project: Project) -> Iterator[Finding]:
             continue
         if told.block is not None:
             continue
-        edits = optim_loaded(project, use.module, use.node, told.setting)
+        setting = None if isinstance(told, AtRunTime) else told.setting
+        edits = optim_loaded(project, use.module, use.node, setting)
         if isinstance(edits, Refused):
             yield finding(use.module, use.node, "FM405", edits.why, remedy=_REMEDY)
             continue

@@ -5,27 +5,26 @@ Source: `FullyShardedDataParallel.set_state_dict_type`, `.get_state_dict_type`.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from codemods.rule import (
+    LOCAL,
+    OTHER_STACK,
     Finding,
-    Kind,
-    MethodCall,
+    KindChoice,
     Project,
     Safety,
-    Setting,
-    Unknown,
-    argument,
+    choices,
+    decided_at_run_time,
     delete,
     finding,
-    in_force,
+    is_for_other_stack,
     rule,
+    run_time_choice,
     same_model,
-    setting_of,
 )
 
-_OPTIMIZER_CALLS = ("optim_state_dict", "optim_state_dict_to_load")
+_REMEDY = "delete the call and say at each state dict call what kind it gives (`StateDictOptions`)"
 
 
 @rule("set_state_dict_type", {"FM406": "a lasting choice of the kind of state dict"})
@@ -34,80 +33,61 @@ def set_state_dict_type(project: Project) -> Iterator[Finding]:
 
     The choice was stored in the model and changed the meaning of every later `state_dict()`,
     `load_state_dict()` and `optim_state_dict()` call. Those calls are translated with the chosen kind (see
-    FM402 to FM405). A choice made at run time, LOCAL_STATE_DICT, a call whose result is kept, and
-    `get_state_dict_type` are left to a person."""
-    settings = {use.node: setting_of(project, use.module, use.node) for use in _calls(project)}
-    for use in _calls(project):
-        statement = use.module.statement(use.node)
-        setting = settings[use.node]
-        reason = setting.why if isinstance(setting, Unknown) else ""
-        if not isinstance(setting, Unknown) and setting.kind is Kind.LOCAL:
-            reason = "LOCAL_STATE_DICT holds flat parameters, which FSDP2 does not have"
-        if _differs(project, use, settings) and _leaves_undecided(project, use):
-            reason = reason or "other calls choose another kind of state dict for the same model"
-        if not (isinstance(statement, ast.Expr) and statement.value is use.node):
-            reason = reason or "the settings that were in force before are kept for later"
-        if reason:
+    FM402 to FM405).
+
+    Where the program decides when it runs, `set_state_dict_type` of the helper module takes its place and
+    the calls ask what is in force: a kind from settings, different choices for one model, a choice on some
+    paths only, a call whose result (what was in force before) is kept, and `get_state_dict_type`.
+
+    LOCAL_STATE_DICT is left to a person, together with every other lasting choice for the same model, and
+    so are choices in a branch for FSDP1 models beside one for FSDP2 models."""
+    run_time = decided_at_run_time(project).calls
+    lasting = [choice for choice in choices(project) if choice.lasts]
+    local = [choice for choice in lasting if choice.is_local]
+    for choice in lasting:
+        if is_for_other_stack(project, choice):
+            remedy = "remove it together with what only FSDP1 models need"
+            yield finding(choice.module, choice.call, "FM406", OTHER_STACK, remedy=remedy)
+        elif choice.is_local:
+            yield finding(choice.module, choice.call, "FM406", LOCAL, remedy=_REMEDY)
+        elif any(_may_be_same(project, choice, other) for other in local):
+            why = "other calls choose LOCAL_STATE_DICT for the same model, which FSDP2 does not have"
+            yield finding(choice.module, choice.call, "FM406", why, remedy=_REMEDY)
+        elif choice.call in run_time:
             yield finding(
-                use.module,
-                use.node,
+                choice.module,
+                choice.call,
                 "FM406",
-                reason,
-                remedy=(
-                    "delete the call and say at each state dict call what kind it gives (`StateDictOptions`)"
-                ),
+                f"the helper module's function takes FSDP1's place: {run_time[choice.call]}",
+                safety=Safety.SAFE,
+                edits=[run_time_choice(choice.module, choice.call)],
             )
-            continue
-        yield finding(
-            use.module,
-            use.node,
-            "FM406",
-            "the kind of state dict is said at each call",
-            safety=Safety.SAFE,
-            edits=[delete(use.module, statement)],
-        )
+        else:
+            yield finding(
+                choice.module,
+                choice.call,
+                "FM406",
+                "the kind of state dict is said at each call",
+                safety=Safety.SAFE,
+                edits=[delete(choice.module, choice.module.statement(choice.call))],
+            )
     for use in project.static_calls("get_state_dict_type"):
         yield finding(
             use.module,
             use.node,
             "FM406",
-            "an FSDP2 model has no state dict type to ask for",
-            remedy="keep what your code chose in a variable of its own",
+            "the helper module's function takes FSDP1's place: what is in force is asked for at run time",
+            safety=Safety.SAFE,
+            edits=[run_time_choice(use.module, use.node)],
         )
 
 
-def _calls(project: Project) -> list[MethodCall]:
-    return list(project.static_calls("set_state_dict_type"))
-
-
-def _differs(project: Project, use: MethodCall, settings: dict[ast.Call, Setting | Unknown]) -> bool:
-    """Whether another call outside of the same function chooses something else for the same model."""
-    own, model = settings[use.node], argument(use.node, 0, "module")
-    for other in _calls(project):
-        chosen, target = settings[other.node], argument(other.node, 0, "module")
-        if (
-            model is None
-            or target is None
-            or use.module.function(use.node) is other.module.function(other.node)
-        ):
-            continue
-        is_same = isinstance(own, Setting) and isinstance(chosen, Setting) and own.bare == chosen.bare
-        if not is_same and same_model(project, use.module, model, other.module, target):
-            return True
-    return False
-
-
-def _leaves_undecided(project: Project, use: MethodCall) -> bool:
-    """Whether what some call gives for the same model depends on which of the settings came last."""
-    model = argument(use.node, 0, "module")
-    calls: list[tuple[MethodCall, ast.expr | None]] = [
-        (c, c.receiver) for c in project.method_calls("state_dict", "load_state_dict")
-    ]
-    calls += [(c, argument(c.node, 0, "model")) for c in project.static_calls(*_OPTIMIZER_CALLS)]
-    return any(
-        subject is not None
-        and model is not None
-        and same_model(project, use.module, model, call.module, subject)
-        and isinstance(in_force(project, call.module, call.node, subject), Unknown)
-        for call, subject in calls
-    )
+def _may_be_same(project: Project, choice: KindChoice, other: KindChoice) -> bool:
+    """Whether two choices can be for one model; so they are where no wrap of either is known."""
+    if choice.model is None or other.model is None:
+        return True
+    if same_model(project, choice.module, choice.model, other.module, other.model):
+        return True
+    return not (choice.sites(project) and other.sites(project)) and project.group(
+        choice.module.path
+    ) == project.group(other.module.path)

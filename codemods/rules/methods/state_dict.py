@@ -9,12 +9,14 @@ import ast
 from collections.abc import Iterator
 
 from codemods.rule import (
+    AtRunTime,
     Finding,
     Maybe,
     No,
     Project,
     Refused,
     Safety,
+    Setting,
     Unknown,
     finding,
     in_force,
@@ -44,8 +46,10 @@ def state_dict(project: Project) -> Iterator[Finding]:
         state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
 
     What kind of state dict is meant is looked up: an earlier `FSDP.set_state_dict_type`, a
-    `state_dict_type` block around the calls of the function, or the default. Where these disagree, the
-    place is left to a person."""
+    `state_dict_type` block around the calls of the function, or the default. Where these disagree or the
+    program decides when it runs, `model_state_dict(model)` of the helper module asks what is in force. The
+    method taken without being called is left to a person."""
+    yield from _taken(project)
     for call in project.method_calls("state_dict"):
         holding = project.sharded(call.module, call.receiver)
         text = ast.unparse(call.receiver)
@@ -59,7 +63,8 @@ def state_dict(project: Project) -> Iterator[Finding]:
         if isinstance(told, Unknown):
             yield finding(call.module, call.node, "FM402", told.why, remedy=_REMEDY)
             continue
-        edits = model_saved(call.module, call.node, told.setting)
+        setting = None if isinstance(told, AtRunTime) else told.setting
+        edits = model_saved(call.module, call.node, setting)
         if isinstance(holding, Maybe) and may_be_ddp(call.module):
             edits = Refused(
                 "the model may be wrapped in DistributedDataParallel too, which names its keys otherwise"
@@ -71,7 +76,26 @@ def state_dict(project: Project) -> Iterator[Finding]:
             call.module,
             call.node,
             "FM402",
-            f"FSDP2's own `state_dict()` gives shards; this one gave {told.setting.kind.value}",
+            f"FSDP2's own `state_dict()` gives shards; this one gave {_kind(setting)}",
             safety=Safety.SAFE,
             edits=edits,
         )
+
+
+def _kind(setting: Setting | None) -> str:
+    return setting.kind.value if setting is not None else "what the program chooses when it runs"
+
+
+def _taken(project: Project) -> Iterator[Finding]:
+    """`save = model.state_dict`: who calls it gets shards."""
+    for module in list(project.modules.values()):
+        for node in module.nodes(ast.Attribute):
+            assert isinstance(node, ast.Attribute)
+            parent = module.parent(node)
+            if node.attr not in ("state_dict", "load_state_dict") or not isinstance(node.ctx, ast.Load):
+                continue
+            if isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node):
+                continue
+            if not isinstance(project.sharded(module, node.value), No):
+                message = f"FSDP2's own `{node.attr}` is about shards, whoever calls it"
+                yield finding(module, node, "FM402", message, remedy=_REMEDY)

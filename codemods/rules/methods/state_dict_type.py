@@ -8,15 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from codemods.rule import (
+    LOCAL,
+    OTHER_STACK,
     BlockPlan,
     Finding,
+    KindChoice,
     Project,
     Refused,
     Safety,
+    choices,
+    decided_at_run_time,
     finding,
+    is_for_other_stack,
     plan_block,
     rule,
-    state_dict_blocks,
+    run_time_choice,
 )
 
 _REMEDY = (
@@ -28,6 +34,7 @@ _LOCAL = (
     "files with "
     "`fsdp-migrate convert-ckpt`"
 )
+_OTHER_STACK = "remove it together with what only FSDP1 models need"
 
 
 @rule("state_dict_type", {"FM401": "a context that chooses the kind of state dict"})
@@ -46,35 +53,50 @@ def state_dict_type(project: Project) -> Iterator[Finding]:
     `StateDictOptions` cannot say (CPU on every rank; rank 0 only without CPU) use a small helper. A
     configuration object bound to a name stays under its name as a `StateDictOptions`.
 
+    Where the program decides when it runs, it goes on deciding: a type or configuration that comes from
+    settings, a context that is kept in a variable, returned by a function, chosen by a condition, or entered
+    through an `ExitStack` or a `@contextmanager` of the project. The helper module has a `state_dict_type` of
+    the same arguments, with FSDP1's configuration types, and each call asks it what is in force:
+
+        with state_dict_type(model, StateDictType[cfg.kind], config):
+            state = model_state_dict(model)
+
     Left to a person, with everything in the block untouched: LOCAL_STATE_DICT (FSDP2 has no flat
-    parameters), a type or configuration decided at run time, a context kept in a variable or returned by a
-    function, and blocks that hand the model to code that is not part of the project."""
-    in_blocks = set()
-    for block in state_dict_blocks(project):
-        in_blocks.add(block.call)
-        plan = plan_block(project, block)
-        if isinstance(plan, Refused):
-            local = "LOCAL_STATE_DICT" in plan.why
-            yield finding(block.module, block.call, "FM401", plan.why, remedy=_LOCAL if local else _REMEDY)
+    parameters), blocks that hand the model to code that is not part of the project, and choices that stand
+    in a branch for FSDP1 models beside one for FSDP2 models, which is what runs after the rewrite."""
+    run_time = decided_at_run_time(project).calls
+    for choice in choices(project):
+        if choice.lasts:
+            continue
+        if is_for_other_stack(project, choice):
+            yield _left(choice, OTHER_STACK, _OTHER_STACK)
+        elif choice.block is not None:
+            plan = plan_block(project, choice.block)
+            if isinstance(plan, Refused):
+                yield _left(choice, plan.why, _LOCAL if plan.why == LOCAL else _REMEDY)
+            else:
+                yield _translated(choice, plan)
+        elif choice.is_local:
+            yield _left(choice, LOCAL, _LOCAL)
         else:
-            yield _translated(block.module.path, plan)
-    for use in project.static_calls("state_dict_type"):
-        if use.node not in in_blocks:
             yield finding(
-                use.module,
-                use.node,
+                choice.module,
+                choice.call,
                 "FM401",
-                "a `state_dict_type` context that is kept for later: which calls it holds for cannot be told",
-                remedy=_REMEDY,
+                f"the helper module's context takes FSDP1's place: {run_time[choice.call]}",
+                safety=Safety.SAFE,
+                edits=[run_time_choice(choice.module, choice.call)],
             )
 
 
-def _translated(path: str, plan: BlockPlan) -> Finding:
-    return finding(
-        plan.block.module,
-        plan.block.call,
-        "FM401",
-        f"state dicts of this block say themselves what kind they are ({plan.kind})",
-        safety=Safety.SAFE,
-        edits=plan.edits,
+def _left(choice: KindChoice, why: str, remedy: str) -> Finding:
+    return finding(choice.module, choice.call, "FM401", why, remedy=remedy)
+
+
+def _translated(choice: KindChoice, plan: BlockPlan) -> Finding:
+    message = (
+        f"state dicts of this block say themselves what kind they are ({plan.kind})"
+        if plan.kind
+        else f"state dicts of this block ask the helper module what kind they are: {plan.why}"
     )
+    return finding(choice.module, choice.call, "FM401", message, safety=Safety.SAFE, edits=plan.edits)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.entry_methods import computes, entry_methods
 from codemods.rule import (
     Finding,
     Module,
     No,
     Project,
     Safety,
+    Sharded,
     argument,
     code,
     finding,
@@ -32,12 +34,16 @@ def summon_full_params(project: Project) -> Iterator[Finding]:
     On an FSDP2 model FSDP1's context does nothing at all, without a word. `model.unshard()` is no
     replacement: it is not recursive, gives values in the compute dtype, and what is written to them is
     lost. The helper puts full parameters in place, writes them back into the shards where `writeback` asks
-    for it, and takes the same options. Where the block only calls `generate`, it goes: FSDP2 needs no full
-    parameters for that.
+    for it, and takes the same options. Where the block only runs the model (`generate`, or another method,
+    which is registered where the model is sharded, FM311), it goes: FSDP2 needs no full parameters for that.
 
         with FSDP.summon_full_params(model, writeback=False): ...
         with summon_full_params(model, writeback=False): ...
     """
+    registered = {id(site): set[str]() for site in project.wraps}
+    for entry in entry_methods(project):
+        for site, _ in entry.places:
+            registered[id(site)].add(entry.name)
     static = {use.node: use for use in project.static_calls("summon_full_params")}
     for use in project.method_calls("summon_full_params"):
         is_static = use.node in static
@@ -48,12 +54,16 @@ def summon_full_params(project: Project) -> Iterator[Finding]:
             continue
         item = use.module.parent(use.node)
         block = use.module.parent(item) if isinstance(item, ast.withitem) else None
-        if isinstance(block, ast.With) and len(block.items) == 1 and _only_generates(block):
+        if (
+            isinstance(block, ast.With)
+            and len(block.items) == 1
+            and _only_runs(project, use.module, block, registered)
+        ):
             edits = [unwrap_block(use.module, block)]
-            message = "`generate` needs no full parameters under FSDP2"
-        elif (unneeded := _unneeded_context(use.module, use.node)) is not None:
+            message = "running the model needs no full parameters under FSDP2"
+        elif (unneeded := _unneeded_context(project, use.module, use.node, registered)) is not None:
             edits = [replace(use.module, unneeded, code(None, "{contextlib.nullcontext}()"))]
-            message = "`generate` needs no full parameters under FSDP2"
+            message = "running the model needs no full parameters under FSDP2"
         else:
             given = [k for k in use.node.keywords if k.arg in _KEPT]
             new = code(use.module, "{helper.summon_full_params}({model}", model=model)
@@ -64,7 +74,9 @@ def summon_full_params(project: Project) -> Iterator[Finding]:
         yield finding(use.module, use.node, "FM305", message, safety=Safety.SAFE, edits=edits)
 
 
-def _unneeded_context(module: Module, call: ast.Call) -> ast.expr | None:
+def _unneeded_context(
+    project: Project, module: Module, call: ast.Call, registered: dict[int, set[str]]
+) -> ast.expr | None:
     """What makes a context that is kept in a name for blocks which only generate."""
     statement = module.statement(call)
     if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
@@ -77,7 +89,11 @@ def _unneeded_context(module: Module, call: ast.Call) -> ast.expr | None:
             if isinstance(made, ast.Name) and made.id == name:
                 entered.append(block)
     uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name and _is_read(n)]
-    if not entered or len(uses) != len(entered) or not all(_only_generates(block) for block in entered):
+    if (
+        not entered
+        or len(uses) != len(entered)
+        or not all(_only_runs(project, module, block, registered) for block in entered)
+    ):
         return None
     choice = module.parent(call)
     if isinstance(choice, ast.IfExp):
@@ -91,10 +107,22 @@ def _is_read(node: ast.Name) -> bool:
     return isinstance(node.ctx, ast.Load)
 
 
-def _only_generates(block: ast.With) -> bool:
-    """Whether every use of a module's methods in the block is a call of `generate`."""
+def _only_runs(project: Project, module: Module, block: ast.With, registered: dict[int, set[str]]) -> bool:
+    """Whether a block only runs the model, by methods that gather parameters: `generate`, registered ones."""
     calls = [node for statement in block.body for node in ast.walk(statement) if isinstance(node, ast.Call)]
-    names = [c.func.attr for c in calls if isinstance(c.func, ast.Attribute)]
     reads = {"parameters", "named_parameters", "state_dict", "weight", "copy_"}
     words = {n.attr for statement in block.body for n in ast.walk(statement) if isinstance(n, ast.Attribute)}
-    return "generate" in names and not reads & words
+    if reads & words:
+        return False
+    runs = False
+    for call in calls:
+        if not isinstance(call.func, ast.Attribute):
+            continue
+        name = call.func.attr
+        holding = project.sharded(module, call.func.value)
+        sites = holding.sites if isinstance(holding, Sharded) else frozenset()
+        needing = [site for site in sites if computes(project.links, site, name)]
+        if any(name not in registered[id(site)] for site in needing):
+            return False
+        runs = runs or bool(needing) or name == "generate"
+    return runs

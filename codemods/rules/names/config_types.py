@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from codemods.analysis.library_calls import held_by_libraries
 from codemods.rule import Edit, Finding, NameUse, Project, Ref, Safety, delete_argument, finding, rule
 from codemods.torch_names import MIXED_PRECISION_FIELDS
-from codemods.wrap_site import refusal
+from codemods.wrap_site import refusal, stray_keywords
 
 _PREFIX = "torch.distributed.fsdp."
 TYPES = ("ShardingStrategy", "MixedPrecision", "CPUOffload", "BackwardPrefetch")
@@ -48,7 +48,8 @@ def config_types(project: Project) -> Iterator[Finding]:
     same names, so that `cfg.sharding_strategy = "HYBRID_SHARD"` and `ShardingStrategy[name]` stay as they
     are.
     """
-    moving = {project.group(s.module.path) for s in project.wraps if refusal(project, s) is None}
+    left = [s for s in project.wraps if refusal(project, s) is not None or stray_keywords(project, s)]
+    moving = {project.group(s.module.path) for s in project.wraps if s not in left}
     names = {f"{_PREFIX}{name}": name for name in TYPES}
     names |= {f"{_PREFIX}wrap.{name}": new for name, new in POLICIES.items()}
     held = held_by_libraries(project)
@@ -63,6 +64,8 @@ def config_types(project: Project) -> Iterator[Finding]:
             taker = _taker(project, use)
             if taker:
                 yield _given(use, taker)
+            elif any(s.module is use.module and s.module.span(s.node).holds(span) for s in left):
+                continue  # the call stays as it is, and so does what is written in it
             elif project.group(use.module.path) in moving:
                 yield _moved(project, use, new)
                 if new == "MixedPrecision":

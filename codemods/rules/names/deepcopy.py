@@ -10,20 +10,28 @@ from collections.abc import Iterator
 from codemods.rule import Finding, Maybe, No, Project, finding, rule
 
 _COPIES = ("copy.deepcopy", "torch.optim.swa_utils.AveragedModel")
+_PICKLES = ("torch.save", "torch.serialization.save", "pickle.dump", "pickle.dumps")
+_COPY_BEFORE = "copy the model before it is sharded, and shard the copy as well"
+_SAVE_STATE = (
+    "save `get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))`, "
+    "called on every rank"
+)
 
 
-@rule("deepcopy", {"FM510": "a sharded model is copied"})
+@rule("deepcopy", {"FM510": "a sharded model is copied or pickled"})
 def deepcopy(project: Project) -> Iterator[Finding]:
     """`copy.deepcopy(model)` and `AveragedModel(model)` fail on a sharded model, under FSDP1 and FSDP2 alike.
 
     Copy the model before it is sharded and shard the copy too; an average of weights is then
-    `torch._foreach_lerp_` over the two models' parameters.
+    `torch._foreach_lerp_` over the two models' parameters. `torch.save(model)` fails as well, because the
+    class of a unit is made at run time: save a state dict.
     """
     for module in list(project.modules.values()):
         for call in module.calls():
             symbol = project.resolve(module, call.func)
-            if symbol is None or symbol.name not in _COPIES or not call.args:
+            if symbol is None or symbol.name not in (*_COPIES, *_PICKLES) or not call.args:
                 continue
+            is_copied = symbol.name in _COPIES
             holding = project.sharded(module, call.args[0])
             if isinstance(holding, No):
                 continue
@@ -31,7 +39,7 @@ def deepcopy(project: Project) -> Iterator[Finding]:
                 module,
                 call,
                 "FM510",
-                "a model sharded by FSDP2 cannot be copied",
-                remedy="copy the model before it is sharded, and shard the copy as well",
+                f"a model sharded by FSDP2 cannot be {'copied' if is_copied else 'pickled'}",
+                remedy=_COPY_BEFORE if is_copied else _SAVE_STATE,
                 is_note=isinstance(holding, Maybe),
             )

@@ -8,7 +8,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import Finding, Project, Safety, code, finding, replace, rule
+from codemods.analysis.arguments import argument_for, is_bound_call
+from codemods.rule import Finding, Module, No, Project, Safety, code, finding, replace, rule
+
+_NO_MODULES = frozenset(
+    {"config", "cfg", "generation_config", "args", "hparams", "tokenizer", "dtype", "device", "optimizer"}
+    | {"state", "training_state", "forward"}
+)
 
 
 @rule("type", {"FM508": "a test for the exact class of a module of a sharded model"})
@@ -20,13 +26,13 @@ def exact_class(project: Project) -> Iterator[Finding]:
 
     `isinstance` also holds for subclasses, which can include more modules than before; the translation is
     therefore offered with `--unsafe-fixes`. Comparisons of class names (`type(m).__name__ == "Block"`) are
-    left to a person. What is looked at are modules that `modules()`, `named_modules()`, `children()` of a
-    sharded model give, wherever they get to."""
+    left to a person. Looked at are a sharded model, its parts, and loop variables over its `modules()`,
+    `named_modules()`, `children()`, in the loop and in functions that they are given to."""
     for module in list(project.modules.values()):
         for node in module.nodes(ast.Compare):
             assert isinstance(node, ast.Compare)
             subject, by_name = _subject(node)
-            if subject is None or not project.links.parts_of(module, subject):
+            if subject is None or not _is_submodule(project, module, subject):
                 continue
             negative = isinstance(node.ops[0], ast.IsNot | ast.NotEq)
             edits = []
@@ -64,3 +70,61 @@ def _subject(node: ast.Compare) -> tuple[ast.expr | None, bool]:
     if isinstance(left, ast.Attribute) and left.attr == "__class__":
         return left.value, by_name
     return None, False
+
+
+def _is_submodule(project: Project, module: Module, subject: ast.expr) -> bool:
+    """Whether an expression is a sharded model, a part of one, or a loop variable over its modules."""
+    if isinstance(subject, ast.Attribute) and subject.attr in _NO_MODULES:
+        return False
+    held: ast.expr = subject
+    while isinstance(held, ast.Attribute | ast.Subscript):
+        held = held.value
+        if not isinstance(project.sharded(module, held), No):
+            return not (isinstance(held, ast.Name) and held.id == "self")
+    if not isinstance(project.sharded(module, subject), No):
+        return True
+    if project.links.parts_of(module, subject):
+        return True
+    if not isinstance(subject, ast.Name):
+        return False
+    if _is_loop_variable(project, module, subject):
+        return True
+    function = module.function(subject)
+    names = [a.arg for a in function.args.args] if function is not None else []
+    if function is None or subject.id not in names:
+        return False
+    for home, call in project.links.calls_of(module, function):
+        given = argument_for(function, subject.id, call, bound=is_bound_call(module, function, call))
+        if isinstance(given, ast.Name) and _is_loop_variable(project, home, given):
+            return True
+    return False
+
+
+def _is_loop_variable(project: Project, module: Module, subject: ast.Name) -> bool:
+    for parent in module.ancestors(subject):
+        loops = (
+            parent.generators
+            if isinstance(parent, ast.ListComp | ast.SetComp | ast.GeneratorExp)
+            else [parent]
+        )
+        for loop in loops:
+            if not isinstance(loop, ast.For | ast.comprehension):
+                continue
+            # `named_modules()` gives (name, module).
+            target = loop.target.elts[-1] if isinstance(loop.target, ast.Tuple) else loop.target
+            if (
+                isinstance(target, ast.Name)
+                and target.id == subject.id
+                and _walks_sharded(project, module, loop.iter)
+            ):
+                return True
+    return False
+
+
+def _walks_sharded(project: Project, module: Module, node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("modules", "named_modules", "children", "named_children")
+        and not isinstance(project.sharded(module, node.func.value), No)
+    )

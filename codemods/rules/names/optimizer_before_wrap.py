@@ -8,20 +8,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import (
-    Edit,
-    Finding,
-    Module,
-    Project,
-    Safety,
-    WrapCall,
-    code,
-    delete,
-    finding,
-    insert_after,
-    rule,
-    stands_alone,
-)
+from codemods.analysis.origins import Origins
+from codemods.editing.moves import moved_behind, names_bound, names_in
+from codemods.rule import Edit, Finding, Module, No, Project, Safety, WrapCall, finding, rule
 
 _REMEDY = "build the optimizer after the model is sharded, from the sharded model's parameters"
 
@@ -37,24 +26,82 @@ def optimizer(project: Project) -> Iterator[Finding]:
         optimizer = AdamW(model.parameters())        model = shard(model)
         model = shard(model)                         optimizer = AdamW(model.parameters())
 
-    Statements that need the optimizer (a scheduler) move along. Where the two are not in the same block, or
-    something in between uses the optimizer in another way, the place is left to a person."""
+    Lists of parameters made for it and statements that need it (a scheduler) move along. Where the two are in
+    different functions, or something in between uses the optimizer in another way, the place is left to a
+    person. Where the optimizer is given the sharded parameters again (`optimizer.__init__(...)`, new
+    `param_groups`), that is said and nothing is to do."""
+    built: list[tuple[Module, ast.Call, ast.expr]] = []
+    seen: set[ast.AST | None] = set()
     for module, call in _optimizer_calls(project):
         for owner in _models_of(project, module, call):
             wrap = _later_wrap(project, module, call, owner)
             if wrap is None:
+                built.append((module, call, owner))
                 continue
-            moved = _moved(module, module.statement(call), wrap)
-            yield finding(
-                module,
-                call,
-                "FM504",
-                "`fully_shard` replaces parameters: an optimizer built before it would train nothing",
-                remedy=_REMEDY,
-                safety=Safety.SAFE if moved else Safety.MANUAL,
-                edits=moved,
-            )
+            moved = moved_behind(module, module.statement(call), wrap, ast.unparse(owner))
+            is_repaired = not moved and _is_repaired(module, wrap)
+            yield _finding(module, call, moved, is_repaired=is_repaired)
+            symbol = project.resolve(module, call.func)
+            seen |= {call, symbol.node if symbol is not None else None}
             break
+    yield from _wrapped_elsewhere(project, built, seen)
+
+
+def _wrapped_elsewhere(
+    project: Project, built: list[tuple[Module, ast.Call, ast.expr]], seen: set[ast.AST | None]
+) -> Iterator[Finding]:
+    """Optimizers of a model that another function shards later."""
+    origins = Origins(project.links)
+    wrapped = [
+        (site, origins.of(site.module, site.wrapped)) for site in project.wraps if site.wrapped is not None
+    ]
+    for module, call, owner in built:
+        if call in seen or module.function(call) in seen or not project.links.builds_optimizer(module, call):
+            continue
+        if not isinstance(project.sharded(module, owner), No):
+            continue
+        made = origins.of(module, owner)
+        for site, there in wrapped:
+            if made & there and origins.is_earlier((module, call), (site.module, site.node)):
+                is_repaired = _is_repaired(site.module, site.module.statement(site.node))
+                yield _finding(module, call, [], is_repaired=is_repaired)
+                seen.add(call)
+                break
+
+
+def _finding(module: Module, call: ast.Call, moved: list[Edit], *, is_repaired: bool) -> Finding:
+    if is_repaired:
+        return finding(
+            module,
+            call,
+            "FM504",
+            "this optimizer's parameters are replaced by `fully_shard`; it is given the sharded ones later",
+            is_note=True,
+        )
+    return finding(
+        module,
+        call,
+        "FM504",
+        "`fully_shard` replaces parameters: an optimizer built before it would train nothing",
+        remedy=_REMEDY,
+        safety=Safety.SAFE if moved else Safety.MANUAL,
+        edits=moved,
+    )
+
+
+def _is_repaired(module: Module, wrap: ast.stmt) -> bool:
+    """Whether an optimizer gets other parameters after the wrap, in the same function."""
+    end = module.span(wrap).end
+    for node in ast.walk(module.function(wrap) or module.tree):
+        if not isinstance(node, ast.Call | ast.Assign) or module.span(node).start < end:
+            continue
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            if name == "add_param_group" or (name == "__init__" and "parameters()" in ast.unparse(node)):
+                return True
+        elif any("param_groups" in ast.unparse(target) for target in node.targets):
+            return True
+    return False
 
 
 def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
@@ -76,9 +123,22 @@ def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
 
 def _models_of(project: Project, module: Module, call: ast.Call) -> list[ast.expr]:
     """What an optimizer's parameters are taken from, or what is given to the function that builds it."""
-    owners = project.links.parameter_owners(module, call)
+    owners = project.links.parameter_owners(module, call) or _filled_from(module, call)
     given = [*call.args, *(k.value for k in call.keywords)]
     return owners or [a for a in given if isinstance(a, ast.Name | ast.Attribute)]
+
+
+def _filled_from(module: Module, call: ast.Call) -> list[ast.expr]:
+    """`model` of the loops over `model.parameters()` that fill a list which the call is given."""
+    function = module.function(call) or module.tree
+    needed = names_in(call)
+    found = []
+    for loop in (n for n in ast.walk(function) if isinstance(n, ast.For)):
+        match loop.iter:
+            case ast.Call(func=ast.Attribute(value=model, attr="parameters" | "named_parameters")):
+                if names_bound(loop) & needed and module.span(loop).end <= module.span(call).start:
+                    found.append(model)
+    return found
 
 
 def _later_wrap(project: Project, module: Module, call: ast.Call, owner: ast.expr) -> ast.stmt | None:
@@ -104,65 +164,3 @@ def _takes(value: ast.expr, text: str) -> bool:
     return any(isinstance(a, ast.Name | ast.Attribute) and ast.unparse(a) == text for a in given) or any(
         _takes(a, text) for a in given
     )
-
-
-def _moved(module: Module, first: ast.stmt, wrap: ast.stmt) -> list[Edit]:
-    """Move a statement, and those after it that need what it binds, behind the wrap; empty where that is
-    not safe."""
-    block = _block_of(module, first)
-    if block is None or wrap not in block or not isinstance(first, ast.Assign):
-        return []
-    start = _first_needed(block, first)
-    between = block[block.index(start) + 1 : block.index(wrap)]
-    moving, bound = [start], _bound(start)
-    for statement in between:
-        if bound & _names(statement):
-            if not isinstance(statement, ast.Assign):
-                return []
-            moving.append(statement)
-            bound |= _bound(statement)
-    staying = [s for s in between if s not in moving]
-    needed = {n for s in moving for n in _names(s)} - bound
-    if any(_bound(s) & needed for s in staying) or bound & _names(wrap) or _renames(wrap, moving):
-        return []
-    if not all(stands_alone(module, s) for s in (*moving, wrap)):
-        return []
-    lines = code(
-        module,
-        "\n".join(f"{{s{i}}}" for i in range(len(moving))),
-        **{f"s{i}": s for i, s in enumerate(moving)},
-    )
-    return [insert_after(module, wrap, lines), *(delete(module, s) for s in moving)]
-
-
-def _renames(wrap: ast.stmt, moving: list[ast.stmt]) -> bool:
-    """Whether the sharded model gets a name that the statements to be moved do not use."""
-    assert isinstance(wrap, ast.Assign)
-    return not any(ast.unparse(wrap.targets[0]) in ast.unparse(statement) for statement in moving)
-
-
-def _first_needed(block: list[ast.stmt], first: ast.stmt) -> ast.stmt:
-    """The statement before the optimizer's that lists the parameters for it, if there is one."""
-    for statement in block[: block.index(first)]:
-        if not isinstance(statement, ast.Assign) or not _bound(statement) & _names(first):
-            continue
-        if "parameters()" in ast.unparse(statement.value):
-            return statement
-    return first
-
-
-def _block_of(module: Module, statement: ast.stmt) -> list[ast.stmt] | None:
-    parent = module.parent(statement)
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parent, name, None)
-        if isinstance(block, list) and statement in block:
-            return block
-    return None
-
-
-def _names(statement: ast.stmt) -> set[str]:
-    return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
-
-
-def _bound(statement: ast.stmt) -> set[str]:
-    return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

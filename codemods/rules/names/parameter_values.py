@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.counts import count_goes_over_ranks
 from codemods.rule import (
     Finding,
     Maybe,
@@ -23,18 +24,12 @@ from codemods.rule import (
 
 _SHAPES = {"ndim", "dim", "shape", "size"}
 _VALUES = {
-    "norm",
-    "item",
-    "mean",
-    "sum",
-    "max",
-    "min",
-    "numpy",
-    "tolist",
-    "copy_",
-    "all_reduce",
-    "reduce",
-    "broadcast",
+    *("norm", "item", "mean", "sum", "max", "min", "std", "var", "any", "all", "prod", "amax", "amin"),
+    *("numpy", "tolist", "copy_", "count_nonzero", "isnan", "isinf", "isfinite"),
+}
+_FUNCTIONS = {
+    *("norm", "vector_norm", "isnan", "isinf", "isfinite", "mean", "sum", "max", "min", "count_nonzero"),
+    *("all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "reduce_scatter_tensor"),
 }
 
 
@@ -59,18 +54,19 @@ def parameter_values(project: Project) -> Iterator[Finding]:
     - FM514: `p.grad.norm().item()` is this rank's part, `p.numpy()` and `p.data.copy_(plain)` raise,
       `dist.all_reduce(p.grad)` raises. Use `full_tensor()` for whole values, `to_local()` for this rank's.
     - FM515: `sum(p.numel() for p in model.parameters())` was this rank's share and is the whole model's
-      number; a factor of the world size after it counts twice. A plain count is a note, a count that is
-      multiplied needs a person.
+      number; a factor of the world size after it, or a sum over ranks, counts twice. A plain count is a
+      note, a count that is multiplied or summed needs a person.
 
     Within `summon_full_params` of the same model parameters are whole before and after: nothing is said."""
     for module in list(project.modules.values()):
+        yield from _of_mapped(project, module)
         for loop in parameter_loops(project, module):
             model = loop.owner
             if isinstance(project.sharded(module, model), No):
                 continue
             if _is_whole(project, module, loop.node, model):
                 continue
-            yield from _of_loop(module, loop)
+            yield from _of_loop(project, module, loop)
             test = _test_of_name(module, loop)
             if test is not None and not uses_orig_params(project, module, model):
                 yield finding(
@@ -82,6 +78,16 @@ def parameter_values(project: Project) -> Iterator[Finding]:
                     remedy="check which parameters this rule is meant to match: it saw other names before",
                     is_note=isinstance(project.sharded(module, model), Maybe),
                 )
+
+
+def _of_mapped(project: Project, module: Module) -> Iterator[Finding]:
+    for function, model in _mapped(module):
+        if isinstance(project.sharded(module, model), No) or _is_whole(project, module, function, model):
+            continue
+        names = {argument.arg for argument in function.args.args}
+        codes = {code: node for node in ast.walk(function.body) if (code := _code_of(node, names))}
+        for code, node in codes.items():
+            yield _finding(project, module, node, code)
 
 
 def _is_whole(project: Project, module: Module, loop: ast.AST, model: ast.expr) -> bool:
@@ -101,6 +107,21 @@ def _is_whole(project: Project, module: Module, loop: ast.AST, model: ast.expr) 
     return False
 
 
+def _mapped(module: Module) -> Iterator[tuple[ast.Lambda, ast.expr]]:
+    """The function and the model of `map(lambda p: ..., model.parameters())`, and of `filter`."""
+    for call in module.calls():
+        if isinstance(call.func, ast.Name) and call.func.id in ("map", "filter") and len(call.args) == 2:
+            model = _owner(call.args[1])
+            if isinstance(call.args[0], ast.Lambda) and model is not None:
+                yield call.args[0], model
+
+
+def _owner(node: ast.expr) -> ast.expr | None:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    return node.func.value if node.func.attr in ("parameters", "named_parameters") else None
+
+
 def _body(module: Module, loop: ParameterLoop) -> Iterator[ast.AST]:
     """Every node of what a loop does."""
     node = loop.node
@@ -108,14 +129,19 @@ def _body(module: Module, loop: ParameterLoop) -> Iterator[ast.AST]:
         yield from ast.walk(part) if part is not None else ()
 
 
-def _of_loop(module: Module, loop: ParameterLoop) -> Iterator[Finding]:
+def _of_loop(project: Project, module: Module, loop: ParameterLoop) -> Iterator[Finding]:
+    names = set(loop.parameters)
+    for part in _body(module, loop):
+        # `flat = p.grad.view(-1)` is the same tensor under another name.
+        if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name):
+            names |= {part.targets[0].id} if _root(part.value) in names else set()
     seen = set()
     for node in _body(module, loop):
-        code = _code_of(node, loop.parameters)
+        code = _code_of(node, names)
         if code is None or code in seen:
             continue
         seen.add(code)
-        yield _finding(module, node, code)
+        yield _finding(project, module, node, code)
 
 
 def _test_of_name(module: Module, loop: ParameterLoop) -> ast.expr | None:
@@ -136,8 +162,10 @@ def _test_of_name(module: Module, loop: ParameterLoop) -> ast.expr | None:
     return None
 
 
-def _code_of(node: ast.AST, names: frozenset[str]) -> str | None:
+def _code_of(node: ast.AST, names: set[str]) -> str | None:
     """Which finding a node of the loop's body calls for."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FUNCTIONS:
+        return "FM514" if any(_root(argument) in names for argument in node.args) else None
     if not isinstance(node, ast.Attribute):
         return None
     if node.attr == "numel" and _root(node.value) in names:
@@ -150,13 +178,19 @@ def _code_of(node: ast.AST, names: frozenset[str]) -> str | None:
 
 
 def _root(node: ast.expr) -> str:
-    """`p` of `p`, `p.data`, `p.grad`, `p.grad.detach()`, `p.grad.data.norm(2)`."""
-    while isinstance(node, ast.Attribute | ast.Call):
-        node = node.func if isinstance(node, ast.Call) else node.value
+    """`p` of `p`, `p.data`, `p.grad`, `p.grad.detach()`, `p.grad.data.norm(2)`, `p ** 2`."""
+    while isinstance(node, ast.Attribute | ast.Call | ast.BinOp):
+        match node:
+            case ast.Call():
+                node = node.func
+            case ast.BinOp():
+                node = node.left
+            case ast.Attribute():
+                node = node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _finding(module: Module, node: ast.AST, code: str) -> Finding:
+def _finding(project: Project, module: Module, node: ast.AST, code: str) -> Finding:
     if code == "FM509":
         return finding(
             module,
@@ -179,13 +213,13 @@ def _finding(module: Module, node: ast.AST, code: str) -> Finding:
                 "reductions of your own"
             ),
         )
-    if _is_multiplied(module, node):
+    if count_goes_over_ranks(project, module, node):
         return finding(
             module,
             node,
             code,
             "`numel()` of a sharded parameter is the whole parameter's now; FSDP1 gave this rank's share",
-            remedy="drop the factor for the number of ranks",
+            remedy="drop the factor for the number of ranks, or the sum over them",
         )
     return finding(
         module,
@@ -193,12 +227,4 @@ def _finding(module: Module, node: ast.AST, code: str) -> Finding:
         code,
         "`numel()` of a sharded parameter is the whole parameter's now; FSDP1 gave this rank's share",
         is_note=True,
-    )
-
-
-def _is_multiplied(module: Module, node: ast.AST) -> bool:
-    statement = module.statement(node)
-    return any(
-        isinstance(n, ast.BinOp | ast.AugAssign) and isinstance(n.op, ast.Mult) and "world" in ast.unparse(n)
-        for n in ast.walk(statement)
     )

@@ -1,94 +1,132 @@
-"""Parameters that are walked over while the root of a sharded model is gathered.
+"""Parameters that are kept or written while the root of a sharded model is gathered.
 
 Source: `torch/distributed/fsdp/_fully_shard/_fsdp_state.py` (the root stays gathered after a forward pass
-until the backward pass has used it).
-"""
+until the next backward pass ends)."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import (
-    Finding,
-    Maybe,
-    Module,
-    No,
-    Project,
-    Safety,
-    code,
-    finding,
-    insert_before,
-    is_gathered,
-    parameter_loops,
-    rule,
-    stands_alone,
-)
+from codemods.rule import Finding, Module, No, Project, finding, rule
 
-_HARMLESS = frozenset({"numel", "shape", "size", "dim", "ndim", "dtype", "device", "grad", "is_meta", "name"})
+_LISTS = ("parameters", "named_parameters")
 
 
 @rule(
     "parameters after a forward pass",
-    {"FM520": "parameters that are read or changed while the root is gathered"},
-    order=60,
+    {"FM520": "parameters kept or written after a forward pass without a backward pass"},
 )
 def parameters_after_forward(project: Project) -> Iterator[Finding]:
-    """Before a walk over parameters that follows a forward pass without backward, the units are resharded.
+    """After a forward pass and before the end of a backward pass, the root's parameters are temporary.
 
-    After a forward pass the root of an FSDP2 model stays gathered. `model.named_parameters()` then shows
-    whole, temporary tensors for it beside the DTensors of the units: an average of weights mixes both kinds,
-    and what is written into the temporary ones (or said of them, as `requires_grad`) is lost.
+    `fully_shard` leaves the root gathered after a forward pass. `model.parameters()` then gives whole,
+    temporary tensors for it: what is written to them is lost when the root is resharded, and a list of them
+    (for an average of weights, say) is no longer the model's. Found where, in one function, the last thing
+    done with the model was a forward pass (an evaluation, say), and parameters are then put into a list or
+    changed in place. Reshard first:
 
         for module in model.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()
-        for name, parameter in model.named_parameters():
-            average[name].lerp_(parameter, 0.1)
-
-    Loops that only ask for shapes, counts and dtypes are left as they are."""
-    for module in list(project.modules.values()):
-        for loop in parameter_loops(project, module):
-            holding = project.sharded(module, loop.owner)
-            if isinstance(holding, No) or not _uses_values(module, loop.node, loop.parameters):
-                continue
-            if not is_gathered(project, module, loop.node.iter, loop.owner):
-                continue
-            statement = module.statement(loop.node.iter)
-            is_alone = isinstance(statement, ast.For | ast.Assign | ast.Expr | ast.Return)
-            edits = []
-            if is_alone and stands_alone(module, statement) and not isinstance(holding, Maybe):
-                lines = code(
-                    module,
-                    "# After a forward pass the root shows temporary parameters.\n"
-                    "for module in {model}.modules():\n"
-                    "    if isinstance(module, {torch.distributed.fsdp.FSDPModule}):\n"
-                    "        module.reshard()",
-                    model=ast.unparse(loop.owner),
-                )
-                edits = [insert_before(module, statement, lines)]
+    """
+    for call in (c for name in _LISTS for c in project.method_calls(name)):
+        module, text = call.module, ast.unparse(call.receiver)
+        if isinstance(project.sharded(module, call.receiver), No) or not _last_was_forward(
+            project, module, call.node, text
+        ):
+            continue
+        if _is_kept(project, module, call.node) or _is_written(module, call.node):
             yield finding(
                 module,
-                loop.node.iter,
+                call.node,
                 "FM520",
-                "the model has run and no backward pass followed: its root shows temporary parameters here",
-                remedy="call `reshard()` on every `FSDPModule` of the model before this loop",
-                safety=Safety.SAFE if edits else Safety.MANUAL,
-                edits=edits,
-                is_note=isinstance(holding, Maybe),
+                "the root is still gathered from the forward pass: its parameters are temporary here",
+                remedy=(
+                    "reshard first: `for module in model.modules(): if isinstance(module, FSDPModule): "
+                    "module.reshard()`"
+                ),
             )
 
 
-def _uses_values(module: Module, loop: ast.For | ast.comprehension, names: frozenset[str]) -> bool:
-    """Whether a loop does more with its parameters than ask for shapes and dtypes."""
-    body = loop.body if isinstance(loop, ast.For) else [module.parent(loop)]
-    for node in (n for part in body if part is not None for n in ast.walk(part)):
-        if not isinstance(node, ast.Name) or node.id not in names or not isinstance(node.ctx, ast.Load):
+def _last_was_forward(project: Project, module: Module, node: ast.Call, text: str) -> bool:
+    """Whether, before a place in its function, the model last ran forward and not backward."""
+    function = module.function(node)
+    if _is_summoned(module, node):
+        return False
+    start, last, is_forward = module.span(module.statement(node)).start, -1, False
+    for call in (n for n in ast.walk(function or module.tree) if isinstance(n, ast.Call)):
+        place = module.span(call).start
+        if not last < place < start or module.function(call) is not function:
             continue
-        parent = module.parent(node)
-        if isinstance(parent, ast.Attribute):
-            is_asked = parent.attr == "requires_grad" and isinstance(parent.ctx, ast.Load)
-            if parent.attr in _HARMLESS or is_asked:
-                continue
-        return True
+        if ast.unparse(call.func) == text and not isinstance(project.sharded(module, call.func), No):
+            last, is_forward = place, True
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in ("backward", "reshard"):
+            last, is_forward = place, False
+        elif isinstance(call.func, ast.Name | ast.Attribute) and any(
+            ast.unparse(argument) == text for argument in call.args
+        ):
+            symbol = project.resolve(module, call.func)
+            if symbol is not None and isinstance(symbol.node, ast.FunctionDef) and symbol.module is not None:
+                outcome = _outcome(symbol.module, symbol.node, call, text)
+                last, is_forward = (place, outcome) if outcome is not None else (last, is_forward)
+    return is_forward
+
+
+def _outcome(module: Module, function: ast.FunctionDef, call: ast.Call, text: str) -> bool | None:
+    """Whether a function leaves the model that it is given run forward (True) or backward (False)."""
+    position = next(i for i, argument in enumerate(call.args) if ast.unparse(argument) == text)
+    if position >= len(function.args.args):
+        return None
+    name, found = function.args.args[position].arg, None
+    calls = [n for n in ast.walk(function) if isinstance(n, ast.Call)]
+    for inner in sorted(calls, key=lambda c: module.span(c).start):
+        if isinstance(inner.func, ast.Name) and inner.func.id == name:
+            found = True
+        elif isinstance(inner.func, ast.Attribute) and inner.func.attr in ("backward", "reshard"):
+            found = False
+    return found
+
+
+def _is_summoned(module: Module, node: ast.AST) -> bool:
+    return any(
+        isinstance(parent, ast.With) and "summon_full_params" in ast.unparse(parent.items[0].context_expr)
+        for parent in module.ancestors(node)
+    )
+
+
+def _is_kept(project: Project, module: Module, node: ast.Call) -> bool:
+    """Whether parameters, or copies of their storage, go into a list or dict that has a name."""
+    statement = module.statement(node)
+    if not isinstance(statement, ast.Assign) or any(
+        isinstance(n, ast.Call) and project.links.builds_optimizer(module, n) for n in ast.walk(statement)
+    ):
+        return False
+    parent = module.parent(node)
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
+        return parent.func.id in ("list", "tuple", "dict") and parent is statement.value
+    if isinstance(parent, ast.comprehension):
+        around = module.parent(parent)
+        element = getattr(around, "elt", getattr(around, "value", None))
+        words = {n.attr for n in ast.walk(element) if isinstance(n, ast.Attribute)} if element else set()
+        return around is statement.value and not words & {"grad", "numel", "shape", "size", "dtype"}
+    return False
+
+
+def _is_written(module: Module, node: ast.Call) -> bool:
+    """Whether a loop over the parameters changes them, or others by them, in place."""
+    loop = next((p for p in module.ancestors(node) if isinstance(p, ast.For | ast.stmt)), None)
+    if not isinstance(loop, ast.For) or node not in set(ast.walk(loop.iter)):
+        return False
+    names = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    for inner in (n for s in loop.body for n in ast.walk(s)):
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+            held: ast.expr = inner.func.value
+            is_data = isinstance(held, ast.Attribute) and held.attr == "data"
+            held = held.value if is_data and isinstance(held, ast.Attribute) else held
+            method = inner.func.attr
+            changes = method.endswith("_") and not method.startswith("_") and method != "requires_grad_"
+            given = {n.id for a in inner.args for n in ast.walk(a) if isinstance(n, ast.Name)}
+            if changes and ((isinstance(held, ast.Name) and held.id in names) or given & names):
+                return True
     return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import Finding, Module, Project, finding, rule
+from codemods.rule import Edit, Finding, Module, No, Project, Safety, code, finding, replace, rule
 
 _REMEDIES = {
     "_handle": "FSDP2 has no handles: `module.reshard()` reshards, `parameter.to_local()` is a shard",
@@ -19,6 +19,7 @@ _REMEDIES = {
     "_fsdp_state": "FSDP2's state is private too: use the methods of `FSDPModule`",
     "_fully_sharded_module_to_handle": "walk `model.modules()` and test `isinstance(module, FSDPModule)`",
 }
+_RUNTIME = "torch.distributed.fsdp._runtime_utils"
 _PREFIX = "_fsdp_wrapped_module"
 
 
@@ -28,12 +29,28 @@ def private(project: Project) -> Iterator[Finding]:
 
     `_handle`, `_handles`, `_all_handles`, `flat_param` are left to a person with what to use instead. In an
     FSDP2 model names carry no `_fsdp_wrapped_module.` prefix: `name.replace("_fsdp_wrapped_module.", "")`
-    is harmless and kept, a test or split on the prefix is reported."""
+    is harmless and kept, a test or split on the prefix is reported. Resharding by hand has a public form:
+
+        if isinstance(m, FSDP) and m._handle is not None:        if isinstance(m, FSDPModule):
+            m._handle.reshard(True)                                  m.reshard()
+    """
     for module in list(project.modules.values()):
+        translated = _resharding(project, module)
+        for place, edit in translated.values():
+            yield finding(
+                module,
+                place,
+                "FM507",
+                "a unit is resharded by its own method, handle or not",
+                safety=Safety.SAFE,
+                edits=[edit],
+            )
         for node in module.nodes(ast.Attribute):
             assert isinstance(node, ast.Attribute)
             remedy = _REMEDIES.get(node.attr)
-            if remedy is not None and _says_fsdp(module):
+            if remedy is None or node in translated:
+                continue
+            if _says_fsdp(module) or not isinstance(project.sharded(module, node.value), No):
                 yield finding(
                     module,
                     node,
@@ -52,6 +69,33 @@ def private(project: Project) -> Iterator[Finding]:
                     f"FSDP2 keeps parameter names as they are: nothing is called `{_PREFIX}`",
                     remedy="remove the test or split on the prefix",
                 )
+
+
+def _resharding(project: Project, module: Module) -> dict[ast.AST, tuple[ast.AST, Edit]]:
+    """`_handle` -> the call of `reshard` or the condition it stands in, and what becomes of that."""
+    found: dict[ast.AST, tuple[ast.AST, Edit]] = {}
+    for call in module.calls():
+        match call:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Attribute(value=unit, attr="_handle") as handle, attr="reshard")
+            ):
+                found[handle] = (call, replace(module, call, code(module, "{unit}.reshard()", unit=unit)))
+            case ast.Call(args=[ast.Name() | ast.Attribute() as unit, handle, *_]):
+                symbol = project.resolve(module, call.func)
+                if symbol is not None and symbol.name == f"{_RUNTIME}._reshard":
+                    edit = replace(module, call, code(module, "{unit}.reshard()", unit=unit))
+                    found[handle] = (call, edit)
+    for test in module.nodes(ast.BoolOp) if found else ():
+        match test:
+            case ast.BoolOp(
+                op=ast.And(),
+                values=[
+                    kept,
+                    ast.Compare(left=ast.Attribute(attr="_handle") as handle, ops=[ast.IsNot()]),
+                ],
+            ):
+                found[handle] = (test, replace(module, test, code(module, "{kept}", kept=kept)))
+    return found
 
 
 def _says_fsdp(module: Module) -> bool:

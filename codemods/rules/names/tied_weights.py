@@ -10,6 +10,12 @@ from collections.abc import Iterator
 
 from codemods.rule import CallValue, Finding, Literal, Module, Project, Value, finding, options, rule
 
+_MESSAGE = (
+    "these modules share a weight, and the wrap policy can make units of them: FSDP2 wants both in one unit"
+)
+_REMEDY = "keep both out of the policy, or shard them together: `fully_shard([first, second])`"
+_ENDS = ("Embed", "Linear", "Head")
+
 
 @rule("tied weights", {"FM506": "tied weights that can end up in different units"})
 def tied_weights(project: Project) -> Iterator[Finding]:
@@ -18,7 +24,8 @@ def tied_weights(project: Project) -> Iterator[Finding]:
     With FSDP1 a weight shared between a unit and the root was handled or silently wrong; with FSDP2 it is
     an error on new releases of torch, and silently two weights on releases up to 2.9. Nothing is said where
     the policy only makes units of other classes, so that both ends stay in the root. Otherwise leave both
-    modules out of the policy, or shard them together: `fully_shard([model.embed, model.head])`."""
+    modules out of the policy, or shard them together: `fully_shard([model.embed, model.head])`. A call of
+    `tie_weights()` is looked at in the same way."""
     if not project.wraps:
         return
     classes = _unit_classes(project)
@@ -26,21 +33,23 @@ def tied_weights(project: Project) -> Iterator[Finding]:
     for module in list(project.modules.values()):
         if project.group(module.path) not in groups:
             continue
+        for call in module.calls() if classes is not None and _can_match({""}, classes) else ():
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "tie_weights":
+                yield finding(module, call, "FM506", _MESSAGE, remedy=_REMEDY)
         for node in module.nodes(ast.Assign):
             assert isinstance(node, ast.Assign)
             ends = _ends(node)
             if ends is None:
                 continue
-            names = {_class_of(module, node, end) for end in ends}
-            if classes is not None and not (names & classes):
+            names = {_class_of(project, module, node, end) for end in ends}
+            if classes is not None and not _can_match(names, classes):
                 continue
             yield finding(
                 module,
                 node,
                 "FM506",
-                "these modules share a weight, and the wrap policy can make units of them: FSDP2 wants "
-                "both in one unit",
-                remedy="keep both out of the policy, or shard them together: `fully_shard([first, second])`",
+                _MESSAGE,
+                remedy=_REMEDY,
                 is_note=classes is None,  # the policy goes by something that cannot be followed
             )
 
@@ -74,6 +83,16 @@ def _classes(value: CallValue) -> set[str] | None:
     return {ast.unparse(element).rpartition(".")[2] for element in given[0].elts}
 
 
+def _can_match(names: set[str], classes: set[str]) -> bool:
+    """Whether a policy by class can make a unit of one of the modules.
+
+    One that is not seen is an embedding or a linear layer.
+    """
+    if names & classes:
+        return True
+    return "" in names and any(word in name for name in classes for word in _ENDS)
+
+
 def _ends(node: ast.Assign) -> tuple[ast.expr, ast.expr] | None:
     """The two modules of `self.a.weight = self.b.weight`."""
     target, value = node.targets[0], node.value
@@ -81,17 +100,29 @@ def _ends(node: ast.Assign) -> tuple[ast.expr, ast.expr] | None:
         return None
     if target.attr != "weight" or value.attr != "weight":
         return None
-    if not (isinstance(target.value, ast.Attribute) and isinstance(value.value, ast.Attribute)):
+    if not isinstance(target.value, ast.Attribute | ast.Call) or ast.unparse(target.value) == "self":
         return None
     return target.value, value.value
 
 
-def _class_of(module: Module, node: ast.AST, end: ast.expr) -> str:
-    """The class name a module attribute was built with, in the same class; empty where that is not seen."""
+def _class_of(project: Project, module: Module, node: ast.AST, end: ast.expr) -> str:
+    """The class name a module attribute was built with, in the same class or a base; empty where that is not
+    seen."""
     owner, text = module.class_of(node), ast.unparse(end)
-    for statement in ast.walk(owner) if owner is not None else ():
-        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
-            continue
-        if any(ast.unparse(t) == text for t in statement.targets):
-            return ast.unparse(statement.value.func).rpartition(".")[2]
+    waiting = [(module, owner)] if owner is not None else []
+    seen: list[ast.ClassDef] = []
+    while waiting:
+        home, definition = waiting.pop()
+        seen.append(definition)
+        for statement in ast.walk(definition):
+            if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+                continue
+            if any(ast.unparse(t) == text for t in statement.targets):
+                return ast.unparse(statement.value.func).rpartition(".")[2]
+        for base in definition.bases:
+            symbol = project.resolve(home, base)
+            if symbol is None or symbol.module is None or symbol.node in seen:
+                continue
+            if isinstance(symbol.node, ast.ClassDef):
+                waiting.append((symbol.module, symbol.node))
     return ""

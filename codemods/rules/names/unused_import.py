@@ -17,6 +17,7 @@ from codemods.rule import (
     finding,
     is_annotation,
     is_fsdp1_import,
+    names_taken,
     rule,
 )
 
@@ -27,13 +28,15 @@ def unused_import(project: Project) -> Iterator[Finding]:
 
     Imports that a rewrite leaves without a use go by themselves; this is about those that had none before.
     In an `__init__.py` and where `__all__` names it, an import is for others and stays, with a finding."""
-    handed_on = _handed_on(project)
+    handed_on = names_taken(project.modules.values(), project.index, _words)
     for module in list(project.modules.values()):
         if module.path.endswith("__init__.py") or "__all__" in module.text:
             continue
         words = _words(module)
         for node in module.nodes(ast.ImportFrom):
             assert isinstance(node, ast.ImportFrom)
+            if isinstance(module.parent(node), ast.ClassDef):
+                continue  # an attribute of the class
             unused = [
                 a
                 for a in node.names
@@ -64,18 +67,4 @@ def _words(module: Module) -> set[str]:
     for node in module.nodes(ast.Constant):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_annotation(module, node):
             found.update(re.findall(r"\w+", node.value))
-    return found
-
-
-def _handed_on(project: Project) -> set[tuple[str, str]]:
-    """(file, name) of everything that one file of the project imports from another."""
-    found: set[tuple[str, str]] = set()
-    for module in list(project.modules.values()):
-        for node in module.nodes(ast.ImportFrom):
-            assert isinstance(node, ast.ImportFrom)
-            holder = project.index.find("." * node.level + (node.module or ""), module.path)
-            if holder is not None:
-                if any(a.name == "*" for a in node.names):
-                    found |= {(holder.path, name) for name in holder.scope.bindings}
-                found |= {(holder.path, a.name) for a in node.names}
     return found

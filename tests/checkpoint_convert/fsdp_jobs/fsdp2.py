@@ -13,16 +13,10 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-    get_optimizer_state_dict,
-    get_state_dict,
-    set_state_dict,
-)
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
+from tests.checkpoint_convert.fsdp_jobs.loaders import load
 from tests.checkpoint_convert.fsdp_jobs.model import Block, build, loss_of
 
 
@@ -46,10 +40,8 @@ def resume(out: Path, steps: range, directory: Path) -> None:
     fully_shard(model)
     assert isinstance(model, FSDPModule)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5.0)
-    state = {"model": get_model_state_dict(model), "optim": get_optimizer_state_dict(model, optimizer)}
-    dcp.load(state, checkpoint_id=directory)
-    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optim"])
-    record = {"loaded": whole(model, optimizer)}
+    rest = load(directory.name, model, optimizer, directory)
+    record = {"loaded": whole(model, optimizer), "rest": rest}
     losses = []
     for step in steps:
         optimizer.zero_grad()

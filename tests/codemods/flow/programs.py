@@ -105,7 +105,7 @@ def project_of(files: dict[str, str]) -> Project:
 def found_at(made: Program) -> dict[tuple[str, int], set[str]]:
     """Codes of everything reported, done or not, by place."""
     project = project_of(made.files)
-    reported, _ = decide(project, find_all(project))
+    reported = decide(project, find_all(project))
     found: dict[tuple[str, int], set[str]] = {}
     for item in reported:
         place = item.finding.place

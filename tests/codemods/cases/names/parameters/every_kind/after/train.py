@@ -6,7 +6,8 @@ def report(model):
     before = sum(p.numel() for p in model.parameters())
     fully_shard(model)
     local = sum(p.numel() for p in model.parameters())
-    # TODO(fsdp-migrate FM515): drop the factor for the number of ranks
+    # TODO(fsdp-migrate FM515): drop the factor for the number of ranks, or the sum over
+    #   them
     total = sum(p.numel() for p in model.parameters()) * dist.get_world_size()
     norm = 0.0
     for p in model.parameters():

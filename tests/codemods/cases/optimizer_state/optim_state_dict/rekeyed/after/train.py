@@ -1,8 +1,5 @@
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
-from torch.distributed.fsdp import OptimStateKeyType
+from fsdp2_sharding import OptimStateKeyType, rekey_optim_state_dict
 
 
 def by_number(state, model):
-    # TODO(fsdp-migrate FM404): load by name with `set_optimizer_state_dict`, or map
-    #   names to numbers in your own code
-    return FSDP.rekey_optim_state_dict(state, OptimStateKeyType.PARAM_ID, model)
+    return rekey_optim_state_dict(state, OptimStateKeyType.PARAM_ID, model)

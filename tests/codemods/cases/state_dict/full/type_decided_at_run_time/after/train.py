@@ -1,16 +1,8 @@
 import torch
-from torch.distributed.fsdp import (
-    FullyShardedDataParallel as FSDP,
-)
-from torch.distributed.fsdp import (
-    StateDictType,
-)
+
+from fsdp2_sharding import StateDictType, model_state_dict, state_dict_type
 
 
 def save(model, path, kind):
-    # TODO(fsdp-migrate FM401): save with
-    #   `get_model_state_dict`/`get_optimizer_state_dict` and load with
-    #   `set_model_state_dict`/`set_optimizer_state_dict` of
-    #   `torch.distributed.checkpoint.state_dict`, then remove the context
-    with FSDP.state_dict_type(model, getattr(StateDictType, kind)):
-        torch.save(model.state_dict(), path)
+    with state_dict_type(model, getattr(StateDictType, kind)):
+        torch.save(model_state_dict(model), path)

@@ -1,6 +1,5 @@
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from fsdp2_sharding import get_state_dict_type
 
 
 def kind(model):
-    # TODO(fsdp-migrate FM406): keep what your code chose in a variable of its own
-    return FSDP.get_state_dict_type(model).state_dict_type
+    return get_state_dict_type(model).state_dict_type

@@ -1,0 +1,298 @@
+"""Trains public trainers before and after `fsdp-migrate rewrite` and compares every loss and saved file.
+
+    python benchmarks/trainers.py FOLDER [NAME ...] [--keep DIR]
+
+FOLDER holds the checkouts that `corpus.json` names. `trainers/<name>.json` describes one trainer: its script
+and arguments, and the file that puts a small model in the place of a download; `trainers/stubs/` stands in
+for packages that only fetch data or log. The repository is copied twice and the second copy rewritten by the
+program, not by hand. Both train on two CPU ranks (gloo) from the same seeds, with what `fsdp-migrate verify
+--device cpu` puts in the place of a GPU.
+
+Prints a Markdown table, with the losses below it. Exit status 1 when a loss or a saved value differs by a
+bit, when no weight moved, or a run failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().with_suffix("")
+RANKS = 2
+TIMEOUT_S = 400
+SHOWN = 12
+"""Differences listed per trainer."""
+LEAVE = shutil.ignore_patterns(".git", ".fsdp-migrate", "__pycache__")
+
+
+class RunFailed(Exception):
+    """A rank died or hung; the text is the end of what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """One `trainers/<name>.json`.
+
+    Attributes:
+        script: path within the repository; it runs in the folder it stands in.
+        folders: to be made there before the run.
+        saved: files and DCP directories the trainer writes, relative to that folder; compared value by value.
+        shows: which FSDP1 features the run exercises.
+        preload: a file beside it, run before the script: what stands in for downloads.
+    """
+
+    name: str
+    repository: str
+    script: str
+    arguments: list[str]
+    saved: list[str]
+    shows: str
+    preload: str
+    folders: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> Trainer:
+        """Read one."""
+        return cls(path.stem, **json.loads(path.read_text()))
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """What one run left: losses by rank in hexadecimal, and the contents of saved files by name."""
+
+    losses: list[list[str]]
+    steps: int
+    moved: int
+    substitutions: list[str]
+    saved: dict[str, dict[str, Any]]
+    seconds: float
+
+
+def train(trainer: Trainer, tree: Path, scratch: Path) -> Arm:
+    """Run the trainer in a copy of its repository.
+
+    Raises:
+        RunFailed: a rank failed.
+    """
+    script = tree / trainer.script
+    for folder in trainer.folders:
+        (script.parent / folder).mkdir(parents=True)
+    job = {
+        "script": str(script),
+        "cwd": str(script.parent),
+        "arguments": trainer.arguments,
+        "stubs": [str(HERE / "stubs")],
+        "preload": str(HERE / trainer.preload),
+    }
+    scratch.mkdir()
+    (scratch / "job.json").write_text(json.dumps(job))
+    started = time.monotonic()
+    _run_ranks(scratch, trainer.environment)
+    seconds = time.monotonic() - started
+    told = [json.loads((scratch / f"rank{rank}.json").read_text()) for rank in range(RANKS)]
+    return Arm(
+        [each["losses"] for each in told],
+        told[0]["steps"],
+        sum(each["tensors_moved"] for each in told),
+        sorted({text for each in told for text in each["substitutions"]}),
+        {name: contents(script.parent / name) for name in trainer.saved},
+        seconds,
+    )
+
+
+def _run_ranks(scratch: Path, environment: dict[str, str]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {
+        **os.environ,
+        **environment,
+        "PYTHONPATH": str(ROOT),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(RANKS),
+        "LOCAL_WORLD_SIZE": str(RANKS),
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    command = [sys.executable, str(HERE / "rank.py"), str(scratch / "job.json")]
+    logs = [scratch / f"rank{rank}.log" for rank in range(RANKS)]
+    ranks = []
+    try:
+        for rank, log in enumerate(logs):
+            own = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            with log.open("wb") as out:
+                ranks.append(subprocess.Popen(command, env=own, stdout=out, stderr=subprocess.STDOUT))
+        until = time.monotonic() + TIMEOUT_S
+        while any(rank.poll() is None for rank in ranks):
+            if time.monotonic() > until or any(rank.poll() for rank in ranks):
+                break
+            time.sleep(0.2)
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    # A rank that ended by itself knows why; the others were ended here, because of it or of the time.
+    for status, log in sorted((-rank.returncode, log) for rank, log in zip(ranks, logs, strict=True)):
+        if status:
+            why = f"left with {-status}" if status < 0 else f"had to be ended within {TIMEOUT_S} s"
+            raise RunFailed(f"{log.stem} {why}:\n{log.read_text(errors='replace')[-3000:]}")
+
+
+def contents(path: Path) -> dict[str, Any]:
+    """Leaves of a file of torch.save or of a DCP directory, by dotted name.
+
+    Raises:
+        RunFailed: the trainer did not write it.
+    """
+    import torch
+    from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+    if not path.exists():
+        raise RunFailed(f"{path.name} was not written")
+    if path.is_dir():
+        with tempfile.TemporaryDirectory() as folder:
+            whole = Path(folder) / "whole.pt"
+            dcp_to_torch_save(path, whole)
+            return dict(_leaves(torch.load(whole, weights_only=False), ""))
+    return dict(_leaves(torch.load(path, weights_only=False), ""))
+
+
+def _leaves(value: Any, name: str) -> list[tuple[str, Any]]:
+    """Values by dotted name; a parameter group is a set of names, whatever the order they are listed in."""
+    if name.endswith(".params") and isinstance(value, list) and all(isinstance(v, str) for v in value):
+        return [(name.lstrip("."), sorted(value))]
+    if isinstance(value, dict):
+        return [leaf for key, each in value.items() for leaf in _leaves(each, f"{name}.{key}")]
+    if isinstance(value, (list, tuple)):
+        return [leaf for number, each in enumerate(value) for leaf in _leaves(each, f"{name}[{number}]")]
+    return [(name.lstrip("."), value)]
+
+
+def differences(before: Arm, after: Arm) -> list[str]:
+    """What is not the same, a line each."""
+    found = []
+    for rank, (one, other) in enumerate(zip(before.losses, after.losses, strict=True)):
+        if len(one) != len(other):
+            found.append(f"rank {rank}: {len(one)} losses before, {len(other)} after")
+        found += [
+            f"rank {rank}, loss {number}: {float.fromhex(a)!r} before, {float.fromhex(b)!r} after"
+            for number, (a, b) in enumerate(zip(one, other, strict=False))
+            if a != b
+        ]
+    for file, leaves in before.saved.items():
+        others = after.saved[file]
+        found += [f"{file}: {name} is {what}" for name, what in _other_leaves(leaves, others)]
+    return found
+
+
+def _other_leaves(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str]]:
+    import torch
+
+    found = [(name, "missing after") for name in before.keys() - after.keys()]
+    found += [(name, "new after") for name in after.keys() - before.keys()]
+    for name in sorted(before.keys() & after.keys()):
+        one, other = before[name], after[name]
+        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+            if one.dtype != other.dtype or one.shape != other.shape:
+                found.append(
+                    (name, f"{one.dtype} {tuple(one.shape)}, {other.dtype} {tuple(other.shape)} after")
+                )
+            elif not torch.equal(one, other):
+                by = (one.double() - other.double()).abs().max().item()
+                found.append((name, f"different by up to {by:.3g}"))
+        elif type(one) is not type(other) or one != other:
+            found.append((name, f"{one!r} before, {other!r} after"))
+    return sorted(found)
+
+
+def compare(trainer: Trainer, checkouts: Path, scratch: Path) -> tuple[Arm, Arm]:
+    """Train in a copy of the repository, and in another that the program has rewritten.
+
+    Raises:
+        RunFailed: a run or the rewrite failed.
+    """
+    trees = scratch / "fsdp1", scratch / "fsdp2"
+    for tree in trees:
+        shutil.copytree(checkouts / trainer.repository, tree, symlinks=True, ignore=LEAVE)
+    done = subprocess.run(
+        [sys.executable, "-m", "fsdp_migrate", "rewrite", str(trees[1])],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in (0, 1):
+        raise RunFailed(f"rewrite left with {done.returncode}:\n{done.stderr[-3000:]}")
+    before = train(trainer, trees[0], scratch / "run1")
+    return before, train(trainer, trees[1], scratch / "run2")
+
+
+def report(trainer: Trainer, before: Arm, after: Arm, found: list[str]) -> str:
+    """The table's row and what stands below it."""
+    saved = sum(len(leaves) for leaves in before.saved.values())
+    losses = sum(map(len, before.losses))
+    row = [
+        trainer.name,
+        trainer.script,
+        trainer.shows,
+        str(before.steps),
+        f"{losses} on {RANKS} ranks",
+        f"{saved} in {len(before.saved)} files" if saved else "none",
+        "all equal" if not found else f"{len(found)} different",
+        f"{before.seconds:.0f} / {after.seconds:.0f}",
+    ]
+    return "| " + " | ".join(row) + " |"
+
+
+def main() -> int:
+    """Train and compare; 1 where something differs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--keep", type=Path, help="keep the trees and logs in this folder")
+    told = parser.parse_args()
+    trainers = [Trainer.read(path) for path in sorted(HERE.glob("*.json"))]
+    rows, below, failed = [], [], False
+    for trainer in trainers:
+        if told.names and trainer.name not in told.names:
+            continue
+        scratch = (told.keep or Path(tempfile.mkdtemp())) / trainer.name
+        scratch.mkdir(parents=True)
+        try:
+            before, after = compare(trainer, told.folder.resolve(), scratch)
+        except RunFailed as error:
+            failed = True
+            below.append(f"\n{trainer.name}: {error}")
+            continue
+        finally:
+            if told.keep is None:
+                shutil.rmtree(scratch, ignore_errors=True)
+        found = differences(before, after)
+        if not before.moved or not after.moved or before.steps < 5:
+            found.append(f"nothing was trained: {before.steps} steps, {before.moved} and {after.moved} moved")
+        failed = failed or bool(found)
+        rows.append(report(trainer, before, after, found))
+        shown = " ".join(f"{float.fromhex(loss):.7g}" for loss in after.losses[0])
+        below += [f"\n{trainer.name}, losses of rank 0: {shown}", *(f"- {line}" for line in found[:SHOWN])]
+        below += [f"- and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    print("| trainer | script | shows | steps | losses | saved values | FSDP1 and FSDP2 | seconds |")
+    print("|" + " --- |" * 8)
+    print("\n".join([*rows, *below]))
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Stands in for pandas, which is imported and not used."""

@@ -1,0 +1,5 @@
+"""Stands in for the old setuptools module: one name of it."""
+
+from types import SimpleNamespace
+
+packaging = SimpleNamespace()

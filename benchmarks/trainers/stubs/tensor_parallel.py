@@ -1,0 +1,1 @@
+"""Stands in for tensor_parallel, which the FSDP trainer imports and does not use."""

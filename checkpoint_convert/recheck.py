@@ -1,0 +1,212 @@
+"""A conversion held against its own report, at any later time: is every byte still what was written?"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from checkpoint_convert import digest
+from checkpoint_convert.destination import REPORT_NAME, beside
+from checkpoint_convert.errors import CheckpointError, UnreadableError
+from checkpoint_convert.items import dotted
+from checkpoint_convert.model import TensorSource, Value, size_bytes
+from checkpoint_convert.parallel import Workers
+from checkpoint_convert.plan import plan_items
+from checkpoint_convert.progress import Progress
+from checkpoint_convert.readers.open import ReadOptions, open_source
+from checkpoint_convert.report import FORMAT_VERSION
+from checkpoint_convert.stored_entries import stored_entries
+from checkpoint_convert.values import is_tensor
+from checkpoint_convert.write_options import OPTIM_KEY, OutputFormat, Preset, TiedPolicy, WriteOptions
+from checkpoint_convert.writers.safetensors import GROUPS_NAME, OPTIMIZER_NAME
+
+_Tensors: TypeAlias = dict[str, TensorSource]
+_Values: TypeAlias = Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Recheck:
+    """What a conversion was found to be.
+
+    Attributes:
+        tensors: names whose bytes have the digest of the report.
+        values: the same of plain values (hyper-parameters, epoch, scheduler, ...).
+        unread: names that share the source's files (`--link`): found, of the right dtype and shape; the
+            report has no digest of them.
+        size_bytes: bytes read.
+        problems: what differs from the report, each with the name it is about.
+    """
+
+    tensors: int
+    values: int
+    unread: int
+    size_bytes: int
+    problems: tuple[str, ...]
+
+
+def recheck(target: Path, workers: Workers, progress: Progress) -> Recheck:
+    """Read a conversion's output again and compare it with `conversion.json`.
+
+    Args:
+        target: what `convert-ckpt` wrote: a directory, or a file with its report beside it.
+
+    Raises:
+        UnreadableError: there is no report, or it cannot be understood.
+    """
+    report = _read_report(target)
+    problems = list(_file_problems(target, report))
+    rows: dict[str, dict[str, Any]] = {row["key"]: row for row in report["tensors"]}
+    with contextlib.ExitStack() as stack:
+        try:
+            found, values = stack.enter_context(_opened(target, report))
+        except CheckpointError as error:
+            return Recheck(0, 0, 0, 0, (*problems, f"it cannot be opened: {error.message}"))
+        problems += [f"{key} is not in the report" for key in found if key not in rows]
+        present = {key: row for key, row in rows.items() if key in found}
+        problems += [f"{key} is gone" for key in rows if key not in found]
+        headers = {key: _header_problem(found[key], row) for key, row in present.items()}
+        problems += [f"{key} is {was}" for key, was in headers.items() if was]
+        wanted = [key for key, row in present.items() if row["digest"] and not headers[key]]
+        damaged = _damaged({key: found[key] for key in wanted}, rows, workers, progress)
+        size = sum(size_bytes(found[key]) for key in wanted)
+        differing = list(_value_problems(values, report))
+    problems += [*damaged, *differing]
+    unread = sum(1 for key, row in present.items() if not row["digest"] and not headers[key])
+    equal = len(report["values"]) - len(differing)
+    return Recheck(len(wanted) - len(damaged), equal, unread, size, tuple(problems))
+
+
+def _read_report(target: Path) -> dict[str, Any]:
+    path = target / REPORT_NAME if target.is_dir() else beside(target, f".{REPORT_NAME}")
+    hint = "name a directory or file that convert-ckpt wrote; inspect-ckpt reads any checkpoint"
+    if not target.exists():
+        raise UnreadableError(f"{target} does not exist", hint=hint)
+    try:
+        report = json.loads(path.read_bytes())
+        version, algorithm = report["version"], report["digest"]
+    except FileNotFoundError as error:
+        raise UnreadableError(f"{target} has no report: {path} does not exist", hint=hint) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UnreadableError(f"{path} is no report of a conversion ({error})", hint=hint) from error
+    if version != FORMAT_VERSION or algorithm != digest.NAME:
+        raise UnreadableError(
+            f"{path} is of version {version} with {algorithm} digests, this program knows version "
+            f"{FORMAT_VERSION} with {digest.NAME}",
+            hint="check it with the fsdp-migrate that wrote it",
+        )
+    assert isinstance(report, dict)
+    return report
+
+
+def _file_problems(target: Path, report: Mapping[str, Any]) -> Iterator[str]:
+    for file in report["files"]:
+        path = target / file["name"] if target.is_dir() else target
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            yield f"file {file['name']}: {error.strerror}"
+            continue
+        if size != file["size_bytes"]:
+            yield f"file {file['name']} has {size:,} bytes, {file['size_bytes']:,} were written"
+
+
+@contextlib.contextmanager
+def _opened(target: Path, report: Mapping[str, Any]) -> Iterator[tuple[_Tensors, _Values]]:
+    """The output's tensors and plain values by the report's keys."""
+    keys = report["keys"]
+    read = ReadOptions(model_key=keys["model"])
+    with contextlib.ExitStack() as stack:
+        if report["to"] == OutputFormat.SAFETENSORS.value:
+            yield _beside(target, report, stack)
+            return
+        preset = Preset(report["layout"])
+        if preset is not Preset.TORCH:
+            yield _by_place(stack.enter_context(stored_entries(target, preset)), report)
+            return
+        # A second name of a tensor is a row of its own in the report, so it is one here.
+        options = WriteOptions(
+            to=OutputFormat(report["to"]),
+            tied=TiedPolicy.KEEP,
+            model_key=keys["model"],
+            optim_key=keys["optim"],
+        )
+        items = plan_items(stack.enter_context(open_source([target], read)), options)
+        found = {dotted(item.path): item.source for item in items.tensors}
+        found.update({dotted(item.path): found[dotted(item.of)] for item in items.shared})
+        yield found, {dotted(leaf.path): leaf.value for leaf in items.objects}
+
+
+def _by_place(entries: Mapping[str, object], report: Mapping[str, Any]) -> tuple[_Tensors, _Values]:
+    """By the report's keys, where a loader's own keys are in the directory."""
+    places = {row.get("at", row["key"]): row["key"] for row in (*report["tensors"], *report["values"])}
+    found = {places.get(place, place): value for place, value in entries.items()}
+    tensors = {key: value for key, value in found.items() if is_tensor(value)}
+    return tensors, {key: value for key, value in found.items() if key not in tensors}  # type: ignore[misc]
+
+
+def _beside(target: Path, report: Mapping[str, Any], stack: contextlib.ExitStack) -> tuple[_Tensors, _Values]:
+    """The model's safetensors files, the optimizer's beside them, and its groups."""
+    names = {file["name"] for file in report["files"]}
+    found: dict[str, TensorSource] = {}
+    for path, key, is_there in (
+        (target, "model", bool(names - {OPTIMIZER_NAME})),
+        (target / OPTIMIZER_NAME, OPTIM_KEY, OPTIMIZER_NAME in names),
+    ):
+        if is_there:
+            contents = stack.enter_context(open_source([path]))
+            found.update({f"{key}.{name}": source for name, source in contents.model.items()})
+    path = target / GROUPS_NAME
+    groups = json.loads(path.read_bytes()) if path.exists() else []
+    values: dict[str, Value] = {
+        f"{OPTIM_KEY}.param_groups.{number}.{name}": value
+        for number, group in enumerate(groups)
+        for name, value in group.items()
+    }
+    return found, values
+
+
+def _value_problems(values: Mapping[str, Value], report: Mapping[str, Any]) -> Iterator[str]:
+    for row in report["values"]:
+        if row.get("at") == "":
+            continue  # said by the names of other keys
+        if row["key"] not in values:
+            yield f"{row['key']} is gone"
+        elif digest.of_value(values[row["key"]]).hex() != row["digest"]:
+            yield f"{row['key']} is not what was written"
+
+
+def _header_problem(source: TensorSource, row: Mapping[str, Any]) -> str:
+    """What a tensor is instead of what the report says; empty where it is that."""
+    if (source.dtype.torch_name, list(source.shape)) == (row["dtype"], row["shape"]):
+        return ""
+    return f"{source.dtype.torch_name} {list(source.shape)}, {row['dtype']} {row['shape']} was written"
+
+
+def _damaged(
+    tensors: Mapping[str, TensorSource],
+    rows: Mapping[str, Mapping[str, Any]],
+    workers: Workers,
+    progress: Progress,
+) -> list[str]:
+    """Names whose bytes are not what the report says, in the report's order."""
+    keys = list(tensors)
+    sizes = [size_bytes(tensors[key]) for key in keys]
+    progress.phase("checking", sum(sizes))
+    problems: dict[str, str] = {}
+
+    def work(number: int) -> None:
+        key = keys[number]
+        workers.check()
+        try:
+            if digest.of_tensor(tensors[key]).hex() != rows[key]["digest"]:
+                problems[key] = f"{key} has other bytes than were written"
+        except UnreadableError as error:
+            problems[key] = f"{key} cannot be read: {error.message}"
+        progress.advance(sizes[number])
+
+    workers.run(work, sizes)
+    return [problems[key] for key in keys if key in problems]

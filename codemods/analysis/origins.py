@@ -1,0 +1,196 @@
+"""Where an object comes from, and which of two places is reached first.
+
+`Links` says what an expression holds; here it is followed to the places where the object was made, so that
+two expressions can be found to mean the same object though one is sharded by then and the other is not.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from codemods.analysis.arguments import argument_for, is_bound_call, returns_of
+from codemods.analysis.calls import PASS_THROUGH
+from codemods.analysis.flow import reaching
+from codemods.analysis.holding import Instance
+from codemods.analysis.link import Links
+from codemods.analysis.module import Module
+from codemods.analysis.scopes import Binding, BindingKind
+
+_DEPTH = 40
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(slots=True)
+class Origins:
+    """Answers where objects were made.
+
+    Attributes:
+        homes: the module of each place that an answer named.
+    """
+
+    links: Links
+    homes: dict[ast.AST, Module] = field(default_factory=dict)
+    _active: set[ast.AST] = field(default_factory=set)
+
+    def of(self, module: Module, node: ast.expr) -> frozenset[ast.AST]:
+        """The calls (or parameters of functions that nobody calls) that made what an expression holds.
+
+        A wrap gives the module it is given, since `fully_shard` works in place.
+        """
+        if node in self._active or len(self._active) > _DEPTH:
+            return frozenset()
+        self._active.add(node)
+        try:
+            return self._of(module, node)
+        finally:
+            self._active.discard(node)
+
+    def _of(self, module: Module, node: ast.expr) -> frozenset[ast.AST]:
+        match node:
+            case ast.Name():
+                return self._name(module, node)
+            case ast.Attribute():
+                return self._attribute(module, node)
+            case ast.Call():
+                return self._call(module, node)
+            case ast.IfExp():
+                return self.of(module, node.body) | self.of(module, node.orelse)
+            case ast.BoolOp():
+                return frozenset().union(*(self.of(module, value) for value in node.values))
+            case ast.NamedExpr():
+                return self.of(module, node.value)
+        return frozenset()
+
+    def _name(self, module: Module, node: ast.Name) -> frozenset[ast.AST]:
+        found = module.scope_of(node).lookup(node.id)
+        live = reaching(module, *found, node) if found is not None else []
+        return frozenset().union(*(self._binding(module, binding) for binding in live))
+
+    def _binding(self, module: Module, binding: Binding) -> frozenset[ast.AST]:
+        if binding.kind is BindingKind.PARAMETER:
+            return self._parameter(module, binding)
+        if binding.kind is not BindingKind.ASSIGN or binding.value is None:
+            return frozenset()
+        return self._element(module, binding.value, binding.unpack)
+
+    def _element(self, module: Module, value: ast.expr, path: tuple[int, ...]) -> frozenset[ast.AST]:
+        if not path:
+            return self.of(module, value)
+        if isinstance(value, ast.Tuple | ast.List):
+            if path[0] >= len(value.elts):
+                return frozenset()
+            return self._element(module, value.elts[path[0]], path[1:])
+        function = self._function(module, value.func) if isinstance(value, ast.Call) else None
+        if function is None or value in self._active:
+            return frozenset()
+        self._active.add(value)
+        try:
+            home, definition = function
+            parts = [self._element(home, one, path) for one in returns_of(home, definition)]
+        finally:
+            self._active.discard(value)
+        return frozenset().union(*parts)
+
+    def _parameter(self, module: Module, binding: Binding) -> frozenset[ast.AST]:
+        parameter = binding.node
+        arguments = module.parent(parameter)
+        function = module.parent(arguments) if arguments is not None else None
+        if not isinstance(function, _Function) or not isinstance(parameter, ast.arg):
+            return frozenset()
+        calls = self.links.calls_of(module, function)
+        if not calls:
+            return self._made(module, parameter)
+        found: set[ast.AST] = set()
+        for caller, call in calls:
+            given = argument_for(function, parameter.arg, call, bound=is_bound_call(module, function, call))
+            if isinstance(given, ast.expr):
+                found |= self.of(caller, given)
+        return frozenset(found)
+
+    def _attribute(self, module: Module, node: ast.Attribute) -> frozenset[ast.AST]:
+        owners = [h for h in self.links.held(module, node.value) if isinstance(h, Instance)]
+        found: set[ast.AST] = set()
+        for owner in owners:
+            for definition, home in self.links.classes.lineage(owner.node, owner.module):
+                for value, unpack in _stores(definition, node.attr):
+                    found |= self._element(home, value, unpack)
+        return frozenset(found)
+
+    def _call(self, module: Module, node: ast.Call) -> frozenset[ast.AST]:
+        site = self.links.wraps.get(node)
+        if site is not None:
+            return self.of(module, site.wrapped) if site.wrapped is not None else frozenset()
+        if isinstance(node.func, ast.Attribute) and node.func.attr in PASS_THROUGH:
+            return self.of(module, node.func.value)
+        function = self._function(module, node.func)
+        if function is None:
+            return self._made(module, node)
+        home, definition = function
+        returned = (self.of(home, one) for one in returns_of(home, definition))
+        return frozenset().union(*returned)
+
+    def _function(self, module: Module, callee: ast.expr) -> tuple[Module, _Function] | None:
+        meant = self.links.functions.meant(module, callee)
+        return next(((home, one) for home, one in meant if isinstance(one, _Function)), None)
+
+    def _made(self, module: Module, node: ast.AST) -> frozenset[ast.AST]:
+        self.homes[node] = module
+        return frozenset({node})
+
+    def is_earlier(self, one: tuple[Module, ast.AST], other: tuple[Module, ast.AST]) -> bool:
+        """Whether a place is reached before another, as far as one function shows both.
+
+        Each place is followed to the calls of its function, and theirs. A constructor comes before the other
+        methods of its class.
+        """
+        first, second = (dict(self._reached_from(*place)) for place in (one, other))
+        shared = [scope for scope in first if scope in second]
+        for scope in shared:
+            here, there = first[scope], second[scope]
+            if here is not there:
+                module = self._home(scope)
+                return module is not None and module.span(here).start < module.span(there).start
+        classes = [_method_of(module, node) for module, node in (one, other)]
+        return (
+            classes[0] is not None
+            and classes[1] is not None
+            and classes[0][0] is classes[1][0]
+            and classes[0][1] == "__init__" != classes[1][1]
+        )
+
+    def _reached_from(self, module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, ast.stmt]]:
+        """The scopes a place is reached in, nearest first, each with the statement that leads there."""
+        places, seen = [(module, node)], set[ast.AST]()
+        while places and len(seen) < _DEPTH:
+            home, at = places.pop(0)
+            scope = home.function(at) or home.tree
+            if scope in seen:
+                continue
+            seen.add(scope)
+            yield scope, home.statement(at)
+            if isinstance(scope, _Function):
+                places += self.links.calls_of(home, scope)
+
+    def _home(self, scope: ast.AST) -> Module | None:
+        return next(
+            (m for m in self.links.modules.values() if scope in (m.tree, *m.nodes(type(scope)))), None
+        )
+
+
+def _stores(owner: ast.ClassDef, name: str) -> Iterator[tuple[ast.expr, tuple[int, ...]]]:
+    """What `self.<name>` is assigned in a class, by itself or as an element of a tuple."""
+    for node in (n for n in ast.walk(owner) if isinstance(n, ast.Assign)):
+        for target in node.targets:
+            elements = target.elts if isinstance(target, ast.Tuple) else [target]
+            for position, element in enumerate(elements):
+                if ast.unparse(element) == f"self.{name}":
+                    yield node.value, (position,) if isinstance(target, ast.Tuple) else ()
+
+
+def _method_of(module: Module, node: ast.AST) -> tuple[ast.ClassDef, str] | None:
+    function, owner = module.function(node), module.class_of(node)
+    if owner is None or not isinstance(function, _Function):
+        return None
+    return owner, function.name

@@ -1,0 +1,299 @@
+"""What only the dropped branches used: functions, classes, constants, attributes and local values.
+
+A name counts as unused when the dropped text named it and no file of the project does so any more, as a word,
+wherever: code, comments and strings included. Imports are settled with the rest of the rewrite.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from codemods.analysis.module import Module
+from codemods.dual_stack.spans import is_elif, removed
+from codemods.editing.apply import compatible
+from codemods.editing.removal import delete_aliases
+from codemods.model import Edit, Span
+from codemods.project import Project
+from codemods.torch_names import is_fsdp1_import, is_fsdp_namespace
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_PURE_CALLS = frozenset(
+    {"hasattr", "any", "all", "max", "min", "transformers.trainer_pt_utils.get_module_class_from_name"}
+) | frozenset(
+    {
+        "functools.partial",
+        "getattr",
+        "len",
+        "set",
+        "dict",
+        "list",
+        "tuple",
+        "int",
+        "float",
+        "bool",
+        "str",
+        "isinstance",
+    }
+)
+_PURE_METHODS = frozenset(
+    {"get", "lower", "upper", "keys", "values", "items", "named_children", "children", "__getattribute__"}
+)
+_DEEPEST = 4
+
+
+def unused_edits(
+    project: Project,
+    before: dict[str, str],
+    only: frozenset[str] | None,
+    mentioned: Callable[[], frozenset[str]],
+) -> list[Edit]:
+    """Edits that remove what nothing needs any more; those that overlap wait for the next round.
+
+    Args:
+        before: file -> its text before anything was dropped.
+        mentioned: words of the files that are no Python.
+    """
+    lost = _lost_words(project, before)
+    left = _Words(project)
+    edits: list[Edit] = []
+    for path, module in project.modules.items():
+        if path.endswith(".ipynb") or (only is not None and path not in only):
+            continue
+        if not lost & left.of(path).keys():
+            continue
+        text = before.get(path, "")
+        idle = [*_imports(project, module, text), *_locals(project, module, text)]
+        idle += _emptied(project, module, text)
+        for statement in _candidates(project, module, lost):
+            names = _names_of(statement)
+            is_named = any(left.elsewhere(module, statement, name) for name in names)
+            if not is_named and not names & mentioned():
+                idle.append(removed(module, statement, statement))
+        for edit in idle:
+            if all(compatible(edit, other) for other in edits):
+                edits.append(edit)
+    return edits
+
+
+def _lost_words(project: Project, before: dict[str, str]) -> set[str]:
+    """Words of which some file has fewer than it had."""
+    lost: set[str] = set()
+    for path, text in before.items():
+        module = project.modules.get(path)
+        if module is not None and module.text != text:
+            lost |= (Counter(_WORD.findall(text)) - Counter(_WORD.findall(module.text))).keys()
+    return lost
+
+
+class _Words:
+    """How often each word stands where."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._counts = {path: Counter(_WORD.findall(m.text)) for path, m in project.modules.items()}
+
+    def of(self, path: str) -> Counter[str]:
+        return self._counts[path]
+
+    def elsewhere(self, module: Module, statement: ast.stmt, name: str) -> int:
+        """How often a name stands outside a statement, imports that nothing uses any more left out."""
+        own = len(re.findall(rf"\b{re.escape(name)}\b", module.code(statement)))
+        total = -own
+        for path, counts in self._counts.items():
+            if name in counts:
+                total += counts[name] - _idle_imports(self._project.modules[path], name, counts[name])
+        return total
+
+
+def _idle_imports(module: Module, name: str, count: int) -> int:
+    """Mentions of a name in import statements, where the file has no others; a package's are kept."""
+    if module.path.endswith("__init__.py"):
+        return 0
+    imported = sum(
+        alias.name == name and alias.asname is None
+        for node in module.nodes(ast.ImportFrom)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    )
+    return imported if imported == count else 0
+
+
+def _candidates(project: Project, module: Module, lost: set[str]) -> Iterator[ast.stmt]:
+    for statement in module.statements():
+        names = _names_of(statement)
+        if not names or not names <= lost or not _can_go(project, module, statement):
+            continue
+        yield statement
+
+
+def _names_of(statement: ast.stmt) -> set[str]:
+    """The names that a definition or assignment is for; none where it is neither."""
+    if isinstance(statement, _DEFINITIONS):
+        return {statement.name} if not statement.name.startswith("__") else set()
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+        if isinstance(target, ast.Name):
+            return {target.id}
+        if isinstance(target, ast.Attribute) and getattr(target.value, "id", "") == "self":
+            return {target.attr}
+    return set()
+
+
+def _can_go(project: Project, module: Module, statement: ast.stmt) -> bool:
+    parent = module.parent(statement)
+    if isinstance(statement, _DEFINITIONS):
+        if isinstance(parent, ast.ClassDef) and parent.bases and not _is_private(statement.name):
+            return False  # may be called by the class it comes from
+        decorators = [ast.unparse(d) for d in statement.decorator_list]
+        return all(d in ("staticmethod", "classmethod", "property", "torch.no_grad()") for d in decorators)
+    assert isinstance(statement, ast.Assign)
+    is_local = isinstance(statement.targets[0], ast.Name) and module.function(statement) is not None
+    if is_local:
+        return False  # see `_locals`
+    return _is_pure(project, module, statement.value, _DEEPEST)
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_")
+
+
+def _locals(project: Project, module: Module, before: str) -> Iterator[Edit]:
+    """Local values that nothing reads any more, though something did."""
+    had = Counter(_WORD.findall(before))
+    for node in module.nodes(ast.Assign):
+        assert isinstance(node, ast.Assign)
+        target = node.targets[0]
+        function = module.function(node)
+        if len(node.targets) != 1 or not isinstance(target, ast.Name) or function is None:
+            continue
+        if had[target.id] <= len(re.findall(rf"\b{target.id}\b", module.text)):
+            continue
+        if _is_read(function, target.id):
+            continue
+        if _is_pure(project, module, node.value, _DEEPEST):
+            yield removed(module, node, node)
+        else:  # it may do something: the value alone goes
+            yield Edit(module.path, Span(module.span(node).start, module.span(node.value).start), ())
+
+
+def _imports(project: Project, module: Module, before: str) -> Iterator[Edit]:
+    """Imports of names that stand nowhere else in their file, though they did."""
+    had, have = Counter(_WORD.findall(before)), Counter(_WORD.findall(module.text))
+    if module.path.endswith("__init__.py"):
+        return
+    for node in module.nodes(ast.ImportFrom):
+        assert isinstance(node, ast.ImportFrom)
+        gone = [
+            alias
+            for alias in node.names
+            if is_fsdp1_import(node, alias)  # others are settled with the rest of the rewrite
+            and have[alias.asname or alias.name] == 1 < had[alias.asname or alias.name]
+            and not is_imported_elsewhere(project, module, alias.asname or alias.name)
+        ]
+        line = module.text[module.span(node).start : module.line_end(module.span(node).end)]
+        if not gone or "noqa" in line:
+            continue
+        if len(gone) == len(node.names):
+            yield removed(module, node, node)
+        else:
+            yield from delete_aliases(module, node, gone)
+
+
+def _emptied(project: Project, module: Module, before: str) -> Iterator[Edit]:
+    """`if` statements of which nothing is left."""
+    if module.text.count("pass") <= before.count("pass"):
+        return
+    for node in module.nodes(ast.If):
+        assert isinstance(node, ast.If)
+        is_empty = all(isinstance(s, ast.Pass) for s in node.body) and not node.orelse
+        if is_empty and not is_elif(module, node) and _is_pure(project, module, node.test, _DEEPEST):
+            yield removed(module, node, node)
+
+
+def is_imported_elsewhere(project: Project, module: Module, name: str) -> bool:
+    """Whether another file imports a name from here, or may do so."""
+    return any(
+        alias.name in (name, "*")
+        and project.index.find("." * n.level + (n.module or ""), other.path) is module
+        for other in project.modules.values()
+        if other is not module
+        for n in other.nodes(ast.ImportFrom)
+        if isinstance(n, ast.ImportFrom)
+        for alias in n.names
+    )
+
+
+def _is_read(function: ast.AST, name: str) -> bool:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Store):
+            return True
+        if isinstance(node, ast.Name) and node.id in ("locals", "eval", "exec", "vars"):
+            return True
+        if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
+            return True
+        if isinstance(node, ast.AugAssign) and getattr(node.target, "id", "") == name:
+            return True
+    return False
+
+
+def _is_pure(project: Project, module: Module, value: ast.AST, depth: int) -> bool:
+    """Whether evaluating something does nothing but give a value."""
+    for node in ast.walk(value):
+        if isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
+            return False
+        if isinstance(node, ast.Call) and not _is_pure_call(project, module, node, depth):
+            return False
+    return True
+
+
+def _is_pure_call(project: Project, module: Module, call: ast.Call, depth: int) -> bool:
+    symbol = project.resolve(module, call.func)
+    if symbol is None:
+        if isinstance(call.func, ast.Attribute):
+            return call.func.attr in _PURE_METHODS
+        return isinstance(call.func, ast.Name) and call.func.id in _PURE_CALLS
+    if symbol.module is None:
+        return symbol.name in _PURE_CALLS or (
+            is_fsdp_namespace(symbol.name) and not symbol.name.endswith(("FullyShardedDataParallel", "wrap"))
+        )
+    if isinstance(symbol.node, ast.FunctionDef) and depth:
+        return _is_pure_function(project, symbol.module, symbol.node, depth - 1)
+    return False
+
+
+def _is_pure_function(project: Project, module: Module, function: ast.FunctionDef, depth: int) -> bool:
+    """Whether a function only works out what it returns."""
+    if not all(ast.unparse(d) in ("staticmethod", "classmethod") for d in function.decorator_list):
+        return False
+    for node in ast.walk(function):
+        match node:
+            case ast.Global() | ast.Nonlocal() | ast.Yield() | ast.YieldFrom() | ast.Await() | ast.Delete():
+                return False
+            case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if any(not isinstance(n, ast.Name | ast.Tuple) for n in targets):
+                    return False
+            case ast.Call() if not _is_pure_call(project, module, node, depth) and not _fills_own(
+                function, node
+            ):
+                return False
+    return True
+
+
+def _fills_own(function: ast.FunctionDef, call: ast.Call) -> bool:
+    """`policies.append(x)` on a list that the function made itself; an exception that it raises."""
+    func = call.func
+    if isinstance(func, ast.Name):
+        return func.id.endswith(("Error", "Exception"))
+    if not isinstance(func, ast.Attribute) or func.attr not in ("append", "add", "extend", "update"):
+        return False
+    return isinstance(func.value, ast.Name) and any(
+        isinstance(s, ast.Assign)
+        and isinstance(s.value, ast.List | ast.Dict | ast.Set | ast.Call)
+        and any(isinstance(t, ast.Name) and t.id == func.value.id for t in s.targets)
+        for s in ast.walk(function)
+    )

@@ -1,0 +1,115 @@
+"""Moving what builds an object, and what it needs, behind a later statement of the same block."""
+
+from __future__ import annotations
+
+import ast
+
+from codemods.analysis.module import Module
+from codemods.editing.code import code, delete, insert_after, stands_alone
+from codemods.model import Edit
+
+_LISTS = ("parameters", "named_parameters")
+_FILLS = ("append", "extend", "add", "update", "insert")
+_MOVABLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.For)
+
+
+def moved_behind(module: Module, first: ast.stmt, wrap: ast.stmt, model: str) -> list[Edit]:
+    """Move a statement behind another one, with those that list a model's parameters for it and those after
+    it that need what it binds; empty where that is not safe.
+
+    Args:
+        wrap: rebinds the model, in the same block or in a branch of a statement of it.
+        model: the model's name in the text.
+    """
+    block = block_of(module, first)
+    target = _within(module, block, wrap) if block is not None else None
+    if block is None or target is None or not isinstance(first, ast.Assign):
+        return []
+    moving = [*lists_for(block, first, model), first]
+    bound = {name for statement in moving for name in names_bound(statement)}
+    between = block[block.index(moving[0]) + 1 : block.index(target)]
+    for statement in between:
+        if statement not in moving and bound & names_in(statement):
+            if not isinstance(statement, ast.Assign) or statement.lineno < first.lineno:
+                return []
+            moving.append(statement)
+            bound |= names_bound(statement)
+    staying = [s for s in between if s not in moving]
+    needed = {n for s in moving for n in names_in(s)} - bound
+    if any(names_bound(s) & needed for s in staying) or bound & names_in(target):
+        return []
+    if not any(_gives(wrap, ast.unparse(statement)) for statement in moving):
+        return []  # the sharded model gets a name that the statements to be moved do not use
+    if not all(stands_alone(module, s) for s in (*moving, target)):
+        return []
+    lines = code(
+        module,
+        "\n".join(f"{{s{i}}}" for i in range(len(moving))),
+        **{f"s{i}": s for i, s in enumerate(moving)},
+    )
+    return [insert_after(module, target, lines), *(delete(module, s) for s in moving)]
+
+
+def _gives(wrap: ast.stmt, text: str) -> bool:
+    return isinstance(wrap, ast.Assign) and ast.unparse(wrap.targets[0]) in text
+
+
+def _within(module: Module, block: list[ast.stmt], wrap: ast.stmt) -> ast.stmt | None:
+    """The statement of a block that is, or holds in a branch, another one."""
+    for node in (wrap, *module.ancestors(wrap)):
+        if isinstance(node, ast.stmt) and node in block:
+            return node
+        if not isinstance(node, ast.Assign | ast.If | ast.With):
+            return None
+    return None
+
+
+def lists_for(block: list[ast.stmt], first: ast.stmt, model: str) -> list[ast.stmt]:
+    """The statements before another one that list the model's parameters for it."""
+    derived: list[ast.stmt] = []
+    tainted: set[str] = set()
+    for statement in block[: block.index(first)]:
+        if _lists_parameters(statement, model) or tainted & names_in(statement):
+            derived.append(statement)
+            tainted |= names_bound(statement)
+    needed = names_in(first)
+    found: list[ast.stmt] = []
+    for statement in reversed(derived):
+        if names_bound(statement) & needed and isinstance(statement, _MOVABLE):
+            found.append(statement)
+            needed = needed | names_in(statement)
+    return found[::-1]
+
+
+def _lists_parameters(statement: ast.stmt, model: str) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in _LISTS and ast.unparse(node.value) == model
+        for node in ast.walk(statement)
+    )
+
+
+def block_of(module: Module, statement: ast.stmt) -> list[ast.stmt] | None:
+    """The list of statements that holds another one."""
+    parent = module.parent(statement)
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and statement in block:
+            return block
+    return None
+
+
+def names_in(statement: ast.AST) -> set[str]:
+    """Every name in a piece of code."""
+    return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
+
+
+def names_bound(statement: ast.AST) -> set[str]:
+    """The names that a statement binds, and those of lists and dicts that it fills."""
+    found = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    for node in ast.walk(statement):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method in _FILLS:
+                found.add(name)
+            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()):
+                found.add(name)
+    return found

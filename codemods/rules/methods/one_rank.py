@@ -1,0 +1,74 @@
+"""Gathering on one rank only.
+
+Source: `torch/distributed/checkpoint/state_dict.py`, `DTensor.full_tensor` (all-gathers)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import Finding, MethodCall, Module, Project, Sharded, finding, is_under_rank0, rule
+
+_METHODS = ("state_dict", "summon_full_params", "clip_grad_norm_")
+_STATIC = ("summon_full_params", "optim_state_dict", "full_optim_state_dict", "sharded_optim_state_dict")
+_LEAVES = (ast.Return, ast.Continue, ast.Raise)
+
+
+@rule("one rank", {"FM312": "parameters are gathered on one rank only"})
+def one_rank(project: Project) -> Iterator[Finding]:
+    """`if rank == 0: torch.save(model.state_dict())` waits for the other ranks for ever.
+
+    Whole parameters are gathered by all ranks together. Under FSDP1 this hung too, except with NO_SHARD or on
+    one rank, where nothing had to be gathered. Gather on every rank and save on one:
+
+        state = model.state_dict()
+        if rank == 0:
+            torch.save(state, path)
+    """
+    for call in _gathering(project):
+        module, node = call.module, call.node
+        if is_under_rank0(module, node) or _is_behind_leaving(module, node):
+            yield finding(
+                module,
+                node,
+                "FM312",
+                "this gathers parameters and stands where only one rank comes: the ranks wait for each other",
+                remedy="call it on every rank, and let one rank use the result",
+            )
+
+
+def _gathering(project: Project) -> Iterator[MethodCall]:
+    """Calls that need every rank, each once."""
+    static = list(project.static_calls(*_STATIC))
+    yield from static
+    seen = {call.node for call in static}
+    for call in project.method_calls(*_METHODS):
+        if call.node not in seen and isinstance(project.sharded(call.module, call.receiver), Sharded):
+            yield call
+
+
+def _is_behind_leaving(module: Module, node: ast.AST) -> bool:
+    """Whether ranks other than the first have left the function before: `if rank != 0: return`."""
+    child = node
+    for parent in module.ancestors(node):
+        for name in ("body", "orelse"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and child in block:
+                gates = (s for s in block[: block.index(child)] if isinstance(s, ast.If))
+                if any(isinstance(s.body[-1], _LEAVES) and _is_other_rank(s.test) for s in gates):
+                    return True
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return False
+        child = parent
+    return False
+
+
+def _is_other_rank(test: ast.expr) -> bool:
+    """`rank != 0`, `rank > 0`, `not is_main_process()`."""
+    match test:
+        case ast.Compare(left=left, ops=[ast.NotEq() | ast.Gt()], comparators=[ast.Constant(value=0)]):
+            return ast.unparse(left).lower().endswith(("rank", "rank()"))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            words = ast.unparse(operand).lower()
+            return any(word in words for word in ("is_main", "is_rank0", "is_rank_zero", "is_master"))
+    return False

@@ -1,0 +1,92 @@
+"""A forward pass without gradients between `backward()` and `optimizer.step()`.
+
+Source: measured on torch 2.13 (the root is gathered by that pass and used again after the step)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import Finding, Module, No, Project, finding, rule
+
+_NO_GRADIENTS = ("no_grad", "inference_mode")
+
+
+@rule("evaluation before the step", {"FM522": "an evaluation between `backward()` and `optimizer.step()`"})
+def evaluation_before_step(project: Project) -> Iterator[Finding]:
+    """An evaluation between `backward()` and `optimizer.step()` leaves the root with weights from before.
+
+    A forward pass under `no_grad` gathers the root's parameters and leaves them so. The step then changes the
+    shards, and the next forward pass computes with the gathered, old ones. FSDP1 did the same, so nothing
+    changes with the migration; it is a fault all the same. Evaluate after the step, or reshard the model
+    after the evaluation."""
+    for module in list(project.modules.values()):
+        for step in (c for c in module.calls() if _method(c) == "step"):
+            assert isinstance(step.func, ast.Attribute)
+            if isinstance(project.optimizer_of(module, step.func.value), No):
+                continue
+            found = _evaluated_before(project, module, step)
+            if found is not None:
+                yield finding(
+                    module,
+                    found,
+                    "FM522",
+                    "an evaluation between `backward()` and the step leaves the root gathered: the next "
+                    "forward pass uses its old weights, under FSDP1 and FSDP2 alike; evaluate after the step",
+                    is_note=True,
+                )
+
+
+def _evaluated_before(project: Project, module: Module, step: ast.Call) -> ast.Call | None:
+    """The evaluation between a step and the backward pass before it, in the step's block."""
+    statement = module.statement(step)
+    parent = module.parent(statement)
+    block = next((b for n in ("body", "orelse") if statement in (b := getattr(parent, n, None) or [])), [])
+    found: ast.Call | None = None
+    has_gradients = False
+    for earlier in block[: block.index(statement)] if block else ():
+        for call in (n for n in ast.walk(earlier) if isinstance(n, ast.Call)):
+            if _method(call) in ("backward", "reshard", "step"):
+                has_gradients, found = _method(call) == "backward", None
+            elif has_gradients and _is_evaluation(project, module, call):
+                found = call
+    return found
+
+
+def _is_evaluation(project: Project, module: Module, call: ast.Call) -> bool:
+    """Whether a call runs a sharded model without gradients, by itself or in a function it is given to."""
+    if not isinstance(project.sharded(module, call.func), No):
+        return _is_without_gradients(module, call)
+    given = [a for a in call.args if not isinstance(project.sharded(module, a), No)]
+    symbol = project.resolve(module, call.func) if given else None
+    function = symbol.node if symbol is not None else None
+    if not isinstance(function, ast.FunctionDef) or symbol is None or symbol.module is None:
+        return False
+    position = call.args.index(given[0])
+    if position >= len(function.args.args):
+        return False
+    name, home = function.args.args[position].arg, symbol.module
+    runs = [
+        n
+        for n in ast.walk(function)
+        if isinstance(n, ast.Call)
+        and any(isinstance(x, ast.Name) and x.id == name for x in (n.func, *n.args))
+    ]
+    decorated = any(_says(decorator) for decorator in function.decorator_list)
+    around = _is_without_gradients(module, call)
+    return bool(runs) and (decorated or around or any(_is_without_gradients(home, run) for run in runs))
+
+
+def _is_without_gradients(module: Module, node: ast.AST) -> bool:
+    return any(
+        isinstance(parent, ast.With) and any(_says(item.context_expr) for item in parent.items)
+        for parent in module.ancestors(node)
+    )
+
+
+def _says(node: ast.expr) -> bool:
+    return any(word in ast.unparse(node) for word in _NO_GRADIENTS)
+
+
+def _method(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""

@@ -1,0 +1,58 @@
+"""Quantised weights in a model that is sharded.
+
+Source: `torch/distributed/fsdp/_fully_shard/_fsdp_param.py` (each parameter is cut and replaced by one of the
+plain class); `bitsandbytes.nn.Params4bit` keeps its scales in an attribute."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import Finding, Module, Project, finding, rule
+
+_LIBRARIES = ("bitsandbytes", "hqq", "auto_gptq", "torchao")
+_NAMES = ("BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig")
+_KEYWORDS = ("load_in_4bit", "load_in_8bit", "quant_storage")
+
+
+@rule("quantised weights", {"FM525": "quantised weights in a model that is sharded"})
+def quantised_weights(project: Project) -> Iterator[Finding]:
+    """Weights of a quantised class do not survive `fully_shard`, and a person has to decide what to do.
+
+    FSDP1 copied them as numbers into a flat parameter (fsdp_qlora stores 4-bit weights as bfloat16 for that).
+    FSDP2 cuts every parameter by itself and puts one of the plain class in its place: what `Params4bit` keeps
+    beside the numbers is lost. A class that FSDP2 can cut (`NF4Tensor` of torchao) works; frozen quantised
+    weights can also be left out with `ignored_params`. Said once per file, in projects that wrap a model."""
+    groups = {project.group(site.module.path) for site in project.wraps}
+    for module in list(project.modules.values()):
+        if project.group(module.path) not in groups:
+            continue
+        for call in sorted(module.calls(), key=lambda c: module.span(c).start):
+            if _quantises(project, module, call):
+                yield finding(
+                    module,
+                    call,
+                    "FM525",
+                    "quantised weights: `fully_shard` cuts each parameter and loses what its class keeps "
+                    "beside the numbers",
+                    remedy="leave frozen quantised weights out by `ignored_params`, or use a tensor class "
+                    "that FSDP2 can cut (torchao's `NF4Tensor`)",
+                )
+                break
+
+
+def _quantises(project: Project, module: Module, call: ast.Call) -> bool:
+    if any(k.arg in _KEYWORDS and not _is_off(k.value) for k in call.keywords):
+        return True
+    symbol = project.resolve(module, call.func)
+    if symbol is None or symbol.module is not None:
+        return False
+    name = symbol.name
+    if name.rpartition(".")[2] in _NAMES:
+        return True
+    made = name.rpartition(".")[2].startswith(("Linear", "Params", "HQQLinear", "to_nf4", "quantize_"))
+    return made and name.split(".")[0] in _LIBRARIES
+
+
+def _is_off(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not node.value

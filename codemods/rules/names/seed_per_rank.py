@@ -1,0 +1,59 @@
+"""Ranks that draw different initial weights, and a wrap that does not make them equal.
+
+Source: `torch/distributed/fsdp/_fully_shard/_fsdp_param.py` (each rank keeps a part of its own weights).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import Finding, Literal, Module, Project, WrapCall, finding, options, rule
+from codemods.wrap_site import arguments_of
+
+_SEEDS = ("torch.manual_seed", "torch.random.manual_seed", "torch.cuda.manual_seed_all")
+_FUNCTIONS = ("set_seed", "seed_everything", "set_random_seed", "seed_all", "setup_seed", "fix_seed")
+
+
+@rule("seed per rank", {"FM526": "ranks can start from different weights"})
+def seed_per_rank(project: Project) -> Iterator[Finding]:
+    """Where each rank has a seed of its own and nothing sends rank 0's weights round, ranks can differ.
+
+    On a mesh of one dimension the model is then put together from parts of different models, under FSDP1 and
+    FSDP2 alike, but of other parts; on a mesh that replicates the replicas never agree.
+    `sync_module_states=True` (kept by the rewrite), or one seed for all ranks while the model is built, makes
+    them equal. Noted at a wrap without it, where a function that sets a seed is given the rank."""
+    modules = list(project.modules.values()) if project.wraps else []
+    groups = {project.group(module.path) for module in modules if _seeds_by_rank(project, module)}
+    for site in project.wraps:
+        if project.group(site.module.path) in groups and not _may_sync(project, site):
+            yield finding(
+                site.module,
+                site.node,
+                "FM526",
+                "ranks have different seeds here and may start from different weights: nothing sends "
+                "rank 0's to all (`sync_module_states=True` does)",
+                is_note=True,
+            )
+
+
+def _may_sync(project: Project, site: WrapCall) -> bool:
+    arguments, unknown = arguments_of(project, site)
+    told = [value for a in arguments if a.name == "sync_module_states" for value in options(a.value)]
+    return unknown or any(not isinstance(value, Literal) or bool(value.value) for value in told)
+
+
+def _seeds_by_rank(project: Project, module: Module) -> bool:
+    """Whether the seed of all random numbers depends on the rank: `torch.manual_seed(seed + rank)`."""
+    return any(
+        _is_seed(project, module, call)
+        and any("rank" in ast.unparse(a).lower() for a in (*call.args, *(k.value for k in call.keywords)))
+        for call in module.calls()
+    )
+
+
+def _is_seed(project: Project, module: Module, call: ast.Call) -> bool:
+    """Not so for a generator's own seed."""
+    symbol = project.resolve(module, call.func)
+    name = symbol.name if symbol is not None else ast.unparse(call.func)
+    return name in _SEEDS or name.rpartition(".")[2] in _FUNCTIONS

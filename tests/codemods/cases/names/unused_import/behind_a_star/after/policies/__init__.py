@@ -1,0 +1,2 @@
+from .precision import *
+from .wrapping import *

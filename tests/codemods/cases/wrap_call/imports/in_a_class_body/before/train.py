@@ -1,0 +1,5 @@
+class Strategy:
+    from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+    def wrap(self, model):
+        return self.FSDP(model)

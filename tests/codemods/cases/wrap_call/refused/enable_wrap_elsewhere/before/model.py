@@ -1,0 +1,12 @@
+from torch import nn
+from torch.distributed.fsdp.wrap import wrap
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.up = wrap(nn.Linear(width, 2 * width))
+        self.down = wrap(nn.Linear(2 * width, width))
+
+    def forward(self, x):
+        return x + self.down(self.up(x))

@@ -1,0 +1,5 @@
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def shard(model):
+    return FSDP(model, flatten_parameters=True)
