@@ -61,7 +61,7 @@ class Attributes:
         receivers = self.links.held(module, node.value)
         held = self._of_all(module, receivers, node.attr, path, not_yet)
         if node.attr in _INSIDE and not path:
-            held |= frozenset(h for h in receivers if isinstance(h, WrapCall | Declared))
+            held |= _inside(node.attr, receivers)
         if not any(isinstance(h, Instance | Defined | Record) for h in receivers):
             held |= self._same_class_chain(module, node, path, not_yet)
         is_known = any(isinstance(h, Other) and not isinstance(h, Unseen) for h in receivers)
@@ -72,7 +72,7 @@ class Attributes:
         receivers = self.links.held(module, holder)
         held = self._of_all(module, receivers, name, path, frozenset())
         if name in _INSIDE and not path:
-            held |= frozenset(h for h in receivers if isinstance(h, WrapCall | Declared))
+            held |= _inside(name, receivers)
         return held
 
     def _of_all(
@@ -245,6 +245,12 @@ class Attributes:
         if node not in self._chains:
             self._chains[node] = ast.unparse(node)
         return self._chains[node]
+
+
+def _inside(name: str, receivers: HeldSet) -> HeldSet:
+    """The module inside a wrapper; what was compiled is any module."""
+    kinds = (WrapCall, Declared, Instance) if name == "_orig_mod" else (WrapCall, Declared)
+    return frozenset(h for h in receivers if isinstance(h, kinds))
 
 
 def given_to_field(call: ast.Call, fields: list[str], name: str) -> list[tuple[ast.expr, Path]]:
