@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from codemods.analysis.attributes import given_to_field
+from codemods.analysis.containers import METHODS
 from codemods.analysis.evidence import is_optimizer
 from codemods.analysis.flow import reaching
 from codemods.analysis.holding import (
@@ -91,7 +92,9 @@ class Calls:
             case ast.Name(id="super") if symbol is None:
                 return NOTHING
         if symbol is None or symbol.module is None:
-            return self.links.containers.call(module, node, path)
+            is_method = isinstance(node.func, ast.Attribute) and node.func.attr in METHODS
+            if not (is_method and self.links.functions.meant(module, node.func)):
+                return self.links.containers.call(module, node, path)
         return None
 
     def _constructed(

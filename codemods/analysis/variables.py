@@ -45,7 +45,7 @@ class Variables:
         if node.id in ("self", "cls"):
             owner = module.class_of(node)
             if owner is not None:
-                return NOTHING if path else frozenset({_itself(node.id, owner, module)})
+                return NOTHING if path else frozenset({_itself(node, owner, module)})
         found = module.scope_of(node).lookup(node.id)
         if found is None:
             return self._starred(module, node, path)
@@ -189,8 +189,12 @@ class Variables:
         return frozenset(held)
 
 
-def _itself(name: str, owner: ast.ClassDef, module: Module) -> Held:
-    return Instance(owner, module, is_exact=False) if name == "self" else Defined(owner, module)
+def _itself(node: ast.Name, owner: ast.ClassDef, module: Module) -> Held:
+    if node.id == "cls":
+        return Defined(owner, module)
+    around = [p for p in module.ancestors(node) if isinstance(p, ast.FunctionDef | ast.AsyncFunctionDef)]
+    method = next((f for f in around if module.parent(f) is owner), None)
+    return Instance(owner, module, is_exact=False, within=method)
 
 
 def defined(symbol: Symbol, path: Path) -> HeldSet:
