@@ -102,6 +102,15 @@ class Project:
                         self._leaders[self._leader(importer)] = self._leader(other)
         return self._leader(path)
 
+    def with_wraps(self) -> frozenset[str]:
+        """The files that wrap models, what they import, and what imports them, however indirectly."""
+        sites = {site.module.path for site in self.wraps}
+        importers: dict[str, set[str]] = {}
+        for path, found in self.imports.items():
+            for other in found:
+                importers.setdefault(other, set()).add(path)
+        return frozenset(_reached(sites, self.imports) | _reached(sites, importers))
+
     def _leader(self, path: str) -> str:
         while self._leaders[path] != path:
             path = self._leaders[path]
@@ -163,3 +172,13 @@ class Project:
                     if is_fsdp_namespace(symbol.name) or symbol.name.startswith("torch.distributed."):
                         self._uses.setdefault(symbol.name, []).append(NameUse(module, node, symbol))
         return self._uses
+
+
+def _reached(start: set[str], edges: dict[str, set[str]]) -> set[str]:
+    found, waiting = set(start), list(start)
+    while waiting:
+        for other in edges.get(waiting.pop(), ()):
+            if other not in found:
+                found.add(other)
+                waiting.append(other)
+    return found

@@ -105,6 +105,10 @@ class Links:
             return Sharded(sites)
         return Maybe(sites)
 
+    def is_certain_part(self, module: Module, node: ast.expr) -> bool:
+        """Whether an expression holds modules inside a sharded model and nothing else."""
+        return all(isinstance(h, Part | WrapCall | Declared) for h in self.held(module, node))
+
     def parts_of(self, module: Module, node: ast.expr) -> bool:
         """Whether an expression can hold a module inside a sharded model."""
         return self._is_possible and any(isinstance(h, Part) for h in self.held(module, node))

@@ -47,7 +47,13 @@ def exact_class(project: Project) -> Iterator[Finding]:
                 remedy="test with `isinstance`",
                 safety=Safety.UNSAFE if edits else Safety.MANUAL,
                 edits=edits,
+                is_note=not edits and not _is_certain(project, module, subject),
             )
+
+
+def _is_certain(project: Project, module: Module, subject: ast.expr) -> bool:
+    """Whether what is asked is always a part of a sharded model, as far as it was found by its values."""
+    return not project.links.parts_of(module, subject) or project.links.is_certain_part(module, subject)
 
 
 def _subject(node: ast.Compare) -> tuple[ast.expr | None, bool]:

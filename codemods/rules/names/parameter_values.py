@@ -138,10 +138,36 @@ def _of_loop(project: Project, module: Module, loop: ParameterLoop) -> Iterator[
     seen = set()
     for node in _body(module, loop):
         code = _code_of(node, names)
-        if code is None or code in seen:
+        if (
+            code is None
+            or code in seen
+            or (code == "FM514" and _is_of_parameters(project, module, loop, node))
+        ):
             continue
         seen.add(code)
         yield _finding(project, module, node, code)
+
+
+def _is_of_parameters(project: Project, module: Module, loop: ParameterLoop, node: ast.AST) -> bool:
+    """Whether `average.copy_(...)` is given parameters of sharded models only: DTensors of one layout."""
+    call = module.parent(node)
+    if not isinstance(node, ast.Attribute) or node.attr != "copy_" or not isinstance(call, ast.Call):
+        return False
+    tensors = {
+        name
+        for other in parameter_loops(project, module)
+        if other.node is loop.node and not isinstance(project.sharded(module, other.owner), No)
+        for name in other.parameters
+    }
+    used = {n.id for a in call.args for n in ast.walk(a) if isinstance(n, ast.Name)}
+    return bool(used & tensors) and not any(_is_tensor_like(module, loop, n) for n in used - tensors)
+
+
+def _is_tensor_like(module: Module, loop: ParameterLoop, name: str) -> bool:
+    """Whether another name of the loop can be a plain tensor: not a module, nor a number by its name."""
+    known = module.scope_of(loop.owner).lookup(name)
+    is_import = known is not None and any(isinstance(b.node, ast.Import) for b in known[1])
+    return not is_import and not any(word in name.lower() for word in ("decay", "beta", "alpha", "tau"))
 
 
 def _test_of_name(module: Module, loop: ParameterLoop) -> ast.expr | None:
