@@ -135,7 +135,7 @@ from codemods.editing.statements import (
     remove_with_item,
     unwrapping_loop,
 )
-from codemods.model import Code, Edit, Finding, Hole, Options, Ref, Safety, Span
+from codemods.model import Code, Edit, Finding, Hole, Options, Place, Ref, Safety, Span
 from codemods.project import MethodCall, NameUse, Project
 from codemods.torch_names import FSDP, is_fsdp1_import
 
@@ -166,6 +166,7 @@ __all__ = [
     "Options",
     "Origin",
     "ParameterLoop",
+    "Place",
     "Project",
     "Ref",
     "Refused",
