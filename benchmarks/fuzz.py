@@ -2,9 +2,9 @@
 
     python benchmarks/fuzz.py FOLDER [--files 20000] [--seed 0] [--seconds 20] [--jobs 1]
 
-Takes every file under FOLDER that names FSDP (Python, notebooks, configuration, scripts), and rewrites mutated
-copies of them, one at a time, in memory. Prints what failed, the seed that makes it again, and a summary;
-exit status 1 where something failed.
+Takes every file under FOLDER that names FSDP (Python, notebooks, configuration, scripts), and rewrites
+mutated copies of them, one at a time, in memory. Prints what failed, the seed that makes it again, and a
+summary; exit status 1 where something failed.
 """
 
 from __future__ import annotations

@@ -53,6 +53,8 @@ class Reader:
         """The contents of a file; empty where it cannot be read (and is reported)."""
         if path not in self.data:
             try:
+                if path.endswith("/"):
+                    next((self.target / path).iterdir(), None)  # it could not be listed: say why
                 self.data[path] = (self.target / path).read_bytes()
             except OSError as error:
                 self.skipped[path] = f"cannot be read: {error.strerror or error}"

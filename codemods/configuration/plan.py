@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from codemods.configuration.comments import ignores, todos
+from codemods.configuration.comments import ignores, judged, suppresses, suppressions_in, todos
 from codemods.configuration.json_tree import read_json
+from codemods.configuration.nested import all_commands
 from codemods.configuration.rule import Surroundings, config_checks
-from codemods.configuration.shell import commands
 from codemods.configuration.tree import ConfigFile, Mapping, below
 from codemods.editing.apply import apply_edits, compatible
-from codemods.editing.todo import Comment, todo_lines
+from codemods.editing.todo import todo_lines
 from codemods.model import (
     Edit,
     FileChange,
@@ -25,8 +25,10 @@ from codemods.model import (
     Reported,
     Safety,
     Span,
+    Suppression,
 )
-from codemods.sources import CONFIG_SUFFIXES, SourceFile
+from codemods.sources import SourceFile, is_configuration_name
+from codemods.whole import only_whole_file
 
 _LARGEST = 512 * 1024
 """A configuration is no larger than this; JSON files that are hold data."""
@@ -50,11 +52,12 @@ class ConfigRewrite:
     searched: int = 0
     read: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
+    suppressions: list[Suppression] = field(default_factory=list)
 
 
 def is_configuration(path: str) -> bool:
-    """Whether a path is that of a configuration file, by its ending."""
-    return PurePosixPath(path).suffix in CONFIG_SUFFIXES
+    """Whether a path is that of a configuration file, by its name."""
+    return is_configuration_name(PurePosixPath(path))
 
 
 def plan_configuration(
@@ -89,8 +92,9 @@ def plan_configuration(
 def named_configs(file: ConfigFile) -> set[str]:
     """Files named as `fsdp_config` by a script or configuration, seen from its folder and from the target."""
     names: set[str] = set()
-    if file.kind == "shell":
-        options = (option for command in commands(file.text) for option in command.options())
+    if file.kind in ("shell", "docker"):
+        found = all_commands(file.text, is_docker=file.kind == "docker")
+        options = (option for command in found for option in command.options())
         names = {str(o.values[0].text) for o in options if o.name == "fsdp_config" and o.values}
     for root in file.roots:
         for mapping in below(root):
@@ -104,6 +108,10 @@ def named_configs(file: ConfigFile) -> set[str]:
 def _read(target: Path, path: str, around: Surroundings, done: ConfigRewrite) -> ConfigFile | None:
     try:
         if (target / path).stat().st_size > _LARGEST:
+            if _names_settings(target / path):
+                done.skipped[path] = (
+                    f"names FSDP settings, but is larger than {_LARGEST // 1024} KiB: it was not read"
+                )
             return None
         data = (target / path).read_bytes()
     except OSError as error:
@@ -116,6 +124,17 @@ def _read(target: Path, path: str, around: Surroundings, done: ConfigRewrite) ->
     except (ValueError, RecursionError) as error:
         done.skipped[path] = f"cannot be parsed: {error}"
         return None
+
+
+def _names_settings(path: Path) -> bool:
+    """Whether a large file says anything about FSDP, read in pieces that overlap."""
+    rest = b""
+    with path.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            if _SETTINGS.search(rest + piece):
+                return True
+            rest = piece[-64:]
+    return False
 
 
 def parse(path: str, data: bytes) -> ConfigFile:
@@ -135,7 +154,7 @@ def parse(path: str, data: bytes) -> ConfigFile:
             return ConfigFile(source, "yaml", read_yaml(text))
         case ".json":
             return ConfigFile(source, "json", (read_json(text),))
-    return ConfigFile(source, "shell")
+    return ConfigFile(source, "docker" if "docker" in PurePosixPath(path).name.lower() else "shell")
 
 
 def _rewrite(file: ConfigFile, options: Options, around: Surroundings, done: ConfigRewrite) -> None:
@@ -143,8 +162,12 @@ def _rewrite(file: ConfigFile, options: Options, around: Surroundings, done: Con
         found for check in config_checks() for found in check(file, around) if options.wants(found.code)
     ]
     reported, edits = _decide(file, findings, options)
+    if options.whole_only and any(r.outcome is Outcome.TODO for r in reported):
+        reported, edits = only_whole_file(reported), []
+    done.suppressions += suppressions_in(file, reported, options)
+    done.reported += judged(file, done.suppressions, options)
     reported += _old_todos(file, reported)
-    edits += _todo_edits(file, reported)
+    edits += _todo_edits(file, [r for r in reported if not r.left_whole])
     after = apply_edits(file.text, edits, _no_names, file.source.newline)
     encoded = file.source.encoded(after)
     if encoded == file.source.data:
@@ -172,7 +195,7 @@ def _decide(
     reported: list[Reported] = []
     edits: list[Edit] = []
     for found in findings:
-        reason = _ignored(file, comments, found)
+        reason = next((c.text or "no reason given" for c in comments if suppresses(file, c, found)), None)
         if reason is not None:
             reported.append(Reported(found, Outcome.IGNORED, reason))
         elif found.is_note:
@@ -187,15 +210,6 @@ def _decide(
             reported.append(Reported(found, Outcome.DONE))
             edits.extend(found.edits)
     return reported, edits
-
-
-def _ignored(file: ConfigFile, comments: list[Comment], found: Finding) -> str | None:
-    first, last = found.place.line, file.line_of(found.place.span.end)
-    for comment in comments:
-        above = comment.own_line and comment.line == first - 1
-        if (above or first <= comment.line <= last) and (not comment.codes or found.code in comment.codes):
-            return comment.text or "no reason given"
-    return None
 
 
 def _todo_edits(file: ConfigFile, reported: list[Reported]) -> list[Edit]:
@@ -226,8 +240,8 @@ def _todo_edits(file: ConfigFile, reported: list[Reported]) -> list[Edit]:
 def todo_position(file: ConfigFile, position: int) -> int:
     """Where a comment line can stand: before the line, in shell before the command's first line, never within
     braces."""
-    if file.kind == "shell":
-        for command in commands(file.text):
+    if file.kind in ("shell", "docker"):
+        for command in all_commands(file.text, is_docker=file.kind == "docker"):
             if command.span.start <= position < command.span.end:
                 return file.line_start(_array_start(file.text, command.span.start))
     flows = [m.span for root in file.roots for m in below(root) if m.flow and m.span.start < position]

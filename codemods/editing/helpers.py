@@ -27,6 +27,7 @@ class HelperHome:
         names: its functions and types that the repository's files name.
         needs: keywords and fields in use.
         newline: line ending of the files that use it.
+        torch: the oldest torch it must run on.
     """
 
     path: str
@@ -35,6 +36,7 @@ class HelperHome:
     names: frozenset[str]
     needs: Needs
     newline: str
+    torch: tuple[int, int]
 
     def import_name(self, path: str) -> str:
         """What a file imports it as."""
@@ -83,7 +85,7 @@ def _home(
     number, stem = 1, project.options.helper_module
     while True:
         path = (folder / f"{stem}.py").as_posix()
-        home = HelperHome(path, package, relative, names, needs, newline)
+        home = HelperHome(path, package, relative, names, needs, newline, project.options.target_torch)
         if not (target / path).exists() or _can_serve(home, (target / path).read_bytes()):
             return home
         number += 1
@@ -99,7 +101,7 @@ def _can_serve(home: HelperHome, data: bytes) -> bool:
         return False
     if MARK not in (ast.get_docstring(ast.parse(text)) or ""):
         return False
-    return _is_enough(home, names, needs) or assemble(frozenset(names), needs) == text
+    return _is_enough(home, names, needs) or assemble(frozenset(names), needs, home.torch) == text
 
 
 def _is_enough(home: HelperHome, names: set[str], needs: Needs) -> bool:
@@ -156,12 +158,12 @@ def _imports_relatively(project: Project, path: str) -> bool:
 def helper_source(home: HelperHome, before: bytes | None) -> bytes:
     """The contents of a helper module; what an earlier run wrote there, and what a person changed, stays."""
     if before is None:
-        return _encoded(assemble(home.names, home.needs), home.newline)
+        return _encoded(assemble(home.names, home.needs, home.torch), home.newline)
     names, needs = _already_there(_text(before))
     if _is_enough(home, names, needs):
         return before
     newline = "\r\n" if b"\r\n" in before else "\n"
-    return _encoded(assemble(home.names | names, home.needs.joined(needs)), newline)
+    return _encoded(assemble(home.names | names, home.needs.joined(needs), home.torch), newline)
 
 
 def _encoded(text: str, newline: str) -> bytes:

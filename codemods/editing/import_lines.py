@@ -130,11 +130,7 @@ def _in_functions(
         own = [
             gate for s, gate in gates.items() if gate not in taken and _function_name(module, s) == function
         ]
-        statements: list[ast.stmt] = own or [
-            s
-            for s in module.statements()
-            if isinstance(s, ast.ImportFrom | ast.Import) and _function_name(module, s) == function
-        ]
+        statements = own or _places(module, function)
         place = outside_gate(module, min(statements, key=lambda s: module.span(s).start))
         span = module.span(place)
         indent = " " * (span.start - module.line_start(span.start))
@@ -148,6 +144,20 @@ def _in_functions(
         else:
             changes.append((span.start, span.start, f"{line}\n{indent}"))
     return changes, taken
+
+
+def _places(module: Module, function: str) -> list[ast.stmt]:
+    """Where a function can take an import: at its imports, or else at its first statement."""
+    inside = [s for s in module.statements() if _function_name(module, s) == function]
+    for kind in (ast.ImportFrom, ast.Import):
+        imports: list[ast.stmt] = [s for s in inside if isinstance(s, kind)]
+        if imports:
+            return imports
+    return [s for s in inside if not _is_docstring(s)] or inside
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _function_name(module: Module, node: ast.AST) -> str:

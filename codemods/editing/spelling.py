@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind
-from codemods.torch_names import canonical, is_fsdp_namespace
+from codemods.torch_names import PRIVATE_HOME, PUBLIC_FROM, at_home, canonical, is_fsdp_namespace
 
 _MODULES = frozenset(
     {
@@ -50,6 +50,7 @@ class Spelling:
 
     Attributes:
         width: columns a line may have.
+        torch: the oldest torch the result must run on.
         helper: what to import the helper module's names from, such as `.fsdp2_sharding`.
         superseded: (imported name, local name) of FSDP1 imports whose place a new import takes.
     """
@@ -58,6 +59,7 @@ class Spelling:
     index: Index
     helper: str
     width: int
+    torch: tuple[int, int] = PUBLIC_FROM
     needed: set[Needed] = field(default_factory=set)
     superseded: set[tuple[str, str]] = field(default_factory=set)
     _taken: set[str] | None = None
@@ -66,6 +68,7 @@ class Spelling:
         """The spelling of a dotted name at a text position."""
         if name.startswith("helper."):
             return self._helper(name.removeprefix("helper."), position)
+        name = at_home(name, self.torch)
         bound = self._bound_as(name)
         if bound is not None:
             return bound
@@ -133,7 +136,7 @@ class Spelling:
         return alias or name
 
     def _import_from(self, module: str, name: str, position: int) -> str:
-        ours = is_fsdp_namespace(module) or module == self.helper
+        ours = is_fsdp_namespace(module) or module in (self.helper, PRIVATE_HOME)
         function = self._function_with_import(position) if ours else ""
         local = name
         if name in self._names() and not self._is_import_of(module, name):
