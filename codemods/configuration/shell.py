@@ -65,11 +65,13 @@ class Command:
 
     Attributes:
         outer: the quotation mark around all of it, where it stands within a quoted text.
+        is_python: that text is one of Python's.
     """
 
     words: tuple[Word, ...]
     style: Style = Style.SHELL
     outer: str = ""
+    is_python: bool = False
 
     @property
     def span(self) -> Span:

@@ -24,22 +24,28 @@ def written(command: Command, words: list[str]) -> str:
     """
     match command.style:
         case Style.ITEMS:
-            return ", ".join(_item(word, command.outer) for word in words)
+            return ", ".join(_item(word, command) for word in words)
         case Style.SHELL:
+            if command.is_python:
+                return _escaped(" ".join(_quoted(word, "") for word in words), command.outer)
             return " ".join(_quoted(word, command.outer) for word in words)
         case Style.SPLIT:
             return _inside(" ".join(_compact(word) for word in words), command.outer)
     raise CannotWrite("this text holds a command, and how it is run was not found")
 
 
-def _item(word: str, quote: str) -> str:
-    if quote == "'":
-        return repr(word) if "\\" not in repr(word) else json.dumps(word)
-    return json.dumps(word) if '"' not in word or (quote == '"' and _is_json(quote)) else repr(word)
+def _item(word: str, command: Command) -> str:
+    """A word as one string of a list, in the list's own kind of quotation marks where that reads well."""
+    if not command.is_python:
+        return json.dumps(word)
+    if command.outer in word or "\\" in word:
+        return repr(word)
+    return f"{command.outer}{word}{command.outer}"
 
 
-def _is_json(quote: str) -> bool:
-    return quote == '"'
+def _escaped(text: str, quote: str) -> str:
+    """A text within a string of Python."""
+    return text.replace("\\", "\\\\").replace(quote, f"\\{quote}")
 
 
 def _quoted(word: str, outer: str) -> str:

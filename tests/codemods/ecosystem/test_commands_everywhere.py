@@ -163,3 +163,81 @@ def test_large_file_that_names_settings_is_reported(project: Path) -> None:
 
 def test_large_file_of_data_is_not(project: Path) -> None:
     assert rewritten(project / "data.json", json.dumps(["x" * 1000] * 600)).codes == []
+
+
+LIST = (
+    '["torchrun", "train.py", "--fsdp", "full_shard auto_wrap", '
+    '"--fsdp_transformer_layer_cls_to_wrap", "Block"]'
+)
+COMMAND = f"torchrun train.py {FLAGS}"
+PYTHON = {
+    "list given to subprocess": f"import subprocess\n\nsubprocess.run({LIST}, check=True)\n",
+    "list with a value of the program": "import subprocess\n\nscript = 'train.py'\nsubprocess.run("
+    + LIST.replace('"train.py"', "script")
+    + ", check=True)\n",
+    "list over lines": "import subprocess\n\nCOMMAND = [\n"
+    + "".join(f"    {item!r},\n" for item in json.loads(LIST))
+    + "]\nsubprocess.check_call(COMMAND)\n",
+    "text for os.system": f"import os\n\nos.system('{COMMAND}')\n",
+    "text in other quotes": 'import os\n\nos.system("' + COMMAND.replace('"', "'") + '")\n',
+    "text with shell=True": f"import subprocess\n\nsubprocess.run('{COMMAND}', shell=True, check=True)\n",
+    "text that is split": (
+        f"import shlex\nimport subprocess\n\nsubprocess.run(shlex.split('{COMMAND}'), check=True)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_commands_in_python_still_run_and_mean_fsdp2(name: str, project: Path) -> None:
+    result = rewritten(project / "launch.py", PYTHON[name])
+    assert (result.codes, result.open_codes) == (["FM618"], [])
+    found = settings(ran([sys.executable, "launch.py"], project))
+    assert (found["fsdp_version"], found["reshard_after_forward"]) == (2, True)
+    assert found["transformer_cls_names_to_wrap"] == "Block"
+    assert rewrite_in_place(project).codes == []
+
+
+SET = "import sys\n\nsys.argv = ['x', '--output_dir', 'out'"
+ARGUMENTS = {
+    "sys.argv is set": SET + ", '--fsdp', 'full_shard']\nrest = None\n",
+    "sys.argv is added to": SET + "]\nsys.argv += ['--fsdp=full_shard']\nrest = None\n",
+    "arguments are given": (
+        "rest = ['--output_dir', 'out', '--fsdp', 'full_shard', 'offload', '--seed', '1']\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_arguments_in_python_mean_fsdp2(name: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rewritten(project / "run.py", ARGUMENTS[name]).codes == ["FM618"]
+    monkeypatch.setattr(sys, "argv", ["run.py"])
+    space: dict[str, Any] = {}
+    exec((project / "run.py").read_text(), space)
+    (parsed,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses(space["rest"])
+    assert (parsed.fsdp, parsed.fsdp_plugin_args["fsdp_version"]) == (True, 2)
+
+
+LEFT = {
+    "f-string": "import os\n\nn = 2\nos.system(f'torchrun --nproc {n} train.py --fsdp full_shard')\n",
+    "text kept": "CMD = 'torchrun train.py --fsdp full_shard'\n",
+    "hybrid": "x = ['train.py', '--fsdp', 'hybrid_shard']\n",
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_commands_in_python_that_need_a_person(name: str, project: Path) -> None:
+    assert rewritten(project / "run.py", LEFT[name]).open_codes == ["FM619"]
+    assert "# TODO(fsdp-migrate FM619)" in (project / "run.py").read_text()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = ['train.py', '--fsdp']\n",
+        "parser.add_argument('--fsdp', default='', help='such as --fsdp full_shard')\n",
+        "x = ['train.py', '--fsdp', '--fsdp_config', '{\"version\": 2}']\n",
+        "def f():\n    'run with --fsdp full_shard'\n",
+    ],
+)
+def test_python_without_fsdp1_flags_is_not_touched(text: str, project: Path) -> None:
+    assert rewritten(project / "run.py", text).codes == []
