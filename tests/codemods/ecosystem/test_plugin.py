@@ -164,12 +164,12 @@ def test_what_needs_a_person_stays_fsdp1(tmp_path: Path, arguments: str) -> None
     assert (tmp_path / "train.py").read_text() == text
 
 
-def test_precision_made_elsewhere_is_left_in_both_places(tmp_path: Path) -> None:
+def test_precision_that_others_use_is_left_in_both_places(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import torch\nfrom accelerate import FullyShardedDataParallelPlugin\nfrom torch.distributed.fsdp "
         "import MixedPrecision\n\n"
         "precision = MixedPrecision(param_dtype=torch.bfloat16)\n"
-        "plugin = FullyShardedDataParallelPlugin(mixed_precision_policy=precision)\n"
+        "plugin = FullyShardedDataParallelPlugin(mixed_precision_policy=precision)\nprint(precision)\n"
     )
     assert rewrite_in_place(tmp_path).open_codes == ["FM202", "FM621"]
 
