@@ -10,6 +10,7 @@ import ast
 import io
 import re
 import tokenize
+from collections import Counter
 from dataclasses import dataclass
 
 _STEP = 4
@@ -31,8 +32,12 @@ def wrap_long_lines(before: str, after: str, width: int, newline: str) -> str:
     if not long:
         return after
     text = "\n".join(lines) + "\n"
+    tree = ast.parse(text)
+    starts = Counter(node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt))
+    # Several statements on a line are their author's style; a bracket opened among them would hide the rest.
+    long = [number for number in long if starts[number] < 2]
     commented = _comment_columns(text)
-    nodes = _nodes_by_line(ast.parse(text))
+    nodes = _nodes_by_line(tree)
     for number in long:
         line = lines[number - 1][: commented.get(number)].rstrip()
         comment = lines[number - 1][len(line) :]
