@@ -17,7 +17,6 @@ _REMEDY = (
 )
 
 
-
 @rule("patched internals", {"FM524": "a part of FSDP1's own code is replaced"})
 def patched_internals(project: Project) -> Iterator[Finding]:
     """A function or method of FSDP1 that is replaced (`_runtime_utils._post_backward_hook = mine`) is left to
