@@ -2,9 +2,9 @@
 
     python benchmarks/fuzz.py FOLDER [--files 20000] [--seed 0] [--seconds 20] [--jobs 1]
 
-Takes every file under FOLDER that names FSDP (Python, notebooks, configuration, scripts), and rewrites mutated
-copies of them, one at a time, in memory. Prints what failed, the seed that makes it again, and a summary;
-exit status 1 where something failed.
+Takes every file under FOLDER that names FSDP (Python, notebooks, configuration, scripts), and rewrites
+mutated copies of them, one at a time, in memory. Prints what failed, the seed that makes it again, and a
+summary; exit status 1 where something failed.
 """
 
 from __future__ import annotations
@@ -63,6 +63,15 @@ def sources(folder: Path) -> list[Path]:
     return found
 
 
+def compiles(data: bytes) -> bool:
+    """Whether Python takes the file; `nonlocal x` without any x parses, and is refused later."""
+    try:
+        compile(data, "<mutated>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    return True
+
+
 def one(seed: int, paths: list[Path], limit_s: int) -> tuple[str, str]:
     """Rewrite one mutated file.
 
@@ -90,6 +99,8 @@ def one(seed: int, paths: list[Path], limit_s: int) -> tuple[str, str]:
         finally:
             signal.alarm(0)
     broken = [r.finding.message for r in done.reported if r.finding.code == "FM903"]
+    if broken and not compiles(data):
+        return "not compiled", ""  # Python parses it and still refuses it; left alone, and said
     if broken:
         return "net needed", f"{source}: {broken[0]}"
     if done.skipped:

@@ -127,7 +127,7 @@ def analysis(repository: Path) -> tuple[float, float, float, int]:
     """CPU seconds of `ast.parse`, of the analysis and of the new texts; modules read. In this process."""
     from codemods.analysis.collect import read_project
     from codemods.editing.changes import file_changes
-    from codemods.model import Options
+    from codemods.model import Options, Outcome
     from codemods.plan import decide, find_all
     from codemods.rule import all_rules
     from codemods.sources import find_files
@@ -138,8 +138,9 @@ def analysis(repository: Path) -> tuple[float, float, float, int]:
     clock = time.process_time
     started = clock()
     project, _ = read_project(repository, files, Options())
-    reported, accepted = decide(project, find_all(project))
+    reported = decide(project, find_all(project))
     analysed = clock()
+    accepted = [r.finding for r in reported if r.outcome is Outcome.DONE]
     file_changes(project, reported, accepted, repository)
     written = clock()
     texts = [module.text for module in project.modules.values()]

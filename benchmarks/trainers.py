@@ -2,14 +2,14 @@
 
     python benchmarks/trainers.py FOLDER [NAME ...] [--keep DIR]
 
-FOLDER holds the checkouts that `corpus.json` names. A folder of `trainers/` describes one trainer: its script and
-arguments (`trainer.json`), what stands in for downloads (`preload.py`); `trainers/stubs/` stands in for packages
-that only fetch data or log. The repository is copied twice and the second copy rewritten by the program, not by
-hand. Both train on two CPU ranks (gloo) with the same seeds, as far as FSDP1 runs there: the substitutions are those
-of `fsdp-migrate verify --device cpu`, and the table names them.
+FOLDER holds the checkouts that `corpus.json` names. `trainers/<name>.json` describes one trainer: its script
+and arguments, and the file that puts a small model in the place of a download; `trainers/stubs/` stands in
+for packages that only fetch data or log. The repository is copied twice and the second copy rewritten by the
+program, not by hand. Both train on two CPU ranks (gloo) from the same seeds, with what `fsdp-migrate verify
+--device cpu` puts in the place of a GPU.
 
-Prints a Markdown table, with every loss below it. Exit status 1 when a loss or a saved tensor differs by a bit,
-when no weight moved, or a run failed.
+Prints a Markdown table, with the losses below it. Exit status 1 when a loss or a saved value differs by a
+bit, when no weight moved, or a run failed.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ ROOT = Path(__file__).resolve().parent.parent
 HERE = Path(__file__).resolve().with_suffix("")
 RANKS = 2
 TIMEOUT_S = 400
+SHOWN = 12
+"""Differences listed per trainer."""
 LEAVE = shutil.ignore_patterns(".git", ".fsdp-migrate", "__pycache__")
 
 
@@ -40,13 +42,14 @@ class RunFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """One description below `trainers/`.
+    """One `trainers/<name>.json`.
 
     Attributes:
         script: path within the repository; it runs in the folder it stands in.
         folders: to be made there before the run.
-        saved: files and DCP directories the trainer writes, relative to that folder; compared tensor by tensor.
+        saved: files and DCP directories the trainer writes, relative to that folder; compared value by value.
         shows: which FSDP1 features the run exercises.
+        preload: a file beside it, run before the script: what stands in for downloads.
     """
 
     name: str
@@ -55,13 +58,14 @@ class Trainer:
     arguments: list[str]
     saved: list[str]
     shows: str
+    preload: str
     folders: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, folder: Path) -> Trainer:
-        """Read `trainer.json`."""
-        return cls(folder.name, **json.loads((folder / "trainer.json").read_text()))
+    def read(cls, path: Path) -> Trainer:
+        """Read one."""
+        return cls(path.stem, **json.loads(path.read_text()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +89,12 @@ def train(trainer: Trainer, tree: Path, scratch: Path) -> Arm:
     script = tree / trainer.script
     for folder in trainer.folders:
         (script.parent / folder).mkdir(parents=True)
-    preload = HERE / trainer.name / "preload.py"
     job = {
         "script": str(script),
         "cwd": str(script.parent),
         "arguments": trainer.arguments,
         "stubs": [str(HERE / "stubs")],
-        "preload": str(preload) if preload.exists() else "",
+        "preload": str(HERE / trainer.preload),
     }
     scratch.mkdir()
     (scratch / "job.json").write_text(json.dumps(job))
@@ -141,10 +144,11 @@ def _run_ranks(scratch: Path, environment: dict[str, str]) -> None:
         for rank in ranks:
             rank.kill()
             rank.wait()
-    for rank, log in zip(ranks, logs, strict=True):
-        if rank.returncode:
-            said = log.read_text(errors="replace")[-3000:]
-            raise RunFailed(f"left with {rank.returncode}:\n{said}")
+    # A rank that ended by itself knows why; the others were ended here, because of it or of the time.
+    for status, log in sorted((-rank.returncode, log) for rank, log in zip(ranks, logs, strict=True)):
+        if status:
+            why = f"left with {-status}" if status < 0 else f"had to be ended within {TIMEOUT_S} s"
+            raise RunFailed(f"{log.stem} {why}:\n{log.read_text(errors='replace')[-3000:]}")
 
 
 def contents(path: Path) -> dict[str, Any]:
@@ -167,6 +171,9 @@ def contents(path: Path) -> dict[str, Any]:
 
 
 def _leaves(value: Any, name: str) -> list[tuple[str, Any]]:
+    """Values by dotted name; a parameter group is a set of names, whatever the order they are listed in."""
+    if name.endswith(".params") and isinstance(value, list) and all(isinstance(v, str) for v in value):
+        return [(name.lstrip("."), sorted(value))]
     if isinstance(value, dict):
         return [leaf for key, each in value.items() for leaf in _leaves(each, f"{name}.{key}")]
     if isinstance(value, (list, tuple)):
@@ -257,7 +264,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--keep", type=Path, help="keep the trees and logs in this folder")
     told = parser.parse_args()
-    trainers = [Trainer.read(path.parent) for path in sorted(HERE.glob("*/trainer.json"))]
+    trainers = [Trainer.read(path) for path in sorted(HERE.glob("*.json"))]
     rows, below, failed = [], [], False
     for trainer in trainers:
         if told.names and trainer.name not in told.names:
@@ -279,7 +286,8 @@ def main() -> int:
         failed = failed or bool(found)
         rows.append(report(trainer, before, after, found))
         shown = " ".join(f"{float.fromhex(loss):.7g}" for loss in after.losses[0])
-        below += [f"\n{trainer.name}, losses of rank 0: {shown}", *(f"- {line}" for line in found)]
+        below += [f"\n{trainer.name}, losses of rank 0: {shown}", *(f"- {line}" for line in found[:SHOWN])]
+        below += [f"- and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
     print("| trainer | script | shows | steps | losses | saved values | FSDP1 and FSDP2 | seconds |")
     print("|" + " --- |" * 8)
     print("\n".join([*rows, *below]))

@@ -133,11 +133,47 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A finding and its outcome; `detail` says why an edit was not applied, or the reason for ignoring."""
+    """A finding and its outcome; `detail` says why an edit was not applied, or the reason for ignoring.
+
+    Attributes:
+        left_whole: `--whole-only` leaves the place untouched, without a comment of ours.
+    """
 
     finding: Finding
     outcome: Outcome
     detail: str = ""
+    left_whole: bool = False
+
+
+class SuppressionState(enum.Enum):
+    """Whether a suppression still does something."""
+
+    USED = "used"
+    """It suppresses at least one finding."""
+    UNUSED = "unused"
+    """Nothing it names is found there any more."""
+    NOT_JUDGED = "not judged"
+    """It suppressed nothing in a run of some codes only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suppression:
+    """One comment `# fsdp-migrate: ignore[FM507] why`.
+
+    Attributes:
+        line, column: of the comment, from 1.
+        codes: that it names, sorted; none means every code.
+        reason: empty where it gives none.
+        findings: (code, line) of what it suppresses.
+    """
+
+    path: str
+    line: int
+    column: int
+    codes: tuple[str, ...]
+    reason: str
+    state: SuppressionState
+    findings: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +209,8 @@ class Rewrite:
         read: files parsed, because they name FSDP or are linked with one that does.
         configs: configuration files looked at, and those of them parsed because they name FSDP settings.
         skipped: file -> why it could not be looked at.
+        suppressions: every suppression comment of the files read, used or not.
+        elsewhere: where files are named: other files that hold FSDP1 code -> how often; left alone.
     """
 
     changes: tuple[FileChange, ...]
@@ -182,6 +220,8 @@ class Rewrite:
     read: int
     skipped: dict[str, str] = field(default_factory=dict)
     configs: tuple[int, int] = (0, 0)
+    suppressions: tuple[Suppression, ...] = ()
+    elsewhere: dict[str, int] = field(default_factory=dict)
 
     @property
     def open_findings(self) -> tuple[Reported, ...]:
@@ -199,10 +239,12 @@ class Options:
         target_torch: (major, minor) whose names the output may use.
         helper_module: name of the helper module, without `.py`.
         drop_fsdp1: remove the FSDP1 branch where an FSDP2 branch stands beside it.
+        whole_only: leave places that share a model untouched where one of them needs a person.
     """
 
     unsafe_fixes: bool = False
     drop_fsdp1: bool = False
+    whole_only: bool = False
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()

@@ -3,20 +3,23 @@ nothing."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from codemods.analysis.collect import read_project
+from codemods.analysis.collect import Reader, read_project
 from codemods.analysis.library_calls import surroundings
 from codemods.configuration.plan import is_configuration, plan_configuration
 from codemods.editing import todo
 from codemods.editing.apply import compatible, replaces
 from codemods.editing.changes import file_changes
-from codemods.editing.notebooks import Notebook
 from codemods.leftovers import left_over
 from codemods.model import (
     Edit,
+    FileChange,
     Finding,
     Options,
     Outcome,
@@ -25,14 +28,20 @@ from codemods.model import (
     Rewrite,
     Safety,
     Span,
-    WrapReport,
+    Suppression,
 )
 from codemods.project import Project
-from codemods.suppressions import check_suppressions, ignored_by
-
-DROPPED_BRANCH = "FM120"
-WRAP_FORMS = {"FM101": "inline", "FM102": "helper", "FM107": "helper"}
-"""Codes of translated wrap calls, and what the report calls them."""
+from codemods.shown_places import (
+    cell,
+    comment_in_original,
+    dropped,
+    in_cell,
+    in_original,
+    site_in_original,
+)
+from codemods.suppressions import check_suppression, ignored_by, old_todos, suppressions_in
+from codemods.whole import only_whole
+from codemods.wrap_reports import DROPPED_BRANCH, wrap_reports
 
 
 def plan_rewrite(
@@ -45,20 +54,20 @@ def plan_rewrite(
         files: Python files, notebooks and configuration files, relative to it, forward slashes.
         only: the files that may be changed; all if None. The others are read to understand these.
     """
-    files, configs = split(files)
     project, skipped = _project(target, files, options, only)
+    files, configs = split(files)
     findings = find_all(project)
+    elsewhere: Counter[str] = Counter()
     if only is not None:
+        elsewhere.update(f.place.path for f in findings if f.place.path not in only and not f.is_note)
         findings = [f for f in findings if f.place.path in only]
-    reported, accepted = decide(project, findings, only)
-    suppressions = check_suppressions(project, reported, only)
-    changes, broken = file_changes(project, reported, accepted, target)
-    sites = [_site_in_original(project, site) for site in _wrap_reports(project, reported)]
-    if broken:
-        reported = [_undone(item, broken) for item in reported]
-        reported += [_left_alone(path, why) for path, why in broken.items()]
-    reported += suppressions
-    reported = [_in_original(project, item) for item in reported] + _dropped(project)
+    reported = decide(project, findings, only)
+    suppressed = suppressions_in(project, reported, only)
+    reported, changes = _changed(project, reported, target)
+    sites = [site_in_original(project, site) for site in wrap_reports(project, reported)]
+    reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
+    suppressions = [comment_in_original(project, found) for found, _ in suppressed]
+    reported = [in_original(project, item) for item in reported] + dropped(project)
     settings = plan_configuration(target, configs, options, surroundings(project), only=only)
     changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
     skipped.update(settings.skipped)
@@ -70,67 +79,55 @@ def plan_rewrite(
     sites = [s for s in sites if only is None or s.path in only]
     return Rewrite(
         tuple(changes),
-        tuple(_in_cell(project, item) for item in reported),
-        tuple(replace(s, line=_cell(project, s.path, s.line)[0]) for s in sites),
+        tuple(in_cell(project, item) for item in reported),
+        tuple(replace(s, line=cell(project, s.path, s.line)[0]) for s in sites),
         len(files),
         len(project.modules),
         skipped,
         (settings.searched, settings.read),
+        _in_order(
+            [
+                *(replace(s, line=cell(project, s.path, s.line)[0]) for s in suppressions),
+                *settings.suppressions,
+            ]
+        ),
+        dict(sorted(elsewhere.items())),
     )
 
 
+def _in_order(found: list[Suppression]) -> tuple[Suppression, ...]:
+    return tuple(sorted(found, key=lambda s: (s.path, s.line, s.column)))
+
+
 def _project(
-    target: Path, files: list[str], options: Options, only: frozenset[str] | None
+    target: Path, every: list[str], options: Options, only: frozenset[str] | None
 ) -> tuple[Project, dict[str, str]]:
     """The project; with `--drop-fsdp1` without FSDP1's branches."""
-    project, skipped = read_project(target, files, options)
+    files, configs = split(every)
+    reader = Reader(target)
+    project, skipped = read_project(target, files, options, reader)
     if not options.drop_fsdp1 or not options.wants(DROPPED_BRANCH):
         return project, skipped
     from codemods.dual_stack.drop import drop_fsdp1
 
-    short = drop_fsdp1(project, only, lambda texts: read_project(target, files, options, texts)[0])
-    if short.texts:
-        project, skipped = read_project(target, files, options, short.texts)
+    def reread(texts: dict[str, str]) -> Project:
+        nonlocal reader
+        reader = reader.with_texts(texts)
+        for path in texts:  # whatever led to it may be gone
+            reader.load(path)
+        return read_project(target, files, options, reader)[0]
+
+    short, project = drop_fsdp1(project, only, reread, lambda: _words(target, configs))
     project.dropped = short
     return project, skipped
 
 
-def _in_original(project: Project, item: Reported) -> Reported:
-    """A finding about shortened text, at the line where that stands in the file as it is."""
-    if project.dropped is None:
-        return item
-    place = item.finding.place
-    place = project.dropped.original_place(place, project.modules.get(place.path))
-    return replace(item, finding=replace(item.finding, place=place))
-
-
-def _site_in_original(project: Project, site: WrapReport) -> WrapReport:
-    if project.dropped is None:
-        return site
-    return replace(site, line=project.dropped.original_place(Place(site.path, site.line, 1, Span(0, 0))).line)
-
-
-def _dropped(project: Project) -> list[Reported]:
-    found = project.dropped.found if project.dropped is not None else []
-    return [Reported(finding, Outcome.DONE) for finding in dict.fromkeys(found)]
-
-
-def _cell(project: Project, path: str, line: int) -> tuple[int, str]:
-    """The line that a person sees, and where that is in a notebook."""
-    source = project.modules[path].source if path in project.modules else None
-    if not isinstance(source, Notebook):
-        return line, ""
-    line, cell, inside = source.locate(line)
-    return line, f"cell {cell}, line {inside}"
-
-
-def _in_cell(project: Project, item: Reported) -> Reported:
-    place = item.finding.place
-    line, where = _cell(project, place.path, place.line)
-    if not where:
-        return item
-    detail = f"{where}; {item.detail}" if item.detail else where
-    return replace(item, finding=replace(item.finding, place=replace(place, line=line)), detail=detail)
+def _words(target: Path, files: list[str]) -> frozenset[str]:
+    found: set[str] = set()
+    for path in files:
+        with suppress(OSError):
+            found.update(re.findall(r"[A-Za-z_]\w*", (target / path).read_text(errors="replace")))
+    return frozenset(found)
 
 
 def split(files: list[str]) -> tuple[list[str], list[str]]:
@@ -151,14 +148,13 @@ def find_all(project: Project) -> list[Finding]:
 
 def decide(
     project: Project, findings: Iterable[Finding], only: frozenset[str] | None = None
-) -> tuple[list[Reported], list[Finding]]:
+) -> list[Reported]:
     """Give each finding its outcome; edits that clash with an earlier finding's are not done, and said.
 
     Findings whose codes are switched off have none, and no left-over name is reported in their stead.
     """
     ignored = {path: todo.ignores(module) for path, module in project.modules.items()}
     reported: list[Reported] = []
-    accepted: list[Finding] = []
     edits: dict[str, list[tuple[Edit, Finding]]] = {}
     findings = sorted(findings, key=lambda f: f.fades)
     off = [f for f in findings if not project.options.wants(f.code)]
@@ -175,24 +171,47 @@ def decide(
         item = _outcome(project, finding, edits, only)
         reported.append(item)
         if item.outcome is Outcome.DONE:
-            accepted.append(finding)
             for edit in finding.edits:
                 edits.setdefault(edit.path, []).append((edit, finding))
-    for finding in left_over(project, reported, edits, off):
-        if not project.options.wants(finding.code) or (only is not None and finding.place.path not in only):
-            continue
-        path = finding.place.path
-        reason = ignored_by(project.modules[path], ignored[path], finding)
-        if reason is not None:
-            reported.append(Reported(finding, Outcome.IGNORED, reason))
-            continue
-        item = _outcome(project, finding, edits, only)
-        reported.append(item)
+    reported += _leftovers(project, reported, off, only)
+    if project.options.whole_only:
+        reported = only_whole(project, reported)
+        # Names that translations would have replaced, had they not been left.
+        for item in _leftovers(project, reported, off, only):
+            is_ignored = item.outcome is Outcome.IGNORED
+            reported.append(item if is_ignored else replace(item, outcome=Outcome.TODO, left_whole=True))
+    return reported + old_todos(project, reported, only)
+
+
+def _leftovers(
+    project: Project, reported: list[Reported], off: list[Finding], only: frozenset[str] | None
+) -> list[Reported]:
+    """FSDP1 names that stay and of which nothing is said."""
+    ignored = {path: todo.ignores(module) for path, module in project.modules.items()}
+    edits: dict[str, list[tuple[Edit, Finding]]] = {}
+
+    def remember(finding: Finding) -> None:
+        for edit in finding.edits:
+            edits.setdefault(edit.path, []).append((edit, finding))
+
+    for item in reported:
         if item.outcome is Outcome.DONE:
-            accepted.append(finding)
-            for edit in finding.edits:
-                edits.setdefault(edit.path, []).append((edit, finding))
-    return reported + _old_todos(project, reported, only), accepted
+            remember(item.finding)
+    found = []
+    for finding in left_over(project, reported, edits, off):
+        path = finding.place.path
+        if not project.options.wants(finding.code) or (only is not None and path not in only):
+            continue
+        reason = ignored_by(project.modules[path], ignored[path], finding)
+        item = (
+            Reported(finding, Outcome.IGNORED, reason)
+            if reason is not None
+            else _outcome(project, finding, edits, only)
+        )
+        found.append(item)
+        if item.outcome is Outcome.DONE:
+            remember(finding)
+    return found
 
 
 def _outcome(
@@ -232,31 +251,18 @@ def _clash(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]]) -> Fi
     return None
 
 
-def _old_todos(project: Project, reported: list[Reported], only: frozenset[str] | None) -> list[Reported]:
-    """TODO comments of an earlier run that no finding of this run stands for."""
-    standing = {
-        (r.finding.place.path, r.finding.code, todo.statement_line(project, r.finding))
-        for r in reported
-        if r.outcome in (Outcome.TODO, Outcome.IGNORED)
-    }
-    found: list[Reported] = []
-    for path, module in project.modules.items():
-        if only is not None and path not in only:
-            continue
-        ignored = todo.ignores(module)
-        for comment in todo.todos(module):
-            code = next(iter(comment.codes))
-            below = todo.code_line_below(module, comment.line)
-            if (path, code, below) in standing or not project.options.wants(code):
-                continue
-            # It stands for the code below it, so a suppression anywhere between the two is meant for it.
-            span = Span(module.offset(comment.line, 0), module.offset(below, 0))
-            place = Place(path, comment.line, comment.column, span)
-            finding = Finding(code, place, "a TODO of an earlier run is not resolved", comment.text)
-            reason = ignored_by(module, ignored, finding)
-            outcome = Outcome.TODO if reason is None else Outcome.IGNORED
-            found.append(Reported(finding, outcome, reason or ""))
-    return found
+def _changed(
+    project: Project, reported: list[Reported], target: Path, known: frozenset[str] = frozenset()
+) -> tuple[list[Reported], list[FileChange]]:
+    """The new contents of files; what they cannot hold is not done, and said."""
+    accepted = [r.finding for r in reported if r.outcome is Outcome.DONE]
+    changes, broken = file_changes(project, [r for r in reported if not r.left_whole], accepted, target)
+    reported = [_undone(item, broken) for item in reported]
+    reported += [_left_alone(path, why) for path, why in broken.items() if path not in known]
+    if not project.options.whole_only or known.issuperset(broken):
+        return reported, changes
+    # What shares a model with a file that is left alone is left as well.
+    return _changed(project, only_whole(project, reported), target, known.union(broken))
 
 
 def _undone(item: Reported, broken: dict[str, str]) -> Reported:
@@ -273,23 +279,3 @@ def _left_alone(path: str, why: str) -> Reported:
 
 def _unread(path: str, why: str) -> Reported:
     return Reported(Finding("FM901", Place(path, 1, 1, Span(0, 0)), f"the file {why}"), Outcome.TODO)
-
-
-def _wrap_reports(project: Project, reported: list[Reported]) -> tuple[WrapReport, ...]:
-    found = []
-    done = [r.finding for r in reported if r.outcome is Outcome.DONE and r.finding.code in WRAP_FORMS]
-    for site in project.wraps:
-        place = site.module.place(site.node)
-        name = site.module.span(site.function)
-        owner = next(
-            (
-                f
-                for f in done
-                for e in f.edits
-                if e.path == place.path and e.span.holds(name) and replaces(e, name)
-            ),
-            None,
-        )
-        form = WRAP_FORMS[owner.code] if owner is not None else "left"
-        found.append(WrapReport(place.path, place.line, form, owner.detail if owner is not None else ""))
-    return tuple(found)

@@ -1,4 +1,4 @@
-"""Writing a rewrite down: originals and manifest first, then each file at once; `codemods.undo` goes back.
+"""The record of a rewrite: what is kept of it, written by `codemods.write`, used by `codemods.undo`.
 
 `<target>/.fsdp-migrate/manifest.json` says what was changed; `<target>/.fsdp-migrate/original/<path>` holds
 every changed file as it was before the first rewrite. `fsdp-migrate verify` runs the original from there.
@@ -6,15 +6,14 @@ every changed file as it was before the first rewrite. `fsdp-migrate verify` run
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import hashlib
 import json
-import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from shlex import quote
 from typing import Any
 
 from codemods.atomic import replace_file
@@ -22,6 +21,8 @@ from codemods.errors import CodemodError
 from codemods.model import FileChange, Reported, Rewrite
 
 FOLDER = ".fsdp-migrate"
+SCRATCH = "unfinished"
+"""Where files are written before they are moved to their place."""
 _VERSION = 1
 
 
@@ -50,65 +51,9 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def write_rewrite(
-    target: Path,
-    rewrite: Rewrite,
-    *,
-    tool: str,
-    target_torch: str,
-    on_file: Callable[[str], None] = lambda path: None,
-) -> None:
-    """Write every change of a rewrite.
-
-    The originals and the manifest are on disk before the first file is replaced, and each file is replaced at
-    once: a run that is interrupted at any moment can be undone by `codemods.undo.restore`.
-
-    Raises:
-        CodemodError: a file changed since or cannot be written; an earlier rewrite was interrupted.
-    """
-    require_complete(target)
-    if not rewrite.changes:
-        return
-    _check_unchanged(target, rewrite.changes)
-    folder = target / FOLDER
-    is_new, manifest_before = not folder.exists(), _manifest_bytes(folder)
-    replaced: list[str] = []
-    try:
-        (folder / "original").mkdir(parents=True, exist_ok=True)
-        replace_file(folder / ".gitignore", b"*\n")
-        records = _keep_originals(folder, rewrite.changes)
-        manifest = _manifest(target, rewrite, records, tool, target_torch)
-        _write_manifest(folder, {**manifest, "complete": False})
-        for change in rewrite.changes:
-            on_file(change.path)
-            replace_file(target / change.path, change.after)
-            replaced.append(change.path)
-        _write_manifest(folder, {**manifest, "complete": True})
-    except OSError as error:
-        hint = f"Files already replaced are restored by `fsdp-migrate rewrite --undo {target}`."
-        if not replaced:
-            _put_back(folder, manifest_before, is_new=is_new)
-            hint = "No file was changed. Make the directory and its files writable, or use --diff."
-        raise CodemodError(
-            f"{error.filename or target} cannot be written: {error.strerror or error}", hint=hint
-        ) from error
-
-
-def _manifest_bytes(folder: Path) -> bytes | None:
-    path = folder / "manifest.json"
-    return path.read_bytes() if path.exists() else None
-
-
-def _put_back(folder: Path, manifest: bytes | None, *, is_new: bool) -> None:
-    """The record as it was: where no file was replaced there is nothing to undo."""
-    if is_new:
-        shutil.rmtree(folder, ignore_errors=True)
-        return
-    with contextlib.suppress(OSError):  # then the manifest could not be changed before, either
-        if manifest is None:
-            (folder / "manifest.json").unlink(missing_ok=True)
-        else:
-            replace_file(folder / "manifest.json", manifest)
+def is_interrupted(target: Path) -> bool:
+    """Whether a rewrite of this directory began to replace files and did not end."""
+    return _earlier(target).get("complete") is False
 
 
 def require_complete(target: Path) -> None:
@@ -117,15 +62,17 @@ def require_complete(target: Path) -> None:
     Raises:
         CodemodError: it was.
     """
-    if _earlier(target).get("complete") is False:
+    if is_interrupted(target):
         raise CodemodError(
             f"an earlier rewrite of {target} was interrupted: some of its files are rewritten, some not",
-            hint=f"`fsdp-migrate rewrite --undo {target}` restores all of them; then run again.",
+            hint=f"`fsdp-migrate rewrite --undo {quote(str(target))}` restores all of them; then run again.",
         )
 
 
-def _write_manifest(folder: Path, manifest: Mapping[str, object]) -> None:
-    replace_file(folder / "manifest.json", json.dumps(manifest, indent=1).encode() + b"\n")
+def write_manifest(folder: Path, manifest: Mapping[str, object]) -> None:
+    """Write the manifest at once."""
+    text = json.dumps(manifest, indent=1)
+    replace_file(folder / "manifest.json", text.encode() + b"\n", scratch=folder / SCRATCH)
 
 
 def read_records(target: Path) -> list[FileRecord]:
@@ -166,17 +113,7 @@ def read_records(target: Path) -> list[FileRecord]:
         ) from error
 
 
-def _check_unchanged(target: Path, changes: Sequence[FileChange]) -> None:
-    for change in changes:
-        path = target / change.path
-        now = path.read_bytes() if path.exists() else None
-        if now != change.before:
-            raise CodemodError(
-                f"{path} changed while it was being rewritten; nothing was written", hint="Run again."
-            )
-
-
-def _keep_originals(folder: Path, changes: Sequence[FileChange]) -> list[FileRecord]:
+def keep_originals(folder: Path, changes: Sequence[FileChange]) -> list[FileRecord]:
     """Copies of what is about to change; a copy of an earlier rewrite stays the original."""
     records = {record.path: record for record in read_records(folder.parent)}
     for change in changes:
@@ -188,8 +125,7 @@ def _keep_originals(folder: Path, changes: Sequence[FileChange]) -> list[FileRec
             records[change.path] = FileRecord(change.path, None, after, None)
         else:
             original = f"original/{change.path}"
-            (folder / original).parent.mkdir(parents=True, exist_ok=True)
-            replace_file(folder / original, change.before)
+            replace_file(folder / original, change.before, scratch=folder / SCRATCH)
             records[change.path] = FileRecord(change.path, digest(change.before), after, original)
     return sorted(records.values(), key=lambda record: record.path)
 
@@ -200,7 +136,7 @@ def _kept_again(folder: Path, change: FileChange, earlier: FileRecord) -> FileRe
     edited = earlier.edited
     if change.before is not None and digest(change.before) not in (*known, earlier.sha256_before):
         edited = f"edited/{change.path}"
-        replace_file(folder / edited, change.before)
+        replace_file(folder / edited, change.before, scratch=folder / SCRATCH)
         known = (*known, digest(change.before))
     return FileRecord(
         change.path,
@@ -212,9 +148,10 @@ def _kept_again(folder: Path, change: FileChange, earlier: FileRecord) -> FileRe
     )
 
 
-def _manifest(
+def manifest_of(
     target: Path, rewrite: Rewrite, records: Sequence[FileRecord], tool: str, target_torch: str
 ) -> Mapping[str, object]:
+    """What was changed, by which tool, and what was found; joined with an earlier rewrite's."""
     changed = {change.path for change in rewrite.changes}
     earlier = _earlier(target)
     sites = [

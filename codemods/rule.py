@@ -134,7 +134,7 @@ from codemods.editing.statements import (
     remove_with_item,
     unwrapping_loop,
 )
-from codemods.model import Code, Edit, Finding, Hole, Options, Ref, Safety, Span
+from codemods.model import Code, Edit, Finding, Hole, Options, Place, Ref, Safety, Span
 from codemods.project import MethodCall, NameUse, Project
 from codemods.torch_names import FSDP, is_fsdp1_import
 
@@ -164,6 +164,7 @@ __all__ = [
     "Opaque",
     "Options",
     "Origin",
+    "Place",
     "Project",
     "Ref",
     "Refused",

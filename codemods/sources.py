@@ -96,7 +96,8 @@ def find_files(target: Path, paths: Sequence[Path], *, exclude: Iterable[str] = 
     A file named itself is always taken.
 
     Returns:
-        Paths relative to `target`, forward slashes, sorted.
+        Paths relative to `target`, forward slashes, sorted. One that ends in a slash is a directory that
+        cannot be listed.
 
     Raises:
         CodemodError: a path does not exist.
@@ -119,18 +120,27 @@ def find_files(target: Path, paths: Sequence[Path], *, exclude: Iterable[str] = 
 
 
 def _files_under(target: Path, directory: Path) -> list[str]:
-    names = _git_files(directory)
+    names, closed = _git_files(directory), frozenset[Path]()
     if names is None:
-        names = _walk(directory)
+        names, closed = _walk(directory)
     kept = []
     for path in names:
         relative = path.relative_to(target)
-        if path.suffix not in _SUFFIXES or _SKIPPED_DIRECTORIES.intersection(relative.parts):
-            continue
-        # A link to a file of the target is that file again.
-        if path.is_file() and not (path.is_symlink() and path.resolve().is_relative_to(target)):
+        if path in closed:
+            kept.append(f"{relative.as_posix()}/")
+        elif _is_wanted(path, target):
             kept.append(relative.as_posix())
     return kept
+
+
+def _is_wanted(path: Path, target: Path) -> bool:
+    """Whether it is a file that may concern us; a link to a file of the target is that file again."""
+    if path.suffix not in _SUFFIXES or _SKIPPED_DIRECTORIES.intersection(path.relative_to(target).parts):
+        return False
+    try:
+        return path.is_file() and not (path.is_symlink() and path.resolve().is_relative_to(target))
+    except OSError:
+        return True  # who reads it says why it cannot be read
 
 
 def _git_files(directory: Path) -> list[Path] | None:
@@ -144,9 +154,10 @@ def _git_files(directory: Path) -> list[Path] | None:
     return [directory / name for name in done.stdout.decode(errors="surrogateescape").split("\0") if name]
 
 
-def _walk(directory: Path) -> list[Path]:
-    """Every file, honouring `.gitignore` files outside git too."""
+def _walk(directory: Path) -> tuple[list[Path], frozenset[Path]]:
+    """Every file, honouring `.gitignore` files outside git too; and the directories that cannot be listed."""
     found: list[Path] = []
+    closed: set[Path] = set()
 
     def visit(folder: Path, specs: list[tuple[Path, pathspec.PathSpec[Any]]]) -> None:
         ignore = folder / ".gitignore"
@@ -155,7 +166,13 @@ def _walk(directory: Path) -> list[Path]:
 
             lines = ignore.read_text(errors="replace").splitlines()
             specs = [*specs, (folder, pathspec.PathSpec.from_lines("gitignore", lines))]
-        for entry in sorted(folder.iterdir()):
+        try:
+            entries = sorted(folder.iterdir())
+        except OSError:
+            found.append(folder)
+            closed.add(folder)
+            return
+        for entry in entries:
             name = "/" if entry.is_dir() else ""
             if any(spec.match_file(entry.relative_to(base).as_posix() + name) for base, spec in specs):
                 continue
@@ -166,4 +183,4 @@ def _walk(directory: Path) -> list[Path]:
                 found.append(entry)
 
     visit(directory, [])
-    return found
+    return found, frozenset(closed)

@@ -1,10 +1,19 @@
-"""Which findings a comment suppresses, and what is wrong with such comments."""
+"""Comments of ours in the code: which findings one suppresses, what is wrong with it, old TODOs."""
 
 from __future__ import annotations
 
 from codemods.analysis.module import Module
 from codemods.editing import todo
-from codemods.model import Finding, Outcome, Place, Reported, Span
+from codemods.model import (
+    Finding,
+    Options,
+    Outcome,
+    Place,
+    Reported,
+    Span,
+    Suppression,
+    SuppressionState,
+)
 from codemods.project import Project
 
 
@@ -30,37 +39,85 @@ def suppresses(module: Module, comment: todo.Comment, finding: Finding) -> bool:
     return comment.line in (start - 1, first - 1)
 
 
-def check_suppressions(
+def suppressions_in(
     project: Project, reported: list[Reported], only: frozenset[str] | None
-) -> list[Reported]:
-    """Findings about suppression comments: without a reason, and without anything to suppress.
+) -> list[tuple[Suppression, Place]]:
+    """Every suppression comment of the Python files, and where it stands.
 
     Args:
         reported: what the rules found, outcomes decided.
         only: the files that count; all if None.
     """
-    options = project.options
-    is_whole_run = not options.select and not options.ignore
     ignored: dict[str, list[Finding]] = {}
     for item in reported:
         if item.outcome is Outcome.IGNORED:
             ignored.setdefault(item.finding.place.path, []).append(item.finding)
-    found: list[Reported] = []
+    found = []
     for path, module in project.modules.items():
         for comment in todo.ignores(module) if only is None or path in only else ():
-            place = _place(module, comment)
-            is_useless = not any(suppresses(module, comment, f) for f in ignored.get(path, ()))
-            if not comment.text and not (is_whole_run and is_useless) and options.wants("FM904"):
-                message = "the suppression gives no reason: write one after the brackets"
-                found.append(Reported(Finding("FM904", place, message), Outcome.TODO))
-            if is_whole_run and is_useless:
-                message = "the suppression suppresses nothing"
-                finding = Finding("FM905", place, message, "remove it", is_note=True)
-                found.append(Reported(finding, Outcome.NOTE))
+            those = [f for f in ignored.get(path, ()) if suppresses(module, comment, f)]
+            found.append((suppression(path, comment, those, project.options), _place(module, comment)))
     return found
+
+
+def suppression(path: str, comment: todo.Comment, those: list[Finding], options: Options) -> Suppression:
+    """A comment and the findings it suppresses."""
+    if those:
+        state = SuppressionState.USED
+    elif options.select or options.ignore:
+        state = SuppressionState.NOT_JUDGED
+    else:
+        state = SuppressionState.UNUSED
+    return Suppression(
+        path,
+        comment.line,
+        comment.column,
+        tuple(sorted(comment.codes)),
+        comment.text,
+        state,
+        tuple((f.code, f.place.line) for f in those),
+    )
+
+
+def check_suppression(found: Suppression, place: Place, options: Options) -> list[Reported]:
+    """Findings about a suppression comment: without a reason, or without anything to suppress."""
+    if found.state is SuppressionState.UNUSED:
+        message = "the suppression suppresses nothing"
+        return [Reported(Finding("FM905", place, message, "remove it", is_note=True), Outcome.NOTE)]
+    if not found.reason and options.wants("FM904"):
+        message = "the suppression gives no reason: write one after the brackets"
+        return [Reported(Finding("FM904", place, message), Outcome.TODO)]
+    return []
 
 
 def _place(module: Module, comment: todo.Comment) -> Place:
     start = module.offset(comment.line, 0) + comment.column - 1
     line = module.text[start : module.line_end(start)].rstrip("\r\n")
     return Place(module.path, comment.line, comment.column, Span(start, start + len(line)))
+
+
+def old_todos(project: Project, reported: list[Reported], only: frozenset[str] | None) -> list[Reported]:
+    """TODO comments of an earlier run that no finding of this run stands for."""
+    standing = {
+        (r.finding.place.path, r.finding.code, todo.statement_line(project, r.finding))
+        for r in reported
+        if r.outcome in (Outcome.TODO, Outcome.IGNORED)
+    }
+    found: list[Reported] = []
+    for path, module in project.modules.items():
+        if only is not None and path not in only:
+            continue
+        ignored = todo.ignores(module)
+        for comment in todo.todos(module):
+            code = next(iter(comment.codes))
+            below = todo.code_line_below(module, comment.line)
+            if (path, code, below) in standing or not project.options.wants(code):
+                continue
+            # It stands for the code below it, so a suppression anywhere between the two is meant for it.
+            span = Span(module.offset(comment.line, 0), module.offset(below, 0))
+            place = Place(path, comment.line, comment.column, span)
+            finding = Finding(code, place, "a TODO of an earlier run is not resolved", comment.text)
+            reason = ignored_by(module, ignored, finding)
+            outcome = Outcome.TODO if reason is None else Outcome.IGNORED
+            found.append(Reported(finding, outcome, reason or ""))
+    return found

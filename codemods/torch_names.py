@@ -77,7 +77,11 @@ FSDP2_NAMES = frozenset(
     }
 )
 
+PUBLIC_FROM = (2, 6)
+"""The torch from which FSDP2's names are in `torch.distributed.fsdp`."""
+
 _PREFIX = "torch.distributed.fsdp"
+PRIVATE_HOME = "torch.distributed._composable.fsdp"
 _SUBMODULES = (
     "fully_sharded_data_parallel",
     "api",
@@ -102,6 +106,19 @@ def canonical(name: str) -> str:
         if head == "ShardedGradScaler":
             home = f"{_PREFIX}.sharded_grad_scaler"
         return ".".join([home, head, *rest])
+    return name
+
+
+def at_home(name: str, torch: tuple[int, int]) -> str:
+    """Where a torch release has a name that newer ones have elsewhere.
+
+    Source: `torch/distributed/_composable/fsdp/__init__.py`, `torch/distributed/_tensor/__init__.py`, 2.4.1.
+    """
+    head, _, last = name.rpartition(".")
+    if torch < PUBLIC_FROM and head == _PREFIX and last in FSDP2_NAMES:
+        return f"{PRIVATE_HOME}.{last}"
+    if torch < (2, 5) and head == "torch.distributed.tensor":
+        return f"torch.distributed._tensor.{last}"
     return name
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from codemods.atomic import replace_file
 from codemods.errors import CodemodError
-from codemods.record import FOLDER, FileRecord, digest, read_records
+from codemods.record import FOLDER, SCRATCH, FileRecord, digest, read_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,15 @@ def restore(target: Path) -> Restored:
             hint=f"Originals are in {folder / 'original'}; copy back what you need.",
         )
     try:
+        (folder / SCRATCH).mkdir(exist_ok=True)
         for record in records:
             kept = record.edited or record.original
             if kept is None:
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     (target / record.path).unlink()
             else:
-                replace_file(target / record.path, (folder / kept).read_bytes())
+                data = (folder / kept).read_bytes()
+                replace_file(target / record.path, data, scratch=folder / SCRATCH)
     except OSError as error:
         raise CodemodError(
             f"{error.filename or target} cannot be restored: {error.strerror or error}",
@@ -76,12 +79,14 @@ def restore(target: Path) -> Restored:
 
 
 def _remove(folder: Path, records: Sequence[FileRecord]) -> None:
+    # The manifest goes first: without it nothing is left to undo, whenever this is cut short.
+    (folder / "manifest.json").unlink()
+    shutil.rmtree(folder / SCRATCH, ignore_errors=True)
     for record in records:
         for kept in (record.original, record.edited):
             if kept is not None:
                 (folder / kept).unlink(missing_ok=True)
-    for name in ("manifest.json", ".gitignore"):
-        (folder / name).unlink(missing_ok=True)
+    (folder / ".gitignore").unlink(missing_ok=True)
     for directory in sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True):
         if not any(directory.iterdir()):
             directory.rmdir()

@@ -1,6 +1,47 @@
-"""`python -m fsdp_migrate` is the same program as `fsdp-migrate`."""
+"""The program, as a command and as `python -m fsdp_migrate`: Ctrl-C ends it at once, at any moment.
 
-from fsdp_migrate.cli.app import main
+Imports next to nothing: what the command line needs takes longer to import than one takes to think again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from types import FrameType
+
+_INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the program."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # it may be ignored: in the background
+        # Until a command begins (`cli.app.guarded`) nothing was done that would have to be left in order.
+        signal.signal(signal.SIGINT, leave_at_once)
+    from fsdp_migrate.cli.app import main as run
+
+    try:
+        run()
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:
+            _end()
+        raise
+
+
+def leave_at_once(number: int, frame: FrameType | None) -> None:
+    """What Ctrl-C does before a command begins."""
+    sys.stderr.write("fsdp-migrate: interrupted\n")
+    _end()
+
+
+def _end() -> None:
+    """Without taking millions of objects apart one by one; files and child processes are closed by now."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(_INTERRUPTED)
+
 
 if __name__ == "__main__":
     main()

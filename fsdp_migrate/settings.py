@@ -6,6 +6,7 @@ line takes the place of the setting; patterns of `--exclude` are added to those 
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,11 +35,12 @@ class RewriteSettings:
     exclude: tuple[str, ...] = ()
     unsafe_fixes: bool | None = None
     drop_fsdp1: bool | None = None
+    whole_only: bool | None = None
     target_torch: str | None = None
 
 
 _LISTS = ("select", "ignore", "exclude")
-_SWITCHES = ("unsafe-fixes", "drop-fsdp1")
+_SWITCHES = ("unsafe-fixes", "drop-fsdp1", "whole-only")
 _KEYS = (*_LISTS, *_SWITCHES, "target-torch")
 
 
@@ -87,8 +89,11 @@ def _toml() -> ModuleType:
 def _checked(path: Path, table: Mapping[str, object]) -> RewriteSettings:
     unknown = sorted(set(table) - set(_KEYS) - _OTHER_COMMANDS)
     if unknown:
+        near = [n for key in unknown for n in difflib.get_close_matches(key.replace("_", "-"), _KEYS, n=1)]
+        hint = f"Perhaps: {', '.join(near)}. " if near else ""
         raise UsageError(
-            f"{path}: unknown key {', '.join(unknown)} in [{TABLE}]", hint=f"Known keys: {', '.join(_KEYS)}."
+            f"{path}: unknown key {', '.join(unknown)} in [{TABLE}]",
+            hint=f"{hint}Known keys: {', '.join(_KEYS)}.",
         )
     return RewriteSettings(
         path=path,
@@ -97,6 +102,7 @@ def _checked(path: Path, table: Mapping[str, object]) -> RewriteSettings:
         exclude=_strings(path, table, "exclude") or (),
         unsafe_fixes=_switch(path, table, "unsafe-fixes"),
         drop_fsdp1=_switch(path, table, "drop-fsdp1"),
+        whole_only=_switch(path, table, "whole-only"),
         target_torch=_string(path, table, "target-torch"),
     )
 

@@ -3,8 +3,8 @@
     python rank.py JOB.json
 
 with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set. Writes `rank<N>.json` beside the job: every loss that
-`backward` was called on (in hexadecimal, so that no bit is lost), the optimizer steps, and how far the weights
-moved.
+`backward` was called on (in hexadecimal, so that no bit is lost), the number of optimizer steps, and how many
+tensors moved.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ class Notes:
         backward = torch.Tensor.backward
 
         def noted(loss: torch.Tensor, *arguments: Any, **keywords: Any) -> None:
-            if loss.numel() == 1:
-                self.losses.append(float(loss.detach()).hex())
+            if torch.overrides.has_torch_function_unary(loss):
+                backward(loss, *arguments, **keywords)  # comes here again from the rehearsal's mode
+                return
+            self.losses.append(float(loss.detach()).hex())
             backward(loss, *arguments, **keywords)
 
         torch.Tensor.backward = noted  # type: ignore[method-assign]
@@ -83,8 +85,7 @@ def run(job: dict[str, Any], notes: Notes) -> None:
         seed(0)
     sys.argv = [job["script"], *job["arguments"]]
     with mode:
-        if job["preload"]:
-            runpy.run_path(job["preload"])
+        runpy.run_path(job["preload"])
         runpy.run_path(job["script"], run_name="__main__")
 
 

@@ -44,10 +44,17 @@ class Reader:
     data: dict[str, bytes] = field(default_factory=dict)
     modules: dict[str, Module] = field(default_factory=dict)
 
+    def with_texts(self, texts: dict[str, str]) -> Reader:
+        """The same files, some with other texts; those that are as before are not parsed again."""
+        same = {p: m for p, m in self.modules.items() if p not in texts or m.text == texts[p]}
+        return Reader(self.target, dict(texts), dict(self.skipped), self.data, same)
+
     def bytes_of(self, path: str) -> bytes:
         """The contents of a file; empty where it cannot be read (and is reported)."""
         if path not in self.data:
             try:
+                if path.endswith("/"):
+                    next((self.target / path).iterdir(), None)  # it could not be listed: say why
                 self.data[path] = (self.target / path).read_bytes()
             except OSError as error:
                 self.skipped[path] = f"cannot be read: {error.strerror or error}"
@@ -82,17 +89,17 @@ class Reader:
 
 
 def read_project(
-    target: Path, files: list[str], options: Options, texts: dict[str, str] | None = None
+    target: Path, files: list[str], options: Options, reader: Reader | None = None
 ) -> tuple[Project, dict[str, str]]:
     """Read what names FSDP, what imports that, and what those import; nothing else is parsed.
 
     Args:
-        texts: file -> the text to read in place of what the disk holds.
+        reader: what has been read already.
 
     Returns:
         The project, and file -> why it could not be read.
     """
-    reader = Reader(target, texts or {})
+    reader = reader or Reader(target)
     index = Index([path for path in files if not path.endswith(".ipynb")], reader.load)
     hits = [path for path in files if names_fsdp(reader.bytes_of(path))]
     importing = {path: _imports(reader.code_of(path)) for path in files}

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from codemods.configuration.comments import ignores, todos
+from codemods.configuration.comments import ignores, judged, suppresses, suppressions_in, todos
 from codemods.configuration.json_tree import read_json
 from codemods.configuration.rule import Surroundings, config_checks
 from codemods.configuration.shell import commands
 from codemods.configuration.tree import ConfigFile, Mapping, below
 from codemods.editing.apply import apply_edits, compatible
-from codemods.editing.todo import Comment, todo_lines
+from codemods.editing.todo import todo_lines
 from codemods.model import (
     Edit,
     FileChange,
@@ -25,8 +25,10 @@ from codemods.model import (
     Reported,
     Safety,
     Span,
+    Suppression,
 )
 from codemods.sources import CONFIG_SUFFIXES, SourceFile
+from codemods.whole import only_whole_file
 
 _LARGEST = 512 * 1024
 """A configuration is no larger than this; JSON files that are hold data."""
@@ -50,6 +52,7 @@ class ConfigRewrite:
     searched: int = 0
     read: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
+    suppressions: list[Suppression] = field(default_factory=list)
 
 
 def is_configuration(path: str) -> bool:
@@ -143,8 +146,12 @@ def _rewrite(file: ConfigFile, options: Options, around: Surroundings, done: Con
         found for check in config_checks() for found in check(file, around) if options.wants(found.code)
     ]
     reported, edits = _decide(file, findings, options)
+    if options.whole_only and any(r.outcome is Outcome.TODO for r in reported):
+        reported, edits = only_whole_file(reported), []
+    done.suppressions += suppressions_in(file, reported, options)
+    done.reported += judged(file, done.suppressions, options)
     reported += _old_todos(file, reported)
-    edits += _todo_edits(file, reported)
+    edits += _todo_edits(file, [r for r in reported if not r.left_whole])
     after = apply_edits(file.text, edits, _no_names, file.source.newline)
     encoded = file.source.encoded(after)
     if encoded == file.source.data:
@@ -172,7 +179,7 @@ def _decide(
     reported: list[Reported] = []
     edits: list[Edit] = []
     for found in findings:
-        reason = _ignored(file, comments, found)
+        reason = next((c.text or "no reason given" for c in comments if suppresses(file, c, found)), None)
         if reason is not None:
             reported.append(Reported(found, Outcome.IGNORED, reason))
         elif found.is_note:
@@ -187,15 +194,6 @@ def _decide(
             reported.append(Reported(found, Outcome.DONE))
             edits.extend(found.edits)
     return reported, edits
-
-
-def _ignored(file: ConfigFile, comments: list[Comment], found: Finding) -> str | None:
-    first, last = found.place.line, file.line_of(found.place.span.end)
-    for comment in comments:
-        above = comment.own_line and comment.line == first - 1
-        if (above or first <= comment.line <= last) and (not comment.codes or found.code in comment.codes):
-            return comment.text or "no reason given"
-    return None
 
 
 def _todo_edits(file: ConfigFile, reported: list[Reported]) -> list[Edit]:

@@ -126,9 +126,16 @@ class ConfigFile:
 
     def line_of(self, position: int) -> int:
         """Line, from 1, of a text position."""
+        return bisect.bisect_right(self._line_starts(), position)
+
+    def position(self, line: int) -> int:
+        """Position of the first character of a line, from 1."""
+        return self._line_starts()[line - 1]
+
+    def _line_starts(self) -> list[int]:
         if not self._starts:
             self._starts = [0, *(i + 1 for i, c in enumerate(self.text) if c == "\n")]
-        return bisect.bisect_right(self._starts, position)
+        return self._starts
 
     def line_start(self, position: int) -> int:
         """Position of the first character of the line."""

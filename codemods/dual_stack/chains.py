@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from codemods.analysis.module import Module
+from codemods.dual_stack.choices import setting_and_value
 from codemods.dual_stack.marks import Marks, Stack
 from codemods.dual_stack.spans import block_of, is_elif, only, removed, terminates
 from codemods.dual_stack.spot import Refused, Spot
@@ -17,6 +18,7 @@ _REFUSAL = 'raise ValueError("FSDP1 is no longer supported: choose FSDP2")'
 SEVERAL = "FSDP1 is one of several ways within its branch"
 OTHERS = "what comes between the FSDP1 and the FSDP2 branch could get FSDP1's users"
 LATER = "FSDP1's users would come to another branch without a word"
+UNSURE = "it is for FSDP1's value of the setting alone, but nothing in it is FSDP1's"
 EFFECTS = "its condition does more than ask"
 
 
@@ -51,22 +53,45 @@ def chain_of(module: Module, node: ast.If) -> Chain:
 def chain_spot(truth: Truth, marks: Marks, chain: Chain) -> Spot | None:
     """What becomes of a chain; None where it is not about the stacks."""
     folds = [truth.fold(chain.module, arm.test) for arm in chain.arms]
-    stacks = [
-        _stack(chain.module, marks, arm.body, fold) for arm, fold in zip(chain.arms, folds, strict=True)
-    ]
+    stacks = [_stack(truth, marks, chain.module, arm) for arm in chain.arms]
     last = marks.stack_of(chain.module, chain.rest) if chain.rest else Stack.NEITHER
     both = {Stack.FSDP1, Stack.FSDP2} <= {*stacks, last}
+    if both and Stack.NEITHER is not last and not any(fold.is_outside for fold in folds):
+        merged = _merged(marks, chain, stacks, last)
+        if not isinstance(merged, Refused):
+            return Spot(chain.module, chain.head.test, merged, True)
     if any(fold.is_known for fold in folds):
+        for arm, fold in zip(chain.arms, folds, strict=True):
+            if fold.by_setting and fold.value is False and not _is_evident(truth, marks, chain, arm, last):
+                is_own = _setting_of(arm.test) in truth.choices.own
+                return Spot(chain.module, chain.head.test, Refused(UNSURE)) if is_own else None
         return Spot(chain.module, chain.head.test, _folded(chain, folds), both)
     if not both:
         return _early(marks, chain, stacks) if not chain.rest else None
     return Spot(chain.module, chain.head.test, _merged(marks, chain, stacks, last), True)
 
 
-def _stack(module: Module, marks: Marks, body: list[ast.stmt], fold: Fold) -> Stack:
-    if fold.value is False:
-        return Stack.FSDP1
-    return marks.stack_of(module, body)
+def _stack(truth: Truth, marks: Marks, module: Module, arm: ast.If) -> Stack:
+    """Whose an arm is: by what it does, else by what it asks."""
+    found = marks.within(module, arm.body)
+    if found:
+        return next(iter(found)) if len(found) == 1 else Stack.NEITHER
+    return truth.asks_for(module, arm.test)
+
+
+def _is_evident(truth: Truth, marks: Marks, chain: Chain, arm: ast.If, last: Stack) -> bool:
+    """Whether a branch for a setting's FSDP1 value is really about FSDP1, and not about FSDP of any kind."""
+    module = chain.module
+    if Stack.FSDP1 in marks.within(module, arm.body) or last is Stack.FSDP2 or _is_refusal(arm.body):
+        return True
+    beside = [s for s in block_of(module, chain.head) if isinstance(s, ast.If)]
+    tests = [other.test for other in (*chain.arms, *beside) if other is not arm]
+    return any(truth.asks_for(module, test) is Stack.FSDP2 for test in tests)
+
+
+def _setting_of(test: ast.expr) -> str | None:
+    compares = (part for part in ast.walk(test) if isinstance(part, ast.Compare))
+    return next((found[0] for c in compares if (found := setting_and_value(c)) is not None), None)
 
 
 def _folded(chain: Chain, folds: list[Fold]) -> list[Edit] | Refused:
@@ -177,8 +202,11 @@ def _body_region(chain: Chain, arm: ast.If) -> Span:
 
 
 def _refused_body(module: Module, arm: ast.If) -> Edit:
-    span = Span(module.span(arm.body[0]).start, module.span(arm.body[-1]).end)
-    return Edit(module.path, span, (_REFUSAL,))
+    end = module.span(arm.body[-1]).end
+    rest = module.text[end : module.line_end(end)]
+    if rest.strip().startswith("#"):
+        end += len(rest.rstrip())
+    return Edit(module.path, Span(module.span(arm.body[0]).start, end), (_REFUSAL,))
 
 
 def _is_refusal(body: list[ast.stmt]) -> bool:

@@ -41,10 +41,13 @@ class Choices:
 
     Attributes:
         pairs: name of the setting (the last part of `cfg.actor.strategy`) -> its values.
+        version: the values of `fsdp_version`.
+        own: the names by which branches of the two stacks are chosen themselves.
     """
 
     pairs: dict[str, set[Pair]] = field(default_factory=dict)
     version: Pair | None = None
+    own: frozenset[str] = frozenset()
 
     def of(self, subject: ast.expr) -> list[Pair]:
         """The pairs of values that an expression can choose by."""
@@ -61,7 +64,7 @@ class Choices:
         pairs = {name: set(found) for name, found in self.pairs.items()}
         for name, found in other.pairs.items():
             pairs.setdefault(name, set()).update(found)
-        return Choices(pairs, self.version)
+        return Choices(pairs, self.version, self.own | other.own)
 
 
 def setting_name(node: ast.expr) -> str | None:
@@ -98,6 +101,8 @@ def find_choices(project: Project, marks: Marks) -> Choices:
     """The choices of a project."""
     votes: dict[str, dict[str, set[Stack]]] = {}
     for name, key, stack in _votes(project, marks):
+        if _VERSION.match(name):
+            continue  # known beforehand, and perhaps not the project's to decide
         votes.setdefault(name, {}).setdefault(key, set()).add(stack)
     pairs: dict[str, set[Pair]] = {}
     for name, stacks in votes.items():
@@ -106,7 +111,26 @@ def find_choices(project: Project, marks: Marks) -> Choices:
         if len(seconds) == 1:
             pairs.update({name: {Pair(first, seconds[0]) for first in firsts}} if firsts else {})
     version = Pair("1", "2", is_outside=_is_set_outside(project))
-    return Choices(_handed_on(project, pairs), version)
+    own = frozenset(pairs)
+    return Choices(_telling(project, own, _handed_on(project, pairs)), version, own)
+
+
+def _telling(project: Project, own: frozenset[str], pairs: dict[str, set[Pair]]) -> dict[str, set[Pair]]:
+    """The names under which FSDP2's value is asked for; under others `"fsdp"` may mean either stack."""
+    asked: set[tuple[str, str]] = set()
+    for module in project.modules.values() if pairs else ():
+        for node in module.nodes(ast.Compare):
+            assert isinstance(node, ast.Compare)
+            for subject in (node.left, *node.comparators):
+                name = setting_name(subject)
+                if name in pairs:
+                    keys = (constant_key(part) for part in ast.walk(node) if isinstance(part, ast.expr))
+                    asked.update((name, key) for key in keys if key is not None)
+    return {
+        name: kept
+        for name, found in pairs.items()
+        if (kept := {pair for pair in found if name in own or (name, pair.second) in asked})
+    }
 
 
 def _is_set_outside(project: Project) -> bool:

@@ -18,9 +18,11 @@ from codemods.dual_stack.expressions import (
 )
 from codemods.dual_stack.gates import gate_spots
 from codemods.dual_stack.marks import Marks, Stack, find_marks
+from codemods.dual_stack.spans import block_of, terminates
 from codemods.dual_stack.spot import Refused, Spot
-from codemods.dual_stack.truth import Truth, mentions_setting
+from codemods.dual_stack.truth import Truth, asks_by_text
 from codemods.project import Project
+from codemods.torch_names import FSDP
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -71,7 +73,7 @@ def all_spots(seen: View) -> Iterator[Spot]:
                 nodes[parent] = None
             else:
                 conditions.append(condition)
-        nodes.update(dict.fromkeys(n for n in module.nodes(ast.Match) if _matches_choice(seen, n)))
+        nodes.update(dict.fromkeys(n for n in module.nodes(ast.Match) if _matches_choice(seen, module, n)))
         yield from _around_marks(seen, module, list(nodes))
         for condition in conditions:
             spot = condition_spot(seen.truth, module, condition)
@@ -84,6 +86,7 @@ def all_spots(seen: View) -> Iterator[Spot]:
 
 
 def _around_marks(seen: View, module: Module, nodes: list[ast.AST]) -> Iterator[Spot]:
+    nodes = [*nodes, *_leaving_before(module, nodes)]
     found = [chain_spot(seen.truth, seen.marks, chain) for chain in chains(module, nodes)]
     for node in nodes:
         match node:
@@ -96,8 +99,22 @@ def _around_marks(seen: View, module: Module, nodes: list[ast.AST]) -> Iterator[
     yield from (spot for spot in found if spot is not None)
 
 
-def _matches_choice(seen: View, node: ast.AST) -> bool:
-    return isinstance(node, ast.Match) and bool(seen.choices.of(node.subject))
+def _leaving_before(module: Module, nodes: list[ast.AST]) -> Iterator[ast.If]:
+    """`if ...: return` above a statement, in its block."""
+    for node in nodes:
+        if isinstance(node, ast.stmt):
+            block = block_of(module, node)
+            above = block[: block.index(node)]
+            yield from (s for s in above if isinstance(s, ast.If) and not s.orelse and terminates(s.body))
+
+
+def _matches_choice(seen: View, module: Module, node: ast.AST) -> bool:
+    if not isinstance(node, ast.Match):
+        return False
+    patterns = [case.pattern for case in node.cases]
+    classes = [p.cls for p in patterns if isinstance(p, ast.MatchClass)]
+    symbols = [seen.project.resolve(module, cls) for cls in classes]
+    return bool(seen.choices.of(node.subject)) or any(s is not None and s.name == FSDP for s in symbols)
 
 
 def _known_conditions(seen: View, module: Module) -> Iterator[ast.expr]:
@@ -136,7 +153,7 @@ def _path(module: Module, inner: ast.expr, outer: ast.expr) -> list[ast.expr]:
 def _asked_by_text(seen: View, module: Module) -> Iterator[Spot]:
     for node in (*module.nodes(ast.If), *module.nodes(ast.IfExp)) if seen.choices.pairs else ():
         assert isinstance(node, ast.If | ast.IfExp)
-        if mentions_setting(node.test, seen.choices):
+        if asks_by_text(node.test, seen.choices):
             reason = "it asks for a part of the setting's text, which FSDP1's value does not have"
             yield Spot(module, node.test, Refused(reason))
 

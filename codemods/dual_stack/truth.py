@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from codemods.analysis.module import Module
-from codemods.dual_stack.choices import Choices, Pair, constant_key, setting_name
-from codemods.dual_stack.marks import FSDP_MODULE
+from codemods.dual_stack.choices import Choices, Pair, constant_key
+from codemods.dual_stack.marks import FSDP_MODULE, Stack
 from codemods.model import Code, Hole, Part, Span
 from codemods.project import Project
 from codemods.torch_names import FSDP
@@ -31,11 +31,13 @@ class Fold:
         value: True or False where that is certain.
         code: its new text where it changes; None where it stays.
         is_outside: it is False only because a library's FSDP1 is refused.
+        by_setting: it is False because a setting's value for FSDP1 is asked for.
     """
 
     value: bool | None = None
     code: Code | None = None
     is_outside: bool = False
+    by_setting: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -105,7 +107,7 @@ class Truth:
         if not any(fold.is_known for fold in folds) or any(map(_has_effects, node.values)):
             return UNKNOWN
         if any(fold.value is absorbing for fold in folds):
-            return Fold(absorbing, is_outside=outside)
+            return Fold(absorbing, is_outside=outside, by_setting=any(f.by_setting for f in folds))
         kept = [(v, f) for v, f in zip(node.values, folds, strict=True) if f.value is None]
         if not kept:
             return Fold(not absorbing, is_outside=outside)
@@ -142,9 +144,10 @@ class Truth:
             if _is_type_of(left) and self._is_gone(module, node):
                 return Fold(isinstance(op, ast.IsNot | ast.NotEq))
             return UNKNOWN
-        results = self._results(module, left) if isinstance(left, ast.Call) else None
-        if results is not None and (known := _among(results, op, right)) is not None:
-            return Fold(known)
+        results = self._results(module, _call_behind(module, left))
+        if results is not None:
+            known = _among(results, op, right)
+            return Fold(known) if known is not None else UNKNOWN
         for subject, value in ((left, right), (right, left)):
             if isinstance(op, ast.In | ast.NotIn) and value is left:
                 continue
@@ -174,6 +177,46 @@ class Truth:
         head, tail = Span(span.start, inner.start), Span(inner.end, span.end)
         return Fold(code=(Hole(head), text, Hole(tail)))
 
+    def asks_for(self, module: Module, test: ast.expr) -> Stack:
+        """The stack that a condition asks for by its own words."""
+        match test:
+            case ast.BoolOp(op=ast.And()):
+                found = {self.asks_for(module, value) for value in test.values} - {Stack.NEITHER}
+                return found.pop() if len(found) == 1 else Stack.NEITHER
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, classes]):
+                elements = list(_classes(classes))
+                if all(self._is_fsdp1_class(module, e) for e in elements):
+                    return Stack.FSDP1
+                return (
+                    Stack.FSDP2 if all(self._is_fsdp2_class(module, e) for e in elements) else Stack.NEITHER
+                )
+            case ast.Compare(
+                left=ast.Call() as call, ops=[ast.Eq()], comparators=[ast.Constant(value=value)]
+            ):
+                for stack in (Stack.FSDP1, Stack.FSDP2):
+                    if value in self._given_for(module, call, stack):
+                        return stack
+        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+            key = constant_key(test.comparators[0])
+            for pair in self.choices.of(test.left):
+                if key in (pair.first, pair.second):
+                    return Stack.FSDP1 if key == pair.first else Stack.FSDP2
+        return Stack.NEITHER
+
+    def _given_for(self, module: Module, call: ast.Call, stack: Stack) -> set[object]:
+        """What a function gives under `isinstance(x, <the stack's class>)`: `fsdp_version` 1 or 2."""
+        symbol = self.project.resolve(module, call.func)
+        if symbol is None or symbol.module is None or not isinstance(symbol.node, _FUNCTIONS):
+            return set()
+        return {
+            statement.value.value
+            for node in ast.walk(symbol.node)
+            if isinstance(node, ast.If) and isinstance(node.test, ast.Call | ast.BoolOp)
+            if self.asks_for(symbol.module, node.test) is stack
+            for statement in node.body
+            if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Constant)
+        }
+
     def _is_gone(self, module: Module, question: ast.expr) -> bool:
         """Whether no FSDP1 model can come to a question any more."""
         if self.nothing_is_fsdp1:
@@ -197,7 +240,7 @@ class Truth:
         symbol = self.project.resolve(module, node)
         return symbol is not None and symbol.name in FSDP_MODULE
 
-    def _results(self, module: Module, call: ast.expr) -> frozenset[object] | None:
+    def _results(self, module: Module, call: ast.expr | None) -> frozenset[object] | None:
         """The constants that a call of a function of the project can give, where it gives only constants."""
         if not isinstance(call, ast.Call):
             return None
@@ -257,6 +300,15 @@ class Truth:
 
 class _NotConstant(Exception):
     """A function gives something else than constants."""
+
+
+def _call_behind(module: Module, node: ast.expr) -> ast.expr | None:
+    """The call that gave a local name its only value; a call itself."""
+    if isinstance(node, ast.Call):
+        return node
+    found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
+    bindings = found[1] if found is not None else []
+    return bindings[0].value if len(bindings) == 1 and not bindings[0].unpack else None
 
 
 def _tells(module: Module, function: ast.AST) -> bool:
@@ -339,7 +391,7 @@ def _chosen(module: Module, pair: Pair, subject: ast.expr, op: ast.cmpop, value:
     if isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
         key = constant_key(value)
         if key == pair.first:
-            return Fold(not positive, is_outside=pair.is_outside)
+            return Fold(not positive, is_outside=pair.is_outside, by_setting=True)
         if key == pair.second and not pair.is_outside:
             word = "in" if positive else "not in"
             listed = f"({_spelled(module, pair, value)}, {module.code(value)})"
@@ -351,11 +403,14 @@ def _chosen(module: Module, pair: Pair, subject: ast.expr, op: ast.cmpop, value:
     if (pair.first in keys) is (pair.second in keys) or pair.is_outside:
         return None
     if pair.second in keys:
-        texts = [module.code(element) for element in value.elts]
-        at = keys.index(pair.second)
-        texts.insert(at, _spelled(module, pair, value.elts[at]))
-    else:
-        texts = [module.code(e) for e, key in zip(value.elts, keys, strict=True) if key != pair.first]
+        element = value.elts[keys.index(pair.second)]
+        span, start = module.span(value), module.span(element).start
+        lead = module.text[module.line_start(start) : start]
+        between = f",\n{lead}" if not lead.strip() else ", "
+        inserted = f"{_spelled(module, pair, element)}{between}"
+        head = Hole(Span(module.span(subject).start, start))
+        return Fold(code=(head, inserted, Hole(Span(start, span.end))))
+    texts = [module.code(e) for e, key in zip(value.elts, keys, strict=True) if key != pair.first]
     return (
         Fold(code=_listed(module, subject, value, texts, positive=positive)) if texts else Fold(not positive)
     )
@@ -379,22 +434,24 @@ def _spelled(module: Module, pair: Pair, second: ast.expr) -> str:
     return f"{quote}{text}{quote}" if quote in "\"'" else text
 
 
-def mentions_setting(node: ast.expr, choices: Choices) -> bool:
+def asks_by_text(node: ast.expr, choices: Choices) -> bool:
     """Whether a condition asks about a part of a setting's text: `"fsdp2" in strategy`, `.startswith(..)`."""
     for part in ast.walk(node):
-        if (
-            isinstance(part, ast.Compare)
-            and isinstance(part.ops[0], ast.In)
-            and isinstance(part.left, ast.Constant)
-            and choices.of(part.comparators[0])
-        ):
-            return True
-        if (
-            isinstance(part, ast.Call)
-            and isinstance(part.func, ast.Attribute)
-            and part.func.attr in ("startswith", "endswith")
-            and setting_name(part.func.value) is not None
-            and choices.of(part.func.value)
-        ):
-            return True
+        match part:
+            case ast.Compare(left=ast.Constant(value=str(text)), ops=[ast.In() | ast.NotIn()]):
+                subject, ask = part.comparators[0], str.__contains__
+            case ast.Call(
+                func=ast.Attribute(attr="startswith", value=subject), args=[ast.Constant(value=str(text))]
+            ):
+                ask = str.startswith
+            case ast.Call(
+                func=ast.Attribute(attr="endswith", value=subject), args=[ast.Constant(value=str(text))]
+            ):
+                ask = str.endswith
+            case _:
+                continue
+        for pair in choices.of(subject):
+            one, other = (str(ast.literal_eval(k)) if "." not in k else k for k in (pair.first, pair.second))
+            if ask(one, text) is not ask(other, text):
+                return True
     return False

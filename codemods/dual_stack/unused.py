@@ -9,17 +9,29 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from codemods.analysis.module import Module
-from codemods.dual_stack.spans import removed
-from codemods.model import Edit
+from codemods.dual_stack.spans import is_elif, removed
+from codemods.editing.apply import compatible
+from codemods.editing.removal import delete_aliases
+from codemods.model import Edit, Span
 from codemods.project import Project
-from codemods.torch_names import is_fsdp_namespace
+from codemods.torch_names import is_fsdp1_import, is_fsdp_namespace
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _PURE_CALLS = frozenset(
+    {
+        "torch.device",
+        "hasattr",
+        "any",
+        "all",
+        "max",
+        "min",
+        "transformers.trainer_pt_utils.get_module_class_from_name",
+    }
+) | frozenset(
     {
         "functools.partial",
         "getattr",
@@ -35,30 +47,44 @@ _PURE_CALLS = frozenset(
         "isinstance",
     }
 )
-_PURE_METHODS = frozenset({"get", "lower", "upper", "keys", "values", "items"})
+_PURE_METHODS = frozenset(
+    {"get", "lower", "upper", "keys", "values", "items", "named_children", "children", "__getattribute__"}
+)
 _DEEPEST = 4
 
 
-def unused_edits(project: Project, before: dict[str, str], only: frozenset[str] | None) -> Iterator[Edit]:
-    """The statements that nothing needs any more.
+def unused_edits(
+    project: Project,
+    before: dict[str, str],
+    only: frozenset[str] | None,
+    mentioned: Callable[[], frozenset[str]],
+) -> list[Edit]:
+    """Edits that remove what nothing needs any more; those that overlap wait for the next round.
 
     Args:
         before: file -> its text before anything was dropped.
+        mentioned: words of the files that are no Python.
     """
     lost = _lost_words(project, before)
-    if not lost:
-        return
     left = _Words(project)
+    edits: list[Edit] = []
     for path, module in project.modules.items():
         if path.endswith(".ipynb") or (only is not None and path not in only):
             continue
         if not lost & left.of(path).keys():
             continue
+        text = before.get(path, "")
+        idle = [*_imports(project, module, text), *_locals(project, module, text)]
+        idle += _emptied(project, module, text)
         for statement in _candidates(project, module, lost):
             names = _names_of(statement)
-            if all(left.elsewhere(module, statement, name) == 0 for name in names):
-                yield removed(module, statement, statement)
-        yield from _locals(project, module, before.get(path, ""))
+            is_named = any(left.elsewhere(module, statement, name) for name in names)
+            if not is_named and not names & mentioned():
+                idle.append(removed(module, statement, statement))
+        for edit in idle:
+            if all(compatible(edit, other) for other in edits):
+                edits.append(edit)
+    return edits
 
 
 def _lost_words(project: Project, before: dict[str, str]) -> set[str]:
@@ -76,7 +102,9 @@ class _Words:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._counts = {path: Counter(_WORD.findall(m.text)) for path, m in project.modules.items()}
+        self._counts = {
+            path: Counter(_WORD.findall(m.text)) - _paths_imported(m) for path, m in project.modules.items()
+        }
 
     def of(self, path: str) -> Counter[str]:
         return self._counts[path]
@@ -89,6 +117,12 @@ class _Words:
             if name in counts:
                 total += counts[name] - _idle_imports(self._project.modules[path], name, counts[name])
         return total
+
+
+def _paths_imported(module: Module) -> Counter[str]:
+    """The words of dotted module names in imports: `wrap` of `torch.distributed.fsdp.wrap` is no mention."""
+    names = [n.module or "" for n in module.nodes(ast.ImportFrom) if isinstance(n, ast.ImportFrom)]
+    return Counter(word for name in names for word in name.split(".") if "." in name)
 
 
 def _idle_imports(module: Module, name: str, count: int) -> int:
@@ -154,8 +188,59 @@ def _locals(project: Project, module: Module, before: str) -> Iterator[Edit]:
             continue
         if had[target.id] <= len(re.findall(rf"\b{target.id}\b", module.text)):
             continue
-        if not _is_read(function, target.id) and _is_pure(project, module, node.value, _DEEPEST):
+        if _is_read(function, target.id):
+            continue
+        if _is_pure(project, module, node.value, _DEEPEST):
             yield removed(module, node, node)
+        else:  # it may do something: the value alone goes
+            yield Edit(module.path, Span(module.span(node).start, module.span(node.value).start), ())
+
+
+def _imports(project: Project, module: Module, before: str) -> Iterator[Edit]:
+    """Imports of names that stand nowhere else in their file, though they did."""
+    had, have = Counter(_WORD.findall(before)), Counter(_WORD.findall(module.text))
+    if module.path.endswith("__init__.py"):
+        return
+    for node in module.nodes(ast.ImportFrom):
+        assert isinstance(node, ast.ImportFrom)
+        gone = [
+            alias
+            for alias in node.names
+            if is_fsdp1_import(node, alias)  # others are settled with the rest of the rewrite
+            and have[alias.asname or alias.name] == 1 < had[alias.asname or alias.name]
+            and not is_imported_elsewhere(project, module, alias.asname or alias.name)
+        ]
+        line = module.text[module.span(node).start : module.line_end(module.span(node).end)]
+        if not gone or "noqa" in line:
+            continue
+        if len(gone) == len(node.names):
+            yield removed(module, node, node)
+        else:
+            yield from delete_aliases(module, node, gone)
+
+
+def _emptied(project: Project, module: Module, before: str) -> Iterator[Edit]:
+    """`if` statements of which nothing is left."""
+    if module.text.count("pass") <= before.count("pass"):
+        return
+    for node in module.nodes(ast.If):
+        assert isinstance(node, ast.If)
+        is_empty = all(isinstance(s, ast.Pass) for s in node.body) and not node.orelse
+        if is_empty and not is_elif(module, node) and _is_pure(project, module, node.test, _DEEPEST):
+            yield removed(module, node, node)
+
+
+def is_imported_elsewhere(project: Project, module: Module, name: str) -> bool:
+    """Whether another file imports a name from here, or may do so."""
+    return any(
+        alias.name in (name, "*")
+        and project.index.find("." * n.level + (n.module or ""), other.path) is module
+        for other in project.modules.values()
+        if other is not module
+        for n in other.nodes(ast.ImportFrom)
+        if isinstance(n, ast.ImportFrom)
+        for alias in n.names
+    )
 
 
 def _is_read(function: ast.AST, name: str) -> bool:
@@ -198,7 +283,7 @@ def _is_pure_call(project: Project, module: Module, call: ast.Call, depth: int) 
 
 def _is_pure_function(project: Project, module: Module, function: ast.FunctionDef, depth: int) -> bool:
     """Whether a function only works out what it returns."""
-    if function.decorator_list:
+    if not all(ast.unparse(d) in ("staticmethod", "classmethod") for d in function.decorator_list):
         return False
     for node in ast.walk(function):
         match node:

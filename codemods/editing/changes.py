@@ -46,7 +46,8 @@ def file_changes(
     for path, wanted in edits.items():
         module = project.modules[path]
         helper = homes[path].import_name(path) if path in homes else ""
-        spelling = Spelling(module, project.index, helper, project.line_length or DEFAULT)
+        width, oldest = project.line_length or DEFAULT, project.options.target_torch
+        spelling = Spelling(module, project.index, helper, width, oldest)
         texts[path] = (apply_edits(module.text, wanted, spelling.spell, module.source.newline), spelling)
     changes, broken = _settled(project, texts)
     kept = [c for c in changes if c.path in homes]

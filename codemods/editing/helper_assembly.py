@@ -10,7 +10,14 @@ from codemods.editing.helper_draft import Draft
 from codemods.editing.helper_sharding import mixed_precision, sharding
 from codemods.editing.helper_state_dict_text import STATE_DICT_PARTS, with_what_they_need
 from codemods.editing.helper_training_text import TRAINING_HEADER, TRAINING_PARTS
+from codemods.torch_names import PUBLIC_FROM, at_home
 
+_ACCELERATOR = {
+    "is_available": "is_available",
+    "current_device_index": "current_device",
+    "set_device_index": "set_device",
+    "device_count": "device_count",
+}
 POLICY_PARTS = {
     "transformer_auto_wrap_policy": part.TRANSFORMER_POLICY,
     "lambda_auto_wrap_policy": part.LAMBDA_POLICY,
@@ -60,8 +67,12 @@ class Needs:
         return Needs(self.keywords | other.keywords, self.fields | other.fields)
 
 
-def assemble(names: frozenset[str], needs: Needs) -> str:
-    """The text of a helper module that defines these names, and what they need."""
+def assemble(names: frozenset[str], needs: Needs, torch: tuple[int, int] = PUBLIC_FROM) -> str:
+    """The text of a helper module that defines these names, and what they need.
+
+    Args:
+        torch: the oldest torch it must run on.
+    """
     names = with_what_they_need(names)
     draft = Draft(names, needs.keywords, needs.fields)
     parts: list[str] = []
@@ -80,11 +91,11 @@ def assemble(names: frozenset[str], needs: Needs) -> str:
     if "shard_model" in names:
         parts += sharding(draft)
     parts += [text for name, text in (*TRAINING_PARTS.items(), *STATE_DICT_PARTS.items()) if name in names]
-    text = "\n\n".join(parts)
+    text = _for_torch("\n\n".join(parts), torch)
     needs_policy = "WrapPolicy" in re.sub(r"ModuleWrapPolicy", "", text)
     lead = f"{part.WRAP_POLICY}\n\n" if needs_policy else "\n"
     header = part.HEADER if names - {*TRAINING_PARTS, *STATE_DICT_PARTS} else TRAINING_HEADER
-    return f"{header}\n{_imports(lead + text)}\n{lead}{text}"
+    return f"{header}\n{_imports(lead + text, torch)}\n{lead}{text}"
 
 
 def _line(source: str, names: list[str]) -> str:
@@ -95,7 +106,20 @@ def _line(source: str, names: list[str]) -> str:
     )
 
 
-def _imports(text: str) -> str:
+def _for_torch(text: str, torch: tuple[int, int]) -> str:
+    """`torch.accelerator` is new in torch 2.6; FSDP2 itself knew CUDA only before."""
+    if torch >= PUBLIC_FROM:
+        return text
+    text = text.replace(
+        "torch.device(torch.accelerator.current_device_index())",
+        'torch.device("cuda", torch.cuda.current_device())',
+    )
+    for new, old in _ACCELERATOR.items():
+        text = text.replace(f"torch.accelerator.{new}(", f"torch.cuda.{old}(")
+    return text
+
+
+def _imports(text: str, torch: tuple[int, int]) -> str:
     """Exactly the imports the text uses."""
     plain = [f"import {m}" for m in ("contextlib", "enum", "functools", "math") if f"{m}." in text]
     stdlib = []
@@ -110,11 +134,10 @@ def _imports(text: str) -> str:
         stdlib.append("from typing import Any")
     if "WeakKeyDictionary(" in text:
         stdlib.append("from weakref import WeakKeyDictionary")
-    third = ["import torch"] if "torch." in text else []
+    plain_third = ["import torch"] if "torch." in text else []
     if "dist." in text:
-        third.append("import torch.distributed as dist")
-    if "nn." in text:
-        third.append("from torch import nn")
+        plain_third.append("import torch.distributed as dist")
+    third = ["from torch import nn"] if "nn." in text else []
     if "ProcessGroup" in text:
         third.append("from torch.distributed import ProcessGroup")
     saving = [n for n in _STATE_DICT_API if re.search(rf"\b{n}\(", text)]
@@ -126,9 +149,10 @@ def _imports(text: str) -> str:
     fsdp = [n for n in ("CPUOffloadPolicy", "FSDPModule", "MixedPrecisionPolicy") if n in text]
     fsdp += ["fully_shard"] if "fully_shard(" in text else []
     if fsdp:
-        third.append(_line("torch.distributed.fsdp", fsdp))
+        third.append(_line(at_home("torch.distributed.fsdp.fully_shard", torch).rpartition(".")[0], fsdp))
     tensors = [n for n in ("DTensor", "Replicate", "distribute_tensor") if re.search(rf"\b{n}\b", text)]
     if tensors:
-        third.append(_line("torch.distributed.tensor", tensors))
-    groups = ["\n".join([*plain, *stdlib]), "\n".join(third)]
+        third.append(_line(at_home("torch.distributed.tensor.DTensor", torch).rpartition(".")[0], tensors))
+    third.sort(key=lambda line: line.split()[1])
+    groups = ["\n".join([*plain, *stdlib]), "\n".join([*plain_third, *third])]
     return "\n\n".join(g for g in groups if g) + "\n"

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from codemods.analysis.index import module_parts
 from codemods.editing.helper_assembly import KNOWN_NAMES, Needs, assemble
+from codemods.editing.helper_home import common_folder, package_for_all
 from codemods.model import Edit, Ref
 from codemods.project import Project
 
@@ -27,6 +28,7 @@ class HelperHome:
         names: its functions and types that the repository's files name.
         needs: keywords and fields in use.
         newline: line ending of the files that use it.
+        torch: the oldest torch it must run on.
     """
 
     path: str
@@ -35,6 +37,7 @@ class HelperHome:
     names: frozenset[str]
     needs: Needs
     newline: str
+    torch: tuple[int, int]
 
     def import_name(self, path: str) -> str:
         """What a file imports it as."""
@@ -76,14 +79,20 @@ def _names_of(edits: Iterable[Edit]) -> set[str]:
 def _home(
     project: Project, group: list[str], names: frozenset[str], needs: Needs, target: Path
 ) -> HelperHome:
-    folder = _common_folder([PurePosixPath(path).parent for path in group])
+    folder = common_folder([PurePosixPath(path).parent for path in group])
     package = _package_of(project, folder, target)
-    relative = frozenset(p for p in group if package and _imports_relatively(project, p))
+    if not package and (shared := package_for_all(project, group, folder)) is not None:
+        folder, package = shared
+    relative = frozenset(
+        p
+        for p in group
+        if package and PurePosixPath(p).is_relative_to(folder) and _imports_relatively(project, p)
+    )
     newline = Counter(project.modules[path].source.newline for path in group).most_common(1)[0][0]
     number, stem = 1, project.options.helper_module
     while True:
         path = (folder / f"{stem}.py").as_posix()
-        home = HelperHome(path, package, relative, names, needs, newline)
+        home = HelperHome(path, package, relative, names, needs, newline, project.options.target_torch)
         if not (target / path).exists() or _can_serve(home, (target / path).read_bytes()):
             return home
         number += 1
@@ -99,22 +108,12 @@ def _can_serve(home: HelperHome, data: bytes) -> bool:
         return False
     if MARK not in (ast.get_docstring(ast.parse(text)) or ""):
         return False
-    return _is_enough(home, names, needs) or assemble(frozenset(names), needs) == text
+    return _is_enough(home, names, needs) or assemble(frozenset(names), needs, home.torch) == text
 
 
 def _is_enough(home: HelperHome, names: set[str], needs: Needs) -> bool:
     there = frozenset(names)
     return assemble(home.names | there, home.needs.joined(needs)) == assemble(there, needs)
-
-
-def _common_folder(folders: list[PurePosixPath]) -> PurePosixPath:
-    parts = folders[0].parts
-    for folder in folders[1:]:
-        same = 0
-        while same < min(len(parts), len(folder.parts)) and parts[same] == folder.parts[same]:
-            same += 1
-        parts = parts[:same]
-    return PurePosixPath(*parts)
 
 
 def _package_of(project: Project, folder: PurePosixPath, target: Path) -> str:
@@ -156,12 +155,12 @@ def _imports_relatively(project: Project, path: str) -> bool:
 def helper_source(home: HelperHome, before: bytes | None) -> bytes:
     """The contents of a helper module; what an earlier run wrote there, and what a person changed, stays."""
     if before is None:
-        return _encoded(assemble(home.names, home.needs), home.newline)
+        return _encoded(assemble(home.names, home.needs, home.torch), home.newline)
     names, needs = _already_there(_text(before))
     if _is_enough(home, names, needs):
         return before
     newline = "\r\n" if b"\r\n" in before else "\n"
-    return _encoded(assemble(home.names | names, home.needs.joined(needs)), newline)
+    return _encoded(assemble(home.names | names, home.needs.joined(needs), home.torch), newline)
 
 
 def _encoded(text: str, newline: str) -> bytes:

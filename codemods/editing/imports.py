@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind, Scope
@@ -28,7 +29,8 @@ def settle_imports(before: Module, text: str, spelling: Spelling, is_exported: C
         SyntaxError: the edits left no valid Python.
     """
     source = before.source
-    wanted = sorted(spelling.needed)
+    everywhere = {need for need in spelling.needed if not need.function}
+    wanted = sorted(everywhere | {n for n in spelling.needed if replace(n, function="") not in everywhere})
     after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
     gone = _gone(before, after, spelling, is_exported)
     alone = on_lines_of_their_own(after, {node for node, _ in gone})
@@ -62,7 +64,7 @@ def _newly_unused(
 ) -> set[tuple[ast.AST, str]]:
     gone: set[tuple[ast.AST, str]] = set()
     exported = _dunder_all(after)
-    for scope in after.table.scopes.values():
+    for scope in after.scopes():
         if isinstance(scope.node, ast.ClassDef):
             continue  # an attribute, for whoever has the class
         for name, bindings in scope.bindings.items():
@@ -84,7 +86,7 @@ def _superseded(after: Module, spelling: Spelling) -> set[tuple[ast.AST, str]]:
     names = {n.alias or n.name for n in spelling.needed if not is_fsdp_namespace(n.module)}
     return {
         (binding.node, name)
-        for scope in after.table.scopes.values()
+        for scope in after.scopes()
         for name in names & scope.bindings.keys()
         for binding in scope.bindings[name]
         if binding.kind is BindingKind.IMPORT
@@ -118,7 +120,7 @@ def _was_used(before: Module, after: Module, scope: Scope, name: str) -> bool:
     key = _scope_key(after, scope)
     return any(
         _uses(before, old, name)
-        for old in before.table.scopes.values()
+        for old in before.scopes()
         if name in old.bindings and _scope_key(before, old) == key
     )
 

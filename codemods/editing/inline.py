@@ -12,12 +12,14 @@ from codemods.analysis.holding import WrapCall
 from codemods.analysis.module import Module
 from codemods.editing.code import code, delete, indentation, join, stands_alone
 from codemods.editing.layout import DEFAULT
+from codemods.editing.removal import named_comment
 from codemods.editing.wrap_target import Target, is_nested, target_of
 from codemods.model import Code, Edit, Hole, Ref
 from codemods.project import Project
 from codemods.shard_call import ONCE, Inline, Precision, UnitTest
 
 _ORDER = ("mesh", "reshard_after_forward", "offload_policy")
+_SHORT = {"torch.distributed": "dist"}
 _FULLY_SHARD = "torch.distributed.fsdp.fully_shard"
 
 
@@ -63,7 +65,7 @@ def inline_edits(project: Project, site: WrapCall, parts: Sequence[Inline]) -> W
     shared = (
         {name: value for part in parts for name, value in part.shared.items()} if unit is not None else {}
     )
-    lines: list[Code] = [(comment,) for comment in _comments(module, statement)]
+    lines: list[Code] = [(comment,) for comment in _comments(site, statement)]
     lines += [target.first] if target.first is not None else []
     lines += [c for part in parts for c in part.before]
     lines += [writer.share(name, value) for name, value in shared.items()]
@@ -78,18 +80,23 @@ def inline_edits(project: Project, site: WrapCall, parts: Sequence[Inline]) -> W
     return Written(tuple(edits), unit.words if unit is not None else "the whole model is one unit")
 
 
-def _comments(module: Module, statement: ast.stmt) -> list[str]:
-    """Comments within the statement, which go before what replaces it."""
+def _comments(site: WrapCall, statement: ast.stmt) -> list[str]:
+    """Comments within the statement, which go before what replaces it; an argument's says whose it is."""
+    module = site.module
     span = module.span(statement)
     text = module.text[span.start : span.end]
+    first = module.line_of(span.start)
+    owners = {module.line_of(module.span(k).end): k.arg or "" for k in site.node.keywords}
     found: list[str] = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:
-                found.append(token.string)
+                trails = token.line[: token.start[1]].strip()
+                owner = owners.get(first + token.start[0] - 1, "") if trails else ""
+                found.append(named_comment(owner, token.string))
     except (tokenize.TokenError, IndentationError):
         pass  # a statement cut out of its block may end anywhere; what was seen until then counts
-    return found
+    return [comment for comment in found if comment]
 
 
 @dataclass(slots=True)
@@ -213,7 +220,7 @@ class _Writer:
                 case str():
                     total += len(part)
                 case Ref():
-                    total += len(part.name.rpartition(".")[2])
+                    total += len(_SHORT.get(part.name, part.name.rpartition(".")[2]))
                 case Hole():
                     total += part.span.end - part.span.start
         return total

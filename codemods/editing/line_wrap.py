@@ -11,6 +11,7 @@ import io
 import itertools
 import re
 import tokenize
+from collections import Counter
 from dataclasses import dataclass
 
 _STEP = 4
@@ -32,8 +33,11 @@ def wrap_long_lines(before: str, after: str, width: int, newline: str) -> str:
     if not long:
         return after
     text = "\n".join(lines) + "\n"
-    commented = _comment_columns(text)
     tree = ast.parse(text)
+    starts = Counter(node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt))
+    # Several statements on a line are their author's style; a bracket opened among them would hide the rest.
+    long = [number for number in long if starts[number] < 2]
+    commented = _comment_columns(text)
     nodes, contents = _nodes_by_line(tree), _contents(tree)
     for number in long:
         line = lines[number - 1][: commented.get(number)].rstrip()

@@ -9,6 +9,8 @@ from collections.abc import Collection, Sequence
 from codemods.analysis.module import Module
 from codemods.model import Edit, Span
 
+_FOR_LINTERS = re.compile(r"(noqa\b|type: ?ignore|(pylint|pyright|fmt|isort):)", re.IGNORECASE)
+
 
 def delete_argument(module: Module, call: ast.Call, argument: ast.expr | ast.keyword) -> Edit:
     """Remove one argument of a call with its comma; its line too where it stands alone on it."""
@@ -21,7 +23,16 @@ def delete_arguments(module: Module, call: ast.Call, going: Collection[ast.expr 
     arguments.sort(key=lambda node: module.span(node).start)
     spans = [module.span(node) for node in arguments]
     positions = [i for i, node in enumerate(arguments) if node in going]
-    return _delete_spans(module, spans, positions, module.span(call).end - 1)
+    names = [node.arg or "" if isinstance(node, ast.keyword) else "" for node in arguments]
+    return _delete_spans(module, spans, positions, module.span(call).end - 1, names)
+
+
+def named_comment(name: str, comment: str) -> str:
+    """The comment of an argument that goes, saying whose it was; empty where it only spoke to a linter."""
+    words = comment.lstrip("#").strip()
+    if _FOR_LINTERS.match(words):
+        return ""
+    return comment if not name or not words or "fsdp-migrate" in words else f"# {name}: {words}"
 
 
 def delete_aliases(module: Module, statement: ast.ImportFrom, going: Collection[ast.alias]) -> list[Edit]:
@@ -45,11 +56,14 @@ def delete_dict_items(module: Module, display: ast.Dict, positions: Collection[i
     return _delete_spans(module, spans, sorted(positions), module.span(display).end - 1)
 
 
-def _delete_spans(module: Module, spans: list[Span], going: Sequence[int], closing: int) -> list[Edit]:
+def _delete_spans(
+    module: Module, spans: list[Span], going: Sequence[int], closing: int, names: Sequence[str] = ()
+) -> list[Edit]:
     """Remove items of a list; those at its end go together, and so do neighbours on one line.
 
     Args:
         going: positions of the items, in order.
+        names: what the items are called, if anything: their comments say so when they are gone.
     """
     edits: list[Edit] = []
     staying = len(spans)
@@ -66,7 +80,8 @@ def _delete_spans(module: Module, spans: list[Span], going: Sequence[int], closi
         while rest and rest[0] == last + 1 and _share_line(module, spans[last], spans[rest[0]]):
             last = rest.pop(0)
         whole = Span(spans[first].start, spans[last].end)
-        edits.append(_delete_span(module, [*spans[:first], whole, *spans[last + 1 :]], first, closing))
+        name = names[first] if names and first == last else ""
+        edits.append(_delete_span(module, [*spans[:first], whole, *spans[last + 1 :]], first, closing, name))
         going = rest
     return edits
 
@@ -75,7 +90,7 @@ def _share_line(module: Module, one: Span, following: Span) -> bool:
     return module.line_of(one.end) == module.line_of(following.start)
 
 
-def _delete_span(module: Module, spans: list[Span], position: int, closing: int) -> Edit:
+def _delete_span(module: Module, spans: list[Span], position: int, closing: int, name: str = "") -> Edit:
     span = spans[position]
     text = module.text
     after = re.compile(r"\s*,").match(text, span.end)
@@ -86,8 +101,14 @@ def _delete_span(module: Module, spans: list[Span], position: int, closing: int)
         if not rest.strip():
             return Edit(module.path, Span(line_start, module.line_end(end)), ())
         if rest.strip().startswith("#"):
-            space = len(rest) - len(rest.lstrip(" \t"))
-            return Edit(module.path, Span(span.start, end + space), ())
+            comment = rest.strip()
+            start = end + rest.index(comment)
+            named = named_comment(name, comment)
+            if not named:
+                return Edit(module.path, Span(line_start, module.line_end(end)), ())
+            if named == comment:
+                return Edit(module.path, Span(span.start, start), ())
+            return Edit(module.path, Span(span.start, start + len(comment)), (named,))
     if end > span.end:
         following = re.compile(r"[ \t]*").match(text, end)
         assert following is not None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind
-from codemods.torch_names import canonical, is_fsdp_namespace
+from codemods.torch_names import PRIVATE_HOME, PUBLIC_FROM, at_home, canonical, is_fsdp_namespace
 
 _MODULES = frozenset(
     {
@@ -50,6 +50,7 @@ class Spelling:
 
     Attributes:
         width: columns a line may have.
+        torch: the oldest torch the result must run on.
         helper: what to import the helper module's names from, such as `.fsdp2_sharding`.
         superseded: (imported name, local name) of FSDP1 imports whose place a new import takes.
     """
@@ -58,6 +59,7 @@ class Spelling:
     index: Index
     helper: str
     width: int
+    torch: tuple[int, int] = PUBLIC_FROM
     needed: set[Needed] = field(default_factory=set)
     superseded: set[tuple[str, str]] = field(default_factory=set)
     _taken: set[str] | None = None
@@ -66,6 +68,7 @@ class Spelling:
         """The spelling of a dotted name at a text position."""
         if name.startswith("helper."):
             return self._helper(name.removeprefix("helper."), position)
+        name = at_home(name, self.torch)
         bound = self._bound_as(name)
         if bound is not None:
             return bound
@@ -133,7 +136,7 @@ class Spelling:
         return alias or name
 
     def _import_from(self, module: str, name: str, position: int) -> str:
-        ours = is_fsdp_namespace(module) or module == self.helper
+        ours = is_fsdp_namespace(module) or module in (self.helper, PRIVATE_HOME)
         function = self._function_with_import(position) if ours else ""
         local = name
         if name in self._names() and not self._is_import_of(module, name):
@@ -143,7 +146,7 @@ class Spelling:
 
     def _names(self) -> set[str]:
         if self._taken is None:
-            self._taken = {n for scope in self.module.table.scopes.values() for n in scope.bindings}
+            self._taken = {n for scope in self.module.scopes() for n in scope.bindings}
         return self._taken
 
     def _is_import_of(self, module: str, name: str) -> bool:
@@ -154,7 +157,7 @@ class Spelling:
 
         The project's own files may hand it on.
         """
-        bindings = [b for s in self.module.table.scopes.values() for b in s.bindings.get(name, [])]
+        bindings = [b for s in self.module.scopes() for b in s.bindings.get(name, [])]
         if not all(b.kind is BindingKind.IMPORT and self._means_fsdp(b) for b in bindings):
             return False
         self.superseded.update((b.target, name) for b in bindings)
@@ -166,11 +169,12 @@ class Spelling:
 
     def _function_with_import(self, position: int) -> str:
         """The function around a position whose body imports from torch's FSDP, by qualified name."""
-        for scope in self.module.table.scopes.values():
+        for scope in self.module.scopes():
             if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
-            span = self.module.span(scope.node)
-            if not span.start <= position < span.end:
+            # Its annotations and defaults are read outside it.
+            start, end = self.module.span(scope.node.body[0]).start, self.module.span(scope.node).end
+            if not start <= position < end:
                 continue
             if any(
                 b.kind is BindingKind.IMPORT and _imports_fsdp(b)

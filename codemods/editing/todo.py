@@ -76,7 +76,7 @@ def _ours(module: Module, pattern: re.Pattern[str]) -> Iterator[tuple[str, Comme
     reader = io.StringIO(module.text).readline
     for token in tokenize.generate_tokens(reader):
         if token.type == tokenize.COMMENT and (found := pattern.match(token.string)):
-            codes = frozenset(c.strip() for c in (found.group(1) or "").split(",") if c.strip())
+            codes = frozenset(c.strip().upper() for c in (found.group(1) or "").split(",") if c.strip())
             own_line = not token.line[: token.start[1]].strip()
             yield (
                 token.string,

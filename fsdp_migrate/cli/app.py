@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -72,6 +73,8 @@ def guarded(command: Callable[..., ExitCode]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(*args: object, **kwargs: object) -> None:
         try:
+            if getattr(signal.getsignal(signal.SIGINT), "__name__", "") == "leave_at_once":
+                signal.signal(signal.SIGINT, signal.default_int_handler)
             code = command(*args, **kwargs)
             sys.stdout.flush()
         except KeyboardInterrupt:

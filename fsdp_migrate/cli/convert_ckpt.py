@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 import sys
 import time
 from pathlib import Path
@@ -63,6 +64,10 @@ def convert_ckpt(
     shards: Annotated[
         int | None, typer.Option(min=1, help="Lay the rows out for this many ranks, one file each (DCP).")
     ] = None,
+    mesh: Annotated[
+        str | None,
+        typer.Option(metavar="replicate=R,shard=S", help="The same for a 2-D mesh: replicas share files."),
+    ] = None,
     link: Annotated[
         bool,
         typer.Option(
@@ -110,7 +115,7 @@ def convert_ckpt(
         to=to or OutputFormat.DCP,
         dtype=DType[dtype.name] if dtype else None,
         only=only,
-        shards=shards,
+        shards=shards if mesh is None else _shards_of(mesh, shards),
         tied=tied,
         fill_optim_state=fill_optim_state,
         link=link,
@@ -125,6 +130,24 @@ def convert_ckpt(
     )
     request = _Request(sources, destination, read, options, against, report, dry_run, asked)
     return request.run(strict=strict)
+
+
+def _shards_of(mesh: str, shards: int | None) -> int:
+    """How many ranks of a mesh hold different rows.
+
+    Raises:
+        UnsupportedError: the text is no such mesh, or `--shards` says something too.
+    """
+    from checkpoint_convert.errors import UnsupportedError
+
+    found = re.fullmatch(r"(?:replicate=[1-9]\d*,)?shard=([1-9]\d*)(?:,replicate=[1-9]\d*)?", mesh)
+    if found is None:
+        raise UnsupportedError(
+            f"--mesh: {mesh!r} is no mesh of FSDP2", hint="write it as --mesh replicate=2,shard=4"
+        )
+    if shards is not None:
+        raise UnsupportedError("--mesh and --shards say the same twice", hint="leave one of them out")
+    return int(found.group(1))
 
 
 class _Request:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import enum
 import inspect
+import json
 import re
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,16 +65,41 @@ def _hint(subject: str, known: list[Rule]) -> str:
     return "`fsdp-migrate rules` lists all of them."
 
 
-def rules() -> ExitCode:
-    """List every rule: its name, its codes, and its first sentence.
+class RulesFormat(str, enum.Enum):
+    """How the list of rules is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def rules(
+    format_: Annotated[
+        RulesFormat, typer.Option("--format", help="Of the list.", case_sensitive=False)
+    ] = RulesFormat.TEXT,
+) -> ExitCode:
+    """List every rule: its name, its codes, and its first sentence; as JSON with its whole manual page.
 
     Example: fsdp-migrate rules
     """
     from codemods.rule import all_rules
+
+    found = sorted(all_rules(), key=lambda r: (min(r.codes, default="FM000"), r.name))
+    if format_ is RulesFormat.JSON:
+        print(json.dumps([_record(rule) for rule in found], indent=1))
+        return ExitCode.OK
     from fsdp_migrate import console
 
     screen = console.results()
-    for rule in sorted(all_rules(), key=lambda r: (min(r.codes, default="FM000"), r.name)):
+    for rule in found:
         codes = ", ".join(rule.codes) or "no finding"
         screen.print(f"{rule.name}  [{codes}]\n    {rule.first_sentence}", markup=False)
     return ExitCode.OK
+
+
+def _record(rule: Rule) -> dict[str, object]:
+    return {
+        "name": rule.name,
+        "codes": dict(rule.codes),
+        "summary": rule.first_sentence,
+        "manual": inspect.cleandoc(rule.manual),
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,14 @@ def rewrite(
             show_default="no",
         ),
     ] = None,
+    whole_only: Annotated[
+        bool | None,
+        typer.Option(
+            "--whole-only/--no-whole-only",
+            help="Leave places that share a model untouched where one of them needs a person.",
+            show_default="no",
+        ),
+    ] = None,
     allow_dirty: Annotated[
         bool, typer.Option("--allow-dirty", help="Rewrite although git has uncommitted changes.")
     ] = False,
@@ -62,7 +71,8 @@ def rewrite(
     ] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Not these codes or rules; repeatable.")] = None,
     target_torch: Annotated[
-        str | None, typer.Option(help="Oldest torch the result must run on.", show_default="2.6")
+        str | None,
+        typer.Option(help="Oldest torch the result must run on, 2.4 or later.", show_default="2.6"),
     ] = None,
     undo: Annotated[
         bool, typer.Option("--undo", help="Restore the files as they were before rewriting.")
@@ -93,7 +103,7 @@ def rewrite(
     if undo:
         return _undo(target, nothing_written=diff or check)
     _require_complete(target)
-    given = Given(select, ignore, exclude, unsafe_fixes, drop_fsdp1, target_torch)
+    given = Given(select, ignore, exclude, unsafe_fixes, drop_fsdp1, whole_only, target_torch)
     options = rewrite_options(given, rewrite_settings(target))
     files = find_files(target, [target], exclude=options.exclude)
     is_whole = [path.resolve() for path in paths] == [target]
@@ -165,10 +175,13 @@ def _refuse_dirty(target: Path, files: list[str]) -> None:
         return
     chosen = set(files)
     dirty = []
-    for entry in status.split("\0"):
+    entries = iter(status.split("\0"))
+    for entry in entries:
         state, path = entry[:2], entry[3:]
         inside = path.removeprefix(prefix.strip())
-        if len(entry) > 3 and (state != "??" or inside in chosen):
+        if "R" in state or "C" in state:
+            next(entries)  # of a renamed file the old name follows, as an entry of its own
+        if path and (state != "??" or inside in chosen):
             dirty.append(inside)
     if dirty:
         shown = ", ".join(dirty[:5]) + (f" and {len(dirty) - 5} more" if len(dirty) > 5 else "")
@@ -179,17 +192,20 @@ def _refuse_dirty(target: Path, files: list[str]) -> None:
 
 
 def _write(target: Path, done: Rewrite, target_torch: str) -> None:
-    from codemods.record import write_rewrite
+    from codemods.record import is_interrupted
+    from codemods.write import write_rewrite
     from fsdp_migrate import __version__
 
     try:
         write_rewrite(target, done, tool=__version__, target_torch=target_torch)
     except KeyboardInterrupt:
-        print(
-            f"fsdp-migrate: interrupted while writing. Each file is either as it was or rewritten; "
-            f"`fsdp-migrate rewrite --undo {target}` restores all of them.",
-            file=sys.stderr,
+        told = (
+            "interrupted while writing. Each file is either as it was or rewritten; "
+            f"`fsdp-migrate rewrite --undo {shlex.quote(str(target))}` restores all of them."
+            if is_interrupted(target)
+            else "interrupted before any file was changed."
         )
+        print(f"fsdp-migrate: {told}", file=sys.stderr)
         raise
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from codemods.model import Options
     from fsdp_migrate.settings import RewriteSettings
 
-OLDEST_TORCH = "2.6"
+DEFAULT_TORCH = "2.6"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Given:
     exclude: Sequence[str] | None = None
     unsafe_fixes: bool | None = None
     drop_fsdp1: bool | None = None
+    whole_only: bool | None = None
     target_torch: str | None = None
 
 
@@ -47,8 +48,11 @@ def rewrite_options(given: Given, settings: RewriteSettings) -> Options:
         if given.ignore
         else _codes(f"{told}: ignore", settings.ignore),
         drop_fsdp1=_first(given.drop_fsdp1, settings.drop_fsdp1) or False,
+        whole_only=_first(given.whole_only, settings.whole_only) or False,
         exclude=(*settings.exclude, *(given.exclude or ())),
-        target_torch=_torch_version(given.target_torch or settings.target_torch or OLDEST_TORCH),
+        target_torch=_torch_version("--target-torch", given.target_torch)
+        if given.target_torch is not None
+        else _torch_version(f"{told}: target-torch", settings.target_torch or DEFAULT_TORCH),
     )
 
 
@@ -82,14 +86,14 @@ def _codes(where: str, items: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _torch_version(text: str) -> tuple[int, int]:
+def _torch_version(where: str, text: str) -> tuple[int, int]:
     parts = text.split(".")
-    if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
-        raise UsageError(f"--target-torch {text} is no version", hint="For example: --target-torch 2.6")
+    if len(parts) < 2 or not all(part.isdecimal() for part in parts[:2]):
+        raise UsageError(f"{where} {text} is no version", hint="For example: --target-torch 2.6")
     version = int(parts[0]), int(parts[1])
-    if version < (2, 6):
+    if version < (2, 4):
         raise UsageError(
-            f"--target-torch {text} is too old: `fully_shard` is public from torch 2.6 on",
+            f"{where} {text} is too old: FSDP2 is in torch from 2.4 on, and public from 2.6 on",
             hint="Rewrite for 2.6 or later, and move the training to it.",
         )
     return version

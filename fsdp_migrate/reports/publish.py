@@ -20,8 +20,25 @@ def publish(report: RewriteReport, form: ReportFormat, output: Path | None, *, d
     With a diff on stdout the report moves to stderr, as text, unless it has a file of its own.
 
     Raises:
-        UsageError: the file cannot be written.
+        UsageError: the file, or stdout, cannot be written.
+        BrokenPipeError: whoever read stdout has gone.
     """
+    try:
+        _publish(report, form, output, diff=diff)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What waits in the buffer would fail once more when the program ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        done = " The files are rewritten." if report.written and report.rewrite.changes else ""
+        raise UsageError(
+            f"the report cannot be written to stdout: {error.strerror or error}.{done}",
+            hint="Make room, or name a file elsewhere with --output.",
+        ) from error
+
+
+def _publish(report: RewriteReport, form: ReportFormat, output: Path | None, *, diff: bool) -> None:
     rewrite = report.rewrite
     is_empty = not (rewrite.reported or rewrite.changes or rewrite.wrap_sites)
     if is_empty and form is ReportFormat.TEXT and output is None:

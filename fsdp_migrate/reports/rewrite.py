@@ -14,6 +14,7 @@ from fsdp_migrate.reports.formats import ReportFormat
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _SHOWN_LINES = 12
+_NAMED = 5
 
 OUTCOMES = {
     Outcome.TODO: "left to you",
@@ -151,6 +152,14 @@ def searched(report: RewriteReport) -> str:
         text += f" Of {count(files, 'configuration file')}, {read} may hold FSDP settings and were read."
     if rewrite.skipped:
         text += f" {count(len(rewrite.skipped), 'file')} could not be read; see FM901."
+    if rewrite.elsewhere:
+        names = list(rewrite.elsewhere)
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        was = "was" if len(names) == 1 else "were"
+        text += (
+            f" FSDP1 code also stands in {count(len(names), 'file')} that {was} not named and that nothing "
+            f"below speaks of: {', '.join(names[:_NAMED])}{more}."
+        )
     return text
 
 
@@ -158,7 +167,8 @@ def outcome(report: RewriteReport) -> str:
     """What came of it, in one sentence or two."""
     rewrite = report.rewrite
     if not rewrite.wrap_sites and not rewrite.reported:
-        return "No FSDP1 code was found in them."
+        named = " that were named" if rewrite.elsewhere else ""
+        return f"No FSDP1 code was found in {'the files' if named else 'them'}{named}."
     verb = "Changed" if report.written else "Would change"
     counts = ", ".join(f"{number} {OUTCOMES[kind]}" for kind, number in report.counts().items())
     return (

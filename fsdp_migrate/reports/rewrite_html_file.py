@@ -50,7 +50,9 @@ def _finding(number: int, entry: Entry, anchors: set[int]) -> str:
     found = entry.item.finding
     lines = "".join(
         f"<span class=n>{line.number}</span>{shown(clipped(line.text))}\n" for line in entry.lines
-    ) + (f"<span class=n></span>... {count(entry.omitted, 'more line')}\n" if entry.omitted else "")
+    )
+    if entry.omitted:
+        lines += f"<span class=n></span>... {count(entry.omitted, 'more line')}\n"
     more = (
         f"<p><b>What to do</b> {prose(found.remedy)}</p>"
         if found.remedy and entry.item.outcome is not Outcome.DONE
@@ -83,8 +85,8 @@ def _diff(number: int, found: Sequence[Hunk], entries: Iterable[Entry], *, is_ne
     if not is_new:
         columns, head = columns * 2, f"<th colspan=2>before (FSDP1){head}"
     return (
-        f"<div class=wide><table class='diff{' one' if is_new else ''}' dir=ltr><colgroup>{columns}</colgroup>"
-        f"<thead><tr>{head}</tr></thead>{body}</table></div>\n"
+        f"<div class=wide><table class='diff{' one' if is_new else ''}' dir=ltr>"
+        f"<colgroup>{columns}</colgroup><thead><tr>{head}</tr></thead>{body}</table></div>\n"
     )
 
 

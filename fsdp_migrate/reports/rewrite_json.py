@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from codemods.model import Suppression
 from codemods.record import finding_record
 from fsdp_migrate import __version__
 from fsdp_migrate.reports.rewrite import Entry, RewriteReport
@@ -23,6 +24,7 @@ def as_json(report: RewriteReport) -> str:
         "searched": rewrite.searched,
         "read": rewrite.read,
         "configurations": {"searched": rewrite.configs[0], "read": rewrite.configs[1]},
+        "elsewhere": [{"path": p, "findings": n} for p, n in rewrite.elsewhere.items()],
         "summary": {
             "files_changed": len(rewrite.changes),
             "wrap_sites": len(rewrite.wrap_sites),
@@ -38,6 +40,7 @@ def as_json(report: RewriteReport) -> str:
         "wrap_sites": [
             {"path": s.path, "line": s.line, "form": s.form, "units": s.units} for s in rewrite.wrap_sites
         ],
+        "suppressions": [_suppression(found) for found in rewrite.suppressions],
         "findings": [_finding(entry) for entries in report.by_file.values() for entry in entries],
     }
     # Names of files may hold bytes that are no UTF-8 (as lone surrogates): escaped, they are still JSON.
@@ -46,6 +49,18 @@ def as_json(report: RewriteReport) -> str:
 
 def _by_value(pair: tuple[object, int]) -> str:
     return str(pair[0])
+
+
+def _suppression(found: Suppression) -> dict[str, object]:
+    return {
+        "path": found.path,
+        "line": found.line,
+        "column": found.column,
+        "codes": list(found.codes),
+        "reason": found.reason,
+        "state": found.state.value,
+        "findings": [{"code": code, "line": line} for code, line in found.findings],
+    }
 
 
 def _finding(entry: Entry) -> dict[str, object]:

@@ -89,14 +89,19 @@ def _result(report: RewriteReport, entry: Entry, codes: list[str], seen: Counter
         "properties": {"outcome": entry.item.outcome.value, "safety": found.safety.name.lower()},
     }
     if entry.item.outcome is Outcome.IGNORED:
-        result["suppressions"] = [{"kind": "inSource", "justification": entry.why}]
+        suppression: dict[str, object] = {"kind": "inSource", "justification": entry.why}
+        for comment in report.rewrite.suppressions:
+            if comment.path == found.place.path and (found.code, found.place.line) in comment.findings:
+                region = {"startLine": comment.line, "startColumn": comment.column}
+                where = {"artifactLocation": {"uri": _uri(report, comment.path)}, "region": region}
+                suppression["location"] = {"physicalLocation": where}
+        result["suppressions"] = [suppression]
     return result
 
 
 def _location(report: RewriteReport, entry: Entry) -> dict[str, object]:
     place = entry.item.finding.place
-    path = (report.prefix + place.path).encode(errors="surrogateescape")
-    location: dict[str, object] = {"artifactLocation": {"uri": urllib.parse.quote(path)}}
+    location: dict[str, object] = {"artifactLocation": {"uri": _uri(report, place.path)}}
     if entry.lines:
         location["region"] = {
             "startLine": place.line,
@@ -106,6 +111,10 @@ def _location(report: RewriteReport, entry: Entry) -> dict[str, object]:
             "snippet": {"text": "\n".join(line.text for line in entry.lines)},
         }
     return location
+
+
+def _uri(report: RewriteReport, path: str) -> str:
+    return urllib.parse.quote((report.prefix + path).encode(errors="surrogateescape"))
 
 
 def _fingerprint(entry: Entry, seen: Counter[str]) -> str:

@@ -1,4 +1,4 @@
-"""Text from files, made fit to look at: what would steer a terminal, hide or turn text around is named.
+"""Text from files, made fit to look at: what would steer a terminal, hide or turn text is named instead.
 
 Escape sequences can rewrite a terminal's screen, and bidirectional controls can show code in another order
 than it runs ("Trojan Source", CVE-2021-42574). Pure.
@@ -16,7 +16,7 @@ LONGEST = 400
 
 
 def visible(text: str) -> str:
-    """The text with every control character but the tab named, as `<U+001B>`; undecoded bytes as `<0xE9>`."""
+    """The text with every control character but the tab named: `<U+001B>`; bytes that are none: `<0xE9>`."""
     return _UNSEEN.sub(_name, text)
 
 

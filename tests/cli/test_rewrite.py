@@ -109,6 +109,15 @@ def test_a_dirty_tree_is_refused(repo: Path) -> None:
     assert "fully_shard" in (repo / "new.py").read_text()
 
 
+def test_a_renamed_file_is_named_whole(repo: Path) -> None:
+    git(repo, "mv", "train.py", "renamed.py")
+    (repo / "copy.txt").write_text("new\n")
+    git(repo, "add", "-A")
+    refused = run(repo)
+    assert refused.returncode == 2
+    assert re.search(r"uncommitted changes in \S+: copy\.txt, renamed\.py$", refused.stderr, re.MULTILINE)
+
+
 def test_outside_git_the_originals_are_the_way_back(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRANSLATED)
     assert run(tmp_path).returncode == 0
@@ -164,7 +173,12 @@ def test_one_file_named_is_the_only_one_changed(repo: Path) -> None:
     git(repo, "commit", "-qm", "more")
     plain = run("--check", "plain.py", cwd=repo)
     assert plain.returncode == 0, plain.stdout
-    assert not re.search(r"(broken|left|train|other)\.py|could not be read", plain.stdout)
+    assert not re.search(r"(broken|left|train|other)\.py:|could not be read", plain.stdout)
+    assert "also stands in 3 files that were not named" in plain.stdout
+    assert "left.py, other.py, train.py" in plain.stdout
+    assert "No FSDP1 code was found in the files that were named." in plain.stdout
+    told = json.loads(run("--check", "--format", "json", "plain.py", cwd=repo).stdout)
+    assert told["elsewhere"] == [{"path": f"{n}.py", "findings": 1} for n in ("left", "other", "train")]
     assert run(repo / "other.py").returncode == 0
     assert "fully_shard" in (repo / "other.py").read_text()
     assert (repo / "train.py").read_text() == TRANSLATED
@@ -175,7 +189,7 @@ def test_one_file_named_is_the_only_one_changed(repo: Path) -> None:
     [
         (["missing"], "missing does not exist"),
         ([".", "--target-torch", "2"], "is no version"),
-        ([".", "--target-torch", "2.4"], "is too old"),
+        ([".", "--target-torch", "2.3"], "is too old"),
     ],
 )
 def test_bad_usage_is_2_and_says_why(arguments: list[str], told: str, tmp_path: Path) -> None:
@@ -289,7 +303,11 @@ def test_explain_and_rules_print_the_manual() -> None:
     hints = {"CK201": "docs/checkpoints.md", "FM4": "FM401, ", "nosync": "no_sync", "FM410x": "FM410"}
     for subject, hint in hints.items():
         assert hint in ask("explain", subject).stderr
-    listed = ask("rules")
+    listed, as_json = ask("rules"), ask("rules", "--format", "json")
+    records = {record["name"]: record for record in json.loads(as_json.stdout)}
+    assert len(records) > 40 and "FM102" in records["FullyShardedDataParallel"]["codes"]
+    assert all(record["summary"] and record["manual"] for record in records.values())
+    assert {name.split("  [")[0] for name in listed.stdout.splitlines()[::2]} == set(records)
     lines = listed.stdout.splitlines()[1::2]
     assert len(lines) > 40 and all(line.endswith(".") for line in lines), lines
     assert (

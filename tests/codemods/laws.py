@@ -120,7 +120,14 @@ def _fsdp_import_lines(path: Path) -> set[int]:
 
 
 def lost_comments(before: Path, after: Path) -> list[str]:
-    return sorted((comments(before) - comments(after)).elements())
+    """Comments that are gone; `# x` of an argument that went may have become `# argument: x`."""
+    old, new = comments(before), comments(after)
+    for comment, number in (new - old).items():
+        named = re.fullmatch(r"# \w+: (.+)", comment)
+        kept = [gone for gone in old - new if named and gone.lstrip("#").strip() == named[1]]
+        for gone in kept[:1]:
+            new[gone] += number
+    return sorted((old - new).elements())
 
 
 def contents(folder: Path) -> dict[str, bytes]:

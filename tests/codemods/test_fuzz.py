@@ -14,52 +14,13 @@ from pathlib import Path
 from case import CASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mutations import WORDS, mutated, parses
 
 from codemods.model import Options, Rewrite
 from codemods.plan import plan_rewrite
 from codemods.sources import find_files
 
 BEFORE = sorted(CASES.glob("*/*/*/before"))
-WORDS = (
-    "model.state_dict()",
-    "model.no_sync()",
-    "FSDP(model)",
-    "FSDP",
-    "wrap(model)",
-    "with model.no_sync():",
-    "return",
-    "pass",
-    "else:",
-    "try:",
-    "finally:",
-    "lambda m: m",
-    "model.module",
-    "model.clip_grad_norm_(1.0)",
-    "FSDP.optim_state_dict(model, optimizer)",
-    "FSDP.summon_full_params(model)",
-    "*args",
-    "**kwargs",
-    "(",
-    ")",
-    "# comment",
-    "'''",
-    "\\",
-    "\f",
-    "\t",
-    ";",
-    "x = 1",
-    "await model()",
-    "yield",
-    "async with model:",
-    "é",
-    "@model",
-    "model: FSDP = None",
-    "isinstance(model, FSDP)",
-    "del model",
-    "global model",
-    "match model:",
-    "case FSDP():",
-)
 
 
 def check(folder: Path) -> Rewrite:
@@ -72,49 +33,6 @@ def check(folder: Path) -> Rewrite:
     return done
 
 
-def mutated(text: str, chance: random.Random, others: list[str]) -> str:
-    """Some lines dropped, doubled, joined, indented, or replaced by lines of other cases or by words."""
-    lines = text.split("\n")
-    for _ in range(chance.randint(1, 4)):
-        at = chance.randrange(len(lines))
-        match chance.randrange(9):
-            case 0:
-                lines[at : at + chance.randint(1, 3)] = []
-            case 1:
-                lines.insert(chance.randrange(len(lines) + 1), lines[at])
-            case 2:
-                lines[at] = " " * chance.choice((0, 2, 4, 8)) + lines[at].lstrip()
-            case 3:
-                lines[at : at + 2] = ["; ".join(part.strip() for part in lines[at : at + 2])]
-            case 4:
-                lines[at] = lines[at] + "  # a comment"
-            case 5:
-                indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
-                lines.insert(at, indent + chance.choice(WORDS))
-            case 6:
-                other = chance.choice(others).split("\n")
-                start = chance.randrange(len(other))
-                lines[at:at] = other[start : start + chance.randint(1, 6)]
-            case 7:
-                start, length = chance.randrange(len(lines[at]) + 1), chance.randint(0, 12)
-                lines[at] = lines[at][:start] + chance.choice(WORDS) + lines[at][start + length :]
-            case 8:
-                lines[at] = (
-                    lines[at].replace("(", "(\n            ", 1).replace(", ", ",  # why\n            ", 1)
-                )
-        if not lines:
-            lines = [""]
-    return "\n".join(lines)
-
-
-def parses(text: str) -> bool:
-    try:
-        ast.parse(text)
-    except (SyntaxError, ValueError):
-        return False
-    return True
-
-
 def mutate_and_check(seed: int) -> bool:
     """One mutated case; whether it still parsed, so that the rules were asked."""
     chance = random.Random(seed)
@@ -122,15 +40,12 @@ def mutate_and_check(seed: int) -> bool:
     texts = {path.relative_to(case).as_posix(): path.read_text() for path in sorted(case.rglob("*.py"))}
     others = [path.read_text() for path in sorted(chance.choice(BEFORE).rglob("*.py"))]
     name = chance.choice(sorted(texts))
-    for _ in range(20):  # most mutations of a syntax are no syntax; those teach little
-        new = mutated(texts[name], chance, others)
-        if parses(new):
-            break
+    new = mutated(texts[name].encode(), chance, others, tries=20)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        for path, text in {**texts, name: new}.items():
+        for path, text in texts.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(text)
+            (folder / path).write_bytes(new if path == name else text.encode())
         done = check(folder)
         assert set(done.skipped) <= {name}
         for change in done.changes:

@@ -65,3 +65,16 @@ def test_newlines_are_kept() -> None:
     assert wrap_long_lines("", line, 60, "\r\n") == (
         f"x = function(\r\n    {'b' * 40},\r\n    {'c' * 40},\r\n)\r\n"
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if step == 0: model.train(); torch.nn.utils.clip_grad_norm_(model.parameters(), maximum_norm_of)",
+        "if step == 0: torch.nn.utils.clip_grad_norm_(model.parameters(), the_maximum_norm_of_all_gradients)",
+        "loss.backward(); torch.nn.utils.clip_grad_norm_(model.parameters(), the_maximum_norm_of_gradients)",
+    ],
+)
+def test_several_statements_on_a_line_stay_on_it(line: str) -> None:
+    text = f"def f():\n    {line}\n"
+    assert wrap_long_lines("", text, 88, "\n") == text

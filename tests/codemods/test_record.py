@@ -11,9 +11,10 @@ from small import write
 from codemods.errors import CodemodError
 from codemods.model import FileChange, Options, Rewrite
 from codemods.plan import plan_rewrite
-from codemods.record import digest, read_records, require_complete, write_rewrite
+from codemods.record import digest, read_records, require_complete
 from codemods.sources import find_files
 from codemods.undo import restore
+from codemods.write import write_rewrite
 
 _IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as F\n\n"
 FILES = {"wrap.py": f"{_IMPORT}m = F(m, cpu_offload=c)\n", "pkg/other.py": f"{_IMPORT}m = F(m)\n"}

@@ -14,9 +14,10 @@ import pytest
 from codemods.errors import CodemodError
 from codemods.model import Options, Rewrite
 from codemods.plan import plan_rewrite
-from codemods.record import FOLDER, write_rewrite
+from codemods.record import FOLDER
 from codemods.sources import find_files
 from codemods.undo import restore
+from codemods.write import write_rewrite
 
 ROOT = Path(__file__).parents[2]
 TRAIN = """\
@@ -101,7 +102,7 @@ import os, signal, sys
 from pathlib import Path
 from codemods.model import Options
 from codemods.plan import plan_rewrite
-from codemods.record import write_rewrite
+from codemods.write import write_rewrite
 from codemods.sources import find_files
 
 folder, at, how = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -143,9 +144,9 @@ def test_interrupted_run_is_undone_by_one_command(at: int, how: str, project: Pa
 
 def test_interrupt_prints_the_command_that_undoes_it(project: Path) -> None:
     text = (
-        "import codemods.record as r\n"
+        "import codemods.write as r\n"
         "real = r.write_rewrite\n"
-        "def stop(path): raise KeyboardInterrupt\n"
+        "def stop(path):\n    if path != 'a.py': raise KeyboardInterrupt\n"
         "r.write_rewrite = lambda *a, **k: real(*a, **k, on_file=stop)\n"
         "from fsdp_migrate.cli.app import main\n"
         "main()\n"

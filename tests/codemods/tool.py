@@ -52,11 +52,15 @@ def _options(given: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser()
     parser.add_argument("--unsafe-fixes", action="store_true")
     parser.add_argument("--drop-fsdp1", action="store_true")
+    parser.add_argument("--whole-only", action="store_true")
     parser.add_argument("--target-torch", default="2.6")
     told = parser.parse_args(list(given))
     major, minor = told.target_torch.split(".")
     return Options(
-        unsafe_fixes=told.unsafe_fixes, drop_fsdp1=told.drop_fsdp1, target_torch=(int(major), int(minor))
+        unsafe_fixes=told.unsafe_fixes,
+        drop_fsdp1=told.drop_fsdp1,
+        whole_only=told.whole_only,
+        target_torch=(int(major), int(minor)),
     )
 
 

@@ -1,4 +1,4 @@
-"""A browser driven through its own debugging pipe (Chrome DevTools Protocol), with nothing but Python's library."""
+"""A browser driven through its own debugging pipe (Chrome DevTools Protocol)."""
 
 from __future__ import annotations
 

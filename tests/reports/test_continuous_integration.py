@@ -49,6 +49,12 @@ def repository(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
+def commit(folder: Path, *, tag: str) -> None:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for command in (["commit", "-qm", "all"], ["tag", tag]):
+        subprocess.run(["git", *identity, *command], cwd=folder, check=True)
+
+
 @pytest.mark.parametrize("hook", HOOKS, ids=[hook["id"] for hook in HOOKS])
 def test_hook_passes_a_clean_repository_and_fails_one_with_fsdp1(
     hook: dict[str, Any], tmp_path: Path, path_with_program: str
@@ -61,6 +67,39 @@ def test_hook_passes_a_clean_repository_and_fails_one_with_fsdp1(
     dirty = repository(tmp_path / "dirty", {"a.py": CLEAN, "deep/train.py": TRAIN})
     failed = run(command, dirty, path_with_program)
     assert failed.returncode == 1, failed.stderr
+    assert "deep/train.py:15:11: FM507" in failed.stdout
+    assert (dirty / "deep" / "train.py").read_text() == TRAIN
+
+
+def test_pre_commit_itself_runs_the_hook(tmp_path: Path, path_with_program: str) -> None:
+    """From a clone, as the page configures it; the hook of the active environment needs no installing."""
+    hooks = repository(
+        tmp_path / "hooks", {".pre-commit-hooks.yaml": (ROOT / ".pre-commit-hooks.yaml").read_text()}
+    )
+    told = yaml.safe_load(_block("## pre-commit"))
+    commit(hooks, tag=told["repos"][0]["rev"])
+    told["repos"][0]["repo"] = str(hooks)
+    told["repos"][0]["hooks"] = [{"id": "fsdp-migrate-system"}]
+    config = {".pre-commit-config.yaml": yaml.safe_dump(told)}
+    home = {"PRE_COMMIT_HOME": str(tmp_path / "home"), "PRE_COMMIT_COLOR": "never"}
+    command = [sys.executable, "-m", "pre_commit"]
+
+    write(tmp_path, config)
+    for name, file in (
+        ("manifest", ROOT / ".pre-commit-hooks.yaml"),
+        ("config", tmp_path / ".pre-commit-config.yaml"),
+    ):
+        checked = run([*command, f"validate-{name}", str(file)], tmp_path, path_with_program, **home)
+        assert checked.returncode == 0, checked.stdout
+    clean = repository(tmp_path / "clean", {"a.py": CLEAN, **config})
+    passed = run([*command, "run", "--all-files"], clean, path_with_program, **home)
+    assert passed.returncode == 0, passed.stdout + passed.stderr
+    assert re.search(r"^no FSDP1 code left\.+Passed$", passed.stdout, re.MULTILINE)
+    # One file is committed; what is found stands in another: the whole repository is looked at.
+    dirty = repository(tmp_path / "dirty", {"a.py": CLEAN, "deep/train.py": TRAIN, **config})
+    failed = run([*command, "run", "--files", "a.py"], dirty, path_with_program, **home)
+    assert failed.returncode == 1, failed.stdout + failed.stderr
+    assert re.search(r"^no FSDP1 code left\.+Failed$", failed.stdout, re.MULTILINE)
     assert "deep/train.py:15:11: FM507" in failed.stdout
     assert (dirty / "deep" / "train.py").read_text() == TRAIN
 

@@ -13,6 +13,7 @@ import pytest
 from reporting import program, write
 
 HEAD = "import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n\n"
+FAR = "    print(1)\n" * 20
 LONG = "x" * 3000
 HOSTILE = (
     HEAD
@@ -33,10 +34,7 @@ FILES = {
     "hostile.py": HOSTILE,
     'a"><script>x.py': HEAD + "models = [FSDP(m) for m in models]\n",
     "clean.py": HEAD + "model = FSDP(model)\n",
-    "far.py": HEAD
-    + "def f(model):\n    model = FSDP(model)\n"
-    + "    print(1)\n" * 20
-    + "    return model\n",
+    "far.py": f"{HEAD}def f(model):\n    model = FSDP(model)\n{FAR}    return model\n",
 }
 MANY = 2_000
 
@@ -48,9 +46,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / os.fsdecode(b"caf\xe9.py")).write_text(HEAD + "models = [FSDP(m) for m in models]\n")
     (folder / "nul.py").write_bytes(b"# fsdp\nx = '\0'\n")
     out = folder.parent / "page.html"
-    told = program(
-        "rewrite", "--check", "--format", "html", "--output", str(out), folder.name, cwd=folder.parent
-    )
+    options = ["--check", "--format", "html", "--output", str(out)]
+    told = program("rewrite", *options, folder.name, cwd=folder.parent)
     assert told.code == 1, told.err
     return out
 
@@ -188,7 +185,8 @@ def _quick_with_many_findings(here: browser.Browser, big_page: Path) -> None:
     assert here.run("document.querySelectorAll('.finding').length") > MANY
     took_ms = here.run(
         "(() => { const start = performance.now(); form.elements.text.value = '_handle, 7';"
-        "form.dispatchEvent(new Event('input')); document.body.offsetHeight; return performance.now() - start; })()"
+        "form.dispatchEvent(new Event('input')); document.body.offsetHeight;"
+        "return performance.now() - start; })()"
     )
     assert here.run("document.getElementById('shown').value").startswith("220 of ")
     assert took_ms < 2_000  # 40 ms on an idle machine

@@ -10,7 +10,21 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-WORDS = "a model is sharded over many ranks and each rank keeps one part of every weight it trains".split()
+WORDS = [
+    "a",
+    "model",
+    "is",
+    "sharded",
+    "and",
+    "each",
+    "rank",
+    "keeps",
+    "one",
+    "part",
+    "of",
+    "every",
+    "weight",
+]
 ROWS = 48
 
 logging = SimpleNamespace(disable_progress_bar=lambda: None, set_verbosity_error=lambda: None)

@@ -1,4 +1,4 @@
-"""Stands in for Hydra: the configuration with its defaults list, then `key.key=value` from the command line."""
+"""Stands in for Hydra: the configuration with its defaults list, then `key.key=value` arguments."""
 
 from __future__ import annotations
 

@@ -17,9 +17,11 @@ def tokenizer(*_: Any, **__: Any) -> transformers.PreTrainedTokenizerFast:
     ids = {word: number for number, word in enumerate(VOCABULARY)}
     made = Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return transformers.PreTrainedTokenizerFast(
+    whole = transformers.PreTrainedTokenizerFast(
         tokenizer_object=made, pad_token="<pad>", unk_token="<unk>", eos_token="</s>", model_max_length=64
     )
+    whole.batch_encode_plus = whole.__call__  # the name before transformers 5
+    return whole
 
 
 def gpt2(*_: Any, torch_dtype: torch.dtype = torch.float32, **__: Any) -> transformers.GPT2LMHeadModel:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 
 from codemods.rule import (
@@ -11,6 +13,7 @@ from codemods.rule import (
     Edit,
     Finding,
     Module,
+    Place,
     Project,
     Safety,
     Span,
@@ -21,6 +24,7 @@ from codemods.rule import (
     rule,
 )
 
+_TYPE_COMMENT = re.compile(r"#\s*type:\s*(?!ignore)(.+)")
 _FSDP_MODULE = "{torch.distributed.fsdp.FSDPModule}"
 
 
@@ -31,9 +35,9 @@ def annotation(project: Project) -> Iterator[Finding]:
         def save(model: FSDP, path: str) -> None: ...
         def save(model: FSDPModule, path: str) -> None: ...
 
-    Unions and string annotations are rewritten in place. `FSDPModule` has the sharding methods only; a type
-    checker that is to know `model.parameters()` too wants a class that inherits from both it and
-    `nn.Module`."""
+    Unions and string annotations are rewritten in place; a type comment is left to a person. `FSDPModule` has
+    the sharding methods only; a type checker that is to know `model.parameters()` too wants a class that
+    inherits from both it and `nn.Module`."""
     for use in project.uses(FSDP):
         if is_annotation(use.module, use.node):
             yield _finding(use.module, use.node, replace(use.module, use.node, code(None, _FSDP_MODULE)))
@@ -44,6 +48,33 @@ def annotation(project: Project) -> Iterator[Finding]:
                 edit = _in_string(project, module, node, node.value)
                 if edit is not None:
                     yield _finding(module, node, edit)
+        yield from _type_comments(project, module)
+
+
+def _type_comments(project: Project, module: Module) -> Iterator[Finding]:
+    """Type comments that name FSDP1's class: nothing imports a name for a comment, so a person decides."""
+    if not _TYPE_COMMENT.search(module.text):
+        return
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(module.text).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return
+    for token in tokens:
+        said = _TYPE_COMMENT.match(token.string) if token.type == tokenize.COMMENT else None
+        words = re.findall(r"[A-Za-z_][\w.]*", said[1]) if said else []
+        if any(_meaning(project, module, word) == FSDP for word in words):
+            line = token.start[0]
+            start = module.offset(line, 0) + token.start[1]
+            # The TODO belongs above the statement whose line it ends, or else above the function.
+            before = [s for s in map(module.span, module.statements()) if module.line_of(s.end) == line]
+            span = max(before, default=Span(start, start + len(token.string)))
+            yield Finding(
+                "FM502",
+                Place(module.path, line, token.start[1] + 1, span),
+                "this type comment names FSDP1's class",
+                remedy="write `FSDPModule` and import it, best as an annotation",
+                fades=True,
+            )
 
 
 def _finding(module: Module, node: ast.AST, edit: Edit) -> Finding:

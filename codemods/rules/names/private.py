@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import Edit, Finding, Module, Project, Safety, code, finding, replace, rule
+from codemods.rule import Edit, Finding, Module, No, Project, Safety, code, finding, replace, rule
 
 _REMEDIES = {
     "_handle": "FSDP2 has no handles: `module.reshard()` reshards, `parameter.to_local()` is a shard",
@@ -49,7 +49,9 @@ def private(project: Project) -> Iterator[Finding]:
         for node in module.nodes(ast.Attribute):
             assert isinstance(node, ast.Attribute)
             remedy = _REMEDIES.get(node.attr)
-            if remedy is not None and _says_fsdp(module) and node not in translated:
+            if remedy is None or node in translated:
+                continue
+            if _says_fsdp(module) or not isinstance(project.sharded(module, node.value), No):
                 yield finding(
                     module,
                     node,

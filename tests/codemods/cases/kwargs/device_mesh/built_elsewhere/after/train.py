@@ -1,6 +1,7 @@
+from torch.distributed.fsdp import fully_shard
+
 from meshes import Meshes, by_sizes, hsdp_mesh
 from model import Model, batch, loss_of
-from torch.distributed.fsdp import fully_shard
 
 
 class Trainer:

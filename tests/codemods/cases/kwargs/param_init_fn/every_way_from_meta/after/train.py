@@ -1,8 +1,9 @@
 import torch
 import torch.distributed as dist
+
+from fsdp2_sharding import ModuleWrapPolicy, shard_model
 from model import batch, loss_of
 from rotary import Block, Rotary
-from fsdp2_sharding import ModuleWrapPolicy, shard_model
 
 
 def on_rank0():

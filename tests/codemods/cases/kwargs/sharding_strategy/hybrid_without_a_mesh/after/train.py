@@ -1,6 +1,7 @@
 import torch
-from model import Block, Model, batch, loss_of
+
 from fsdp2_sharding import ModuleWrapPolicy, ShardingStrategy, shard_model
+from model import Block, Model, batch, loss_of
 
 
 def main(out, name):

@@ -1,9 +1,10 @@
 import torch
 import torch.distributed as dist
-from model import Block, Model, batch, loss_of
 from torch.distributed.device_mesh import init_device_mesh
-from fsdp2_sharding import ModuleWrapPolicy, ShardingStrategy, shard_model
 from torch.distributed.fsdp import fully_shard
+
+from fsdp2_sharding import ModuleWrapPolicy, ShardingStrategy, shard_model
+from model import Block, Model, batch, loss_of
 
 
 def unequal(mesh):

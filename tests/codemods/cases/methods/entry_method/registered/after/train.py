@@ -1,8 +1,9 @@
-from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
-from encoder import Encoder, Features
-from model import Block, batch, loss_of
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
+from encoder import Encoder, Features
+from model import Block, batch, loss_of
 
 
 def main(out):

@@ -1,13 +1,14 @@
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import fully_shard
-from checkpoints import Checkpointer
-from model import Block, Model, batch, loss_of
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
 )
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from checkpoints import Checkpointer
+from model import Block, Model, batch, loss_of
 
 
 def keys(model):
