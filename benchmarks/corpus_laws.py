@@ -85,9 +85,10 @@ def check(checkout: Path, difficulty: str, scratch: Path, keep: Path | None = No
         result = (keep or scratch) / checkout.name
         shutil.copytree(after, result, symlinks=True, ignore=LEAVE)
         _describe(row, first)
-        _hold_result(row, checkout, result)
+        written = laws.contents(result)
+        _hold_changes(row, *_changed_only(before, written, scratch))
         again = corpus_tool.rewrite(after, scratch)
-        _hold_second_run(row, first, again, laws.contents(result), laws.contents(after))
+        _hold_second_run(row, first, again, written, laws.contents(after))
         _hold_findings(row, first, again, checkout, result)
         if first.changed:
             corpus_tool.undo(after, scratch)
@@ -106,7 +107,20 @@ def _describe(row: Row, first: corpus_tool.Run) -> None:
     row.cpu_s, row.peak_bytes = first.cpu_s, first.peak_bytes
 
 
-def _hold_result(row: Row, checkout: Path, result: Path) -> None:
+def _changed_only(before: dict[str, bytes], after: dict[str, bytes], scratch: Path) -> tuple[Path, Path]:
+    """Two folders with the files that are not the same, as they were and as they are: linter, parser and
+    tokenizer look at one file at a time."""
+    folders = scratch / "changed" / "before", scratch / "changed" / "after"
+    for folder, files in zip(folders, (before, after), strict=True):
+        folder.mkdir(parents=True)
+        for name in _different(before, after):
+            if name in files:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(files[name])
+    return folders
+
+
+def _hold_changes(row: Row, checkout: Path, result: Path) -> None:
     unparsable = laws.parse_errors(result) - laws.parse_errors(checkout)
     row.broken += [f"no longer parses: {name}" for name in sorted(unparsable)]
     row.broken += [

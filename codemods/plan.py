@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from codemods.analysis.collect import Reader, read_project
 from codemods.analysis.library_calls import surroundings
-from codemods.configuration.plan import is_configuration, plan_configuration
+from codemods.configuration.plan import plan_configuration
 from codemods.editing import todo
 from codemods.editing.apply import compatible, replaces
 from codemods.editing.changes import file_changes
@@ -41,6 +41,7 @@ from codemods.shown_places import (
     in_original,
     site_in_original,
 )
+from codemods.sources import is_configuration
 from codemods.suppressions import check_suppression, ignored_by, old_todos, suppressions_in
 from codemods.whole import only_whole
 from codemods.wrap_reports import DROPPED_BRANCH, wrap_reports

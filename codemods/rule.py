@@ -79,6 +79,7 @@ from codemods.analysis.exports import names_taken
 from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.index import Symbol
 from codemods.analysis.module import Module
+from codemods.analysis.parameter_loops import ParameterLoop, parameter_loops
 from codemods.analysis.state_dict_choices import (
     OTHER_STACK,
     AtRunTime,
@@ -164,6 +165,7 @@ __all__ = [
     "Opaque",
     "Options",
     "Origin",
+    "ParameterLoop",
     "Place",
     "Project",
     "Ref",
@@ -210,6 +212,7 @@ __all__ = [
     "optim_loaded",
     "optim_saved",
     "options",
+    "parameter_loops",
     "plan_block",
     "remove_with_item",
     "replace",

@@ -143,11 +143,10 @@ def _fields(call: ast.Call) -> set[str]:
 def _is_assigned_to(project: Project) -> bool:
     """Whether the project changes a precision after it is made: `policy.param_dtype = torch.float16`."""
     return any(
-        isinstance(node, ast.Attribute)
-        and isinstance(node.ctx, ast.Store)
-        and node.attr in MIXED_PRECISION_FIELDS
+        isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         for module in project.modules.values()
-        for node in module.nodes(ast.Attribute)
+        for name in MIXED_PRECISION_FIELDS
+        for node in module.named(name)
     )
 
 
