@@ -11,7 +11,7 @@ from torch.distributed.fsdp import FSDPModule
 
 
 @contextlib.contextmanager
-def no_sync(model: nn.Module) -> Iterator[None]:
+def no_sync(model: FSDPModule) -> Iterator[None]:
     """Gradients of backward passes inside stay on this rank until the next one."""
     model.set_requires_gradient_sync(False)
     try:
