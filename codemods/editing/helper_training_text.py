@@ -26,7 +26,7 @@ def no_sync(model: FSDPModule) -> Iterator[None]:
 '''
 
 NO_SYNC_OF_EITHER = '''\
-def no_sync_of_either(model: nn.Module) -> contextlib.AbstractContextManager[None]:
+def no_sync_of_either(model: Any) -> contextlib.AbstractContextManager[None]:
     """`no_sync` of a sharded model, or of one in DistributedDataParallel."""
     return no_sync(model) if isinstance(model, FSDPModule) else model.no_sync()
 '''
