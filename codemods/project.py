@@ -105,6 +105,15 @@ class Project:
                         self._leaders[self._leader(importer)] = self._leader(other)
         return self._leader(path)
 
+    def with_wraps(self) -> frozenset[str]:
+        """The files that wrap models, what they import, and what imports them, however indirectly."""
+        sites = {site.module.path for site in self.wraps}
+        importers: dict[str, set[str]] = {}
+        for path, found in self.imports.items():
+            for other in found:
+                importers.setdefault(other, set()).add(path)
+        return frozenset(_reached(sites, self.imports) | _reached(sites, importers))
+
     def is_one_program(self, path: str, other: str) -> bool:
         """Whether a file can run together with another: one imports the other, or a third both."""
         return path == other or not self._importers(path).isdisjoint(self._importers(other))
@@ -173,3 +182,13 @@ class Project:
                     if symbol.module is None:
                         self._uses.setdefault(symbol.name, []).append(NameUse(module, node, symbol))
         return self._uses
+
+
+def _reached(start: set[str], edges: dict[str, set[str]]) -> set[str]:
+    found, waiting = set(start), list(start)
+    while waiting:
+        for other in edges.get(waiting.pop(), ()):
+            if other not in found:
+                found.add(other)
+                waiting.append(other)
+    return found

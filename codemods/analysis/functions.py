@@ -219,6 +219,16 @@ class Functions:
                     found.append(CallOf(module, call, False))
         return found
 
+    def call_of(self, module: Module, function: Function, home: Module, call: ast.Call) -> CallOf:
+        """A call, with what is known of how the function is called there."""
+        return CallOf(home, call, self._is_bound(module, function, home, call))
+
+    def arguments(
+        self, function: Function, parameter: ast.arg, call: CallOf, path: Path
+    ) -> list[tuple[ast.expr, Path]]:
+        """The expressions that a call gives to a parameter; none where it is left out."""
+        return _arguments(function, parameter, call, path)
+
     def given(self, module: Module, function: Function, parameter: ast.arg, path: Path) -> HeldSet:
         """What every call gives to a parameter."""
         calls = self.calls(module, function)

@@ -48,6 +48,7 @@ _OFTEN = 2
 _MOST = 2000000
 """Expressions followed for one question: what is not found by then has no short way to a wrap call."""
 _FOREVER = 1 << 30
+_TRIES = 2
 
 
 @dataclass(slots=True)
@@ -68,6 +69,7 @@ class Links:
     _active: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
     _partial: dict[tuple[ast.expr, Path], tuple[HeldSet, int]] = field(default_factory=dict)
     _cut: int = _FOREVER
+    _tries: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
     _steps: int = 0
     _optimizers: dict[ast.Call, bool] = field(default_factory=dict)
     _asked: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
@@ -110,6 +112,10 @@ class Links:
             return Sharded(sites)
         return Maybe(sites)
 
+    def is_certain_part(self, module: Module, node: ast.expr) -> bool:
+        """Whether an expression holds modules inside a sharded model and nothing else."""
+        return all(isinstance(h, Part | WrapCall | Declared) for h in self.held(module, node))
+
     def parts_of(self, module: Module, node: ast.expr) -> bool:
         """Whether an expression can hold a module inside a sharded model."""
         return self._is_possible and any(isinstance(h, Part) for h in self.held(module, node))
@@ -117,7 +123,7 @@ class Links:
     def is_unseen(self, module: Module, node: ast.expr) -> bool:
         """Whether it was not found where what an expression holds comes from."""
         held = self.held(module, node)
-        return not held or any(isinstance(h, Unseen) for h in held)
+        return all(isinstance(h, Unseen) for h in held)
 
     def optimizers(self, module: Module, node: ast.expr) -> list[tuple[Module, ast.Call]]:
         """The constructor calls of the optimizers an expression can hold."""
@@ -192,12 +198,18 @@ class Links:
         if self._cut >= depth or times >= _OFTEN:
             self._known[key] = result
             while len(self._partial) > before:
-                self._partial.popitem()
+                self._settle(*self._partial.popitem())
             self._cut = outer
         else:
             self._partial[key] = (result, self._cut)
             self._cut = min(outer, self._cut)
         return result
+
+    def _settle(self, key: tuple[ast.expr, Path], answer: tuple[HeldSet, int]) -> None:
+        """Keep a partial answer for good once it was found a second time: circles can be many."""
+        self._tries[key] = self._tries.get(key, 0) + 1
+        if self._tries[key] >= _TRIES:
+            self._known[key] = answer[0]
 
     @property
     def is_given_up(self) -> bool:

@@ -102,7 +102,9 @@ class ScopeTable:
                     if fields is None:
                         continue
                     parents[child] = node
-                    homes[child] = inner if inner is not None and _is_inside(node, name, child) else scope
+                    homes[child] = inner if inner is not None and _is_inside(node, name) else scope
+                    if kind is ast.comprehension and name == "iter" and _is_first(parents[node], node):
+                        homes[child] = scope.parent or scope
                     nodes[child.__class__].append(child)
                     if fields or child.__class__ in _BINDERS:
                         deeper.append(child)
@@ -134,11 +136,15 @@ class ScopeTable:
         return scope
 
 
-def _is_inside(scope: ast.AST, field_name: str, child: ast.AST) -> bool:
+def _is_inside(scope: ast.AST, field_name: str) -> bool:
     """Whether a direct child of a scope node is evaluated in it (decorators, defaults, bases are not)."""
-    if isinstance(scope, COMPREHENSIONS):
-        return child is not scope.generators[0]
-    return field_name == "body"
+    return isinstance(scope, COMPREHENSIONS) or field_name == "body"
+
+
+def _is_first(scope: ast.AST, generator: ast.AST) -> bool:
+    """Whether what a generator iterates over is evaluated outside of the comprehension (reference manual
+    6.2.4)."""
+    return isinstance(scope, COMPREHENSIONS) and scope.generators[0] is generator
 
 
 def _bind(scope: Scope, binding: Binding) -> None:
