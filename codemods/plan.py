@@ -113,6 +113,8 @@ def _project(
     def reread(texts: dict[str, str]) -> Project:
         nonlocal reader
         reader = reader.with_texts(texts)
+        for path in texts:  # whatever led to it may be gone
+            reader.load(path)
         return read_project(target, files, options, reader)[0]
 
     short, project = drop_fsdp1(project, only, reread, lambda: _words(target, configs))

@@ -110,6 +110,10 @@ class Precision:
     root_casts: bool = True
 
 
+ONCE = "made_once__"
+"""In a `UnitTest`'s condition: the name of what is made once, before the loop."""
+
+
 @dataclass(frozen=True, slots=True)
 class UnitTest:
     """Which submodules are units.
@@ -120,6 +124,8 @@ class UnitTest:
         may_match_root: the condition can hold for the root too, which must then be left out.
         variable: the loop variable that the condition already uses, if it does.
         consumed: local assignments that only served the condition.
+        once: what the condition's `ONCE` stands for: classes that are computed, from modules whose own class
+            changes when they are sharded.
     """
 
     test: Callable[[str], Code]
@@ -127,6 +133,7 @@ class UnitTest:
     may_match_root: bool = False
     variable: str = ""
     consumed: tuple[ast.stmt, ...] = ()
+    once: Code = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,10 @@ def chain_spot(truth: Truth, marks: Marks, chain: Chain) -> Spot | None:
     stacks = [_stack(truth, marks, chain.module, arm) for arm in chain.arms]
     last = marks.stack_of(chain.module, chain.rest) if chain.rest else Stack.NEITHER
     both = {Stack.FSDP1, Stack.FSDP2} <= {*stacks, last}
+    if both and Stack.NEITHER is not last and not any(fold.is_outside for fold in folds):
+        merged = _merged(marks, chain, stacks, last)
+        if not isinstance(merged, Refused):
+            return Spot(chain.module, chain.head.test, merged, True)
     if any(fold.is_known for fold in folds):
         for arm, fold in zip(chain.arms, folds, strict=True):
             if fold.by_setting and fold.value is False and not _is_evident(truth, marks, chain, arm, last):
@@ -198,8 +202,11 @@ def _body_region(chain: Chain, arm: ast.If) -> Span:
 
 
 def _refused_body(module: Module, arm: ast.If) -> Edit:
-    span = Span(module.span(arm.body[0]).start, module.span(arm.body[-1]).end)
-    return Edit(module.path, span, (_REFUSAL,))
+    end = module.span(arm.body[-1]).end
+    rest = module.text[end : module.line_end(end)]
+    if rest.strip().startswith("#"):
+        end += len(rest.rstrip())
+    return Edit(module.path, Span(module.span(arm.body[0]).start, end), (_REFUSAL,))
 
 
 def _is_refusal(body: list[ast.stmt]) -> bool:

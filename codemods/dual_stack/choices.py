@@ -101,6 +101,8 @@ def find_choices(project: Project, marks: Marks) -> Choices:
     """The choices of a project."""
     votes: dict[str, dict[str, set[Stack]]] = {}
     for name, key, stack in _votes(project, marks):
+        if _VERSION.match(name):
+            continue  # known beforehand, and perhaps not the project's to decide
         votes.setdefault(name, {}).setdefault(key, set()).add(stack)
     pairs: dict[str, set[Pair]] = {}
     for name, stacks in votes.items():

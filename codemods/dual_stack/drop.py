@@ -7,16 +7,18 @@ sees the shortened project; a record of lines leads its findings back to the fil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import ast
+from collections.abc import Callable
 from dataclasses import replace
 
+from codemods.analysis.module import Module
 from codemods.dual_stack.lines import composed, traced
 from codemods.dual_stack.places import View, all_spots, view
 from codemods.dual_stack.shortened import Shortened
 from codemods.dual_stack.spot import Refused, Spot
 from codemods.dual_stack.unused import unused_edits
 from codemods.editing import todo
-from codemods.editing.apply import compatible
+from codemods.editing.apply import apply_edits, compatible
 from codemods.editing.code import finding
 from codemods.model import Edit, Finding, Safety
 from codemods.project import Project
@@ -49,32 +51,32 @@ def drop_fsdp1(
     for _ in range(_MOST_ROUNDS):
         seen = view(project, short.choices, nothing_is_fsdp1=short.nothing_is_fsdp1)
         short.choices = seen.choices
-        edits = list(_wanted(seen, only, short))
-        if edits:
-            _apply(project, edits, short)
-        elif had_wraps and short.texts and not project.wraps and not short.nothing_is_fsdp1:
-            short.nothing_is_fsdp1 = True
-            continue
-        else:
-            edits = unused_edits(project, texts_before, only, mentioned) if short.texts else []
-            if not edits:
+        if not _drop_spots(seen, only, short):
+            if had_wraps and short.texts and not project.wraps and not short.nothing_is_fsdp1:
+                short.nothing_is_fsdp1 = True
+                continue
+            unused = unused_edits(project, texts_before, only, mentioned) if short.texts else []
+            if not _apply(project, [[edit] for edit in unused], short):
                 break
-            _apply(project, edits, short)
         project = reread(short.texts)
     return short, project
 
 
-def _wanted(seen: View, only: frozenset[str] | None, short: Shortened) -> Iterator[Edit]:
-    """The edits of this round; those that overlap wait for the next."""
-    taken: dict[str, list[Edit]] = {}
-    for spot in all_spots(seen):
-        if isinstance(spot.outcome, Refused) or not spot.outcome or not _may_change(seen, spot, only):
-            continue
-        mine = taken.setdefault(spot.module.path, [])
-        if all(compatible(new, old) for new in spot.outcome for old in mine):
-            mine += spot.outcome
-            short.found.append(_done(spot, short))
-            yield from spot.outcome
+def _drop_spots(seen: View, only: frozenset[str] | None, short: Shortened) -> bool:
+    """Do what can be done in this round; edits that overlap wait for the next.
+
+    Returns:
+        Whether anything changed.
+    """
+    spots = [
+        spot
+        for spot in all_spots(seen)
+        if not isinstance(spot.outcome, Refused) and spot.outcome and _may_change(seen, spot, only)
+    ]
+    said = {id(spot.outcome): _done(spot, short) for spot in spots}
+    done = _apply(seen.project, [spot.outcome for spot in spots if isinstance(spot.outcome, list)], short)
+    short.found += [said[id(group)] for group in done]
+    return bool(done)
 
 
 def _may_change(seen: View, spot: Spot, only: frozenset[str] | None) -> bool:
@@ -96,14 +98,48 @@ def _done(spot: Spot, short: Shortened) -> Finding:
     return replace(said, place=short.original_place(said.place, spot.module))
 
 
-def _apply(project: Project, edits: list[Edit], short: Shortened) -> None:
-    by_path: dict[str, list[Edit]] = {}
-    for edit in edits:
-        by_path.setdefault(edit.path, []).append(edit)
+def _apply(project: Project, groups: list[list[Edit]], short: Shortened) -> list[list[Edit]]:
+    """Do groups of edits, each of one file and whole or not at all.
+
+    Returns:
+        The groups that were done: those that fit together and leave valid Python.
+    """
+    by_path: dict[str, list[list[Edit]]] = {}
+    for group in groups:
+        mine = by_path.setdefault(group[0].path, [])
+        if all(compatible(new, old) for other in mine for old in other for new in group):
+            mine.append(group)
+    done: list[list[Edit]] = []
     for path, mine in by_path.items():
         module = project.modules[path]
+        kept = _valid(module, mine)
+        if not kept:
+            continue
+        done += kept
         short.originals.setdefault(path, module)
-        done = traced(module.text, mine, module.source.newline)
+        result = traced(module.text, [edit for group in kept for edit in group], module.source.newline)
         outer = short.lines.get(path) or tuple(range(1, module.text.count("\n") + 2))
-        short.lines[path] = composed(done.lines, outer)
-        short.texts[path] = done.text
+        short.lines[path] = composed(result.lines, outer)
+        short.texts[path] = result.text
+    return done
+
+
+def _valid(module: Module, groups: list[list[Edit]]) -> list[list[Edit]]:
+    """All groups if the result is valid Python, else as many as leave it valid: no block may be emptied."""
+    kept: list[list[Edit]] = []
+    if _parses(module, groups):
+        return groups
+    for group in groups:
+        if _parses(module, [*kept, group]):
+            kept.append(group)
+    return kept
+
+
+def _parses(module: Module, groups: list[list[Edit]]) -> bool:
+    edits = [edit for group in groups for edit in group]
+    text = apply_edits(module.text, edits, lambda name, _: name, module.source.newline)
+    try:
+        compile(text, module.path, "exec", dont_inherit=True, flags=ast.PyCF_ONLY_AST)
+    except (SyntaxError, ValueError):
+        return False
+    return text != module.text

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from codemods.analysis.module import Module
 from codemods.dual_stack.spans import only
 from codemods.dual_stack.spot import Refused, Spot
+from codemods.dual_stack.unused import is_imported_elsewhere
 from codemods.project import Project
 from codemods.torch_names import FSDP2_NAMES, canonical, is_fsdp1, is_fsdp_namespace
 
@@ -31,7 +32,7 @@ def gate_spots(project: Project, module: Module) -> Iterator[Spot]:
             continue
         if any(_is_used(module, name) for name in flags | (fallback - _bound(node.body))):
             continue
-        if any(_is_known_elsewhere(project, module, name) for name in flags | fallback):
+        if any(is_imported_elsewhere(project, module, name) for name in flags | fallback):
             continue
         kept = [s for s in node.body if not _assigns(s, flags)]
         edit = only(module, node, kept, node) if kept and len(kept) == len(node.body) else None
@@ -106,17 +107,4 @@ def _is_used(module: Module, name: str) -> bool:
     return any(
         isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
         for n in module.nodes(ast.Name)
-    )
-
-
-def _is_known_elsewhere(project: Project, module: Module, name: str) -> bool:
-    """Whether another file imports a name from here, or may do so."""
-    return any(
-        alias.name in (name, "*")
-        and project.index.find("." * n.level + (n.module or ""), other.path) is module
-        for other in project.modules.values()
-        if other is not module
-        for n in other.nodes(ast.ImportFrom)
-        if isinstance(n, ast.ImportFrom)
-        for alias in n.names
     )

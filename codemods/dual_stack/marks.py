@@ -45,11 +45,13 @@ class Mark:
 
     Attributes:
         around: what stands around it, innermost first, itself included.
+        is_certain: coming here is sharding; not so where a function is called that may do so.
     """
 
     node: ast.AST
     stack: Stack
     around: tuple[ast.AST, ...]
+    is_certain: bool = True
 
 
 @dataclass(slots=True)
@@ -74,6 +76,14 @@ class Marks:
         """Whether every way through a block meets a mark of that stack."""
         return any(self._meets(module, statement, stack) for statement in body)
 
+    def is_certain_definition(self, module: Module, node: ast.AST, stack: Stack) -> bool:
+        """Whether calling a function shards on every way; of a class, whether one of its methods does."""
+        if isinstance(node, ast.ClassDef):
+            methods = [s for s in node.body if isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef)]
+            return any(self.is_certain(module, method.body, stack) for method in methods)
+        body = getattr(node, "body", [])
+        return self.is_certain(module, body, stack)
+
     def _meets(self, module: Module, statement: ast.stmt, stack: Stack) -> bool:
         match statement:
             case ast.If():
@@ -96,7 +106,7 @@ class Marks:
         wanted = set(nodes)
         found = set()
         for mark in self.by_module.get(module, ()):
-            if wanted.isdisjoint(mark.around):
+            if not mark.is_certain or wanted.isdisjoint(mark.around):
                 continue
             between = mark.around[: next(i for i, node in enumerate(mark.around) if node in wanted)]
             if not any(isinstance(node, ast.IfExp | ast.Lambda | ast.BoolOp) for node in between):
@@ -155,18 +165,24 @@ def _asserted(module: Module, node: ast.AST) -> bool:
 
 
 def _add(
-    marks: Marks, module: Module, node: ast.AST, stack: Stack, *, defines: bool = True
-) -> ast.AST | None:
-    """Add a mark, and tell which definition it gives a stack to that it had not."""
+    marks: Marks,
+    module: Module,
+    node: ast.AST,
+    stack: Stack,
+    *,
+    defines: bool = True,
+    is_certain: bool = True,
+) -> set[ast.AST]:
+    """Add a mark, and tell which definitions it gives a stack to that they had not."""
     around = (node, *module.ancestors(node))
-    marks.by_module.setdefault(module, []).append(Mark(node, stack, around))
-    told = None
+    marks.by_module.setdefault(module, []).append(Mark(node, stack, around, is_certain))
+    told: set[ast.AST] = set()
     for parent in around if defines else ():
         if isinstance(parent, _DEFINITIONS):
             stacks = marks.definitions.setdefault(parent, set())
             if stack not in stacks:
                 stacks.add(stack)
-                told = told or parent
+                told.add(parent)
             if isinstance(parent, ast.ClassDef):
                 break
     return told
@@ -182,22 +198,26 @@ def _passed_on(project: Project, marks: Marks, single: set[ast.AST]) -> Iterator
             last = node.id if isinstance(node, ast.Name) else node.attr
             if last not in names or not isinstance(node.ctx, ast.Load):
                 continue
-            found = _definition(project, module, node)
+            home, found = _definition(project, module, node)
             if found is None or found not in single or found in (node, *module.ancestors(node)):
                 continue
             (stack,) = marks.definitions[found] if len(marks.definitions[found]) == 1 else (None,)
-            if stack is not None and (told := _add(marks, module, node, stack)) is not None:
-                yield told
+            if stack is None:
+                continue
+            certain = marks.is_certain_definition(home, found, stack)
+            yield from _add(marks, module, node, stack, is_certain=certain)
 
 
-def _definition(project: Project, module: Module, node: ast.Name | ast.Attribute) -> ast.AST | None:
-    """The function or class that a name means; `self.method` by the class around it."""
+def _definition(
+    project: Project, module: Module, node: ast.Name | ast.Attribute
+) -> tuple[Module, ast.AST | None]:
+    """The function or class that a name means, and its module; `self.method` by the class around it."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         owner = module.class_of(node)
         methods = owner.body if owner is not None else []
-        return next(
-            (m for m in methods if isinstance(m, _DEFINITIONS) and m.name == node.attr),
-            None,
-        )
+        found = (m for m in methods if isinstance(m, _DEFINITIONS) and m.name == node.attr)
+        return module, next(found, None)
     symbol = project.resolve(module, node)
-    return symbol.node if symbol is not None and isinstance(symbol.node, _DEFINITIONS) else None
+    if symbol is None or symbol.module is None or not isinstance(symbol.node, _DEFINITIONS):
+        return module, None
+    return symbol.module, symbol.node

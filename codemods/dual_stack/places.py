@@ -18,6 +18,7 @@ from codemods.dual_stack.expressions import (
 )
 from codemods.dual_stack.gates import gate_spots
 from codemods.dual_stack.marks import Marks, Stack, find_marks
+from codemods.dual_stack.spans import block_of, terminates
 from codemods.dual_stack.spot import Refused, Spot
 from codemods.dual_stack.truth import Truth, asks_by_text
 from codemods.project import Project
@@ -84,6 +85,7 @@ def all_spots(seen: View) -> Iterator[Spot]:
 
 
 def _around_marks(seen: View, module: Module, nodes: list[ast.AST]) -> Iterator[Spot]:
+    nodes = [*nodes, *_leaving_before(module, nodes)]
     found = [chain_spot(seen.truth, seen.marks, chain) for chain in chains(module, nodes)]
     for node in nodes:
         match node:
@@ -94,6 +96,15 @@ def _around_marks(seen: View, module: Module, nodes: list[ast.AST]) -> Iterator[
             case ast.Dict():
                 found.append(table_spot(seen.marks, module, node))
     yield from (spot for spot in found if spot is not None)
+
+
+def _leaving_before(module: Module, nodes: list[ast.AST]) -> Iterator[ast.If]:
+    """`if ...: return` above a statement, in its block."""
+    for node in nodes:
+        if isinstance(node, ast.stmt):
+            block = block_of(module, node)
+            above = block[: block.index(node)]
+            yield from (s for s in above if isinstance(s, ast.If) and not s.orelse and terminates(s.body))
 
 
 def _matches_choice(seen: View, node: ast.AST) -> bool:

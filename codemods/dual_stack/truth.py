@@ -144,9 +144,10 @@ class Truth:
             if _is_type_of(left) and self._is_gone(module, node):
                 return Fold(isinstance(op, ast.IsNot | ast.NotEq))
             return UNKNOWN
-        results = self._results(module, left) if isinstance(left, ast.Call) else None
-        if results is not None and (known := _among(results, op, right)) is not None:
-            return Fold(known)
+        results = self._results(module, _call_behind(module, left))
+        if results is not None:
+            known = _among(results, op, right)
+            return Fold(known) if known is not None else UNKNOWN
         for subject, value in ((left, right), (right, left)):
             if isinstance(op, ast.In | ast.NotIn) and value is left:
                 continue
@@ -210,7 +211,7 @@ class Truth:
         return {
             statement.value.value
             for node in ast.walk(symbol.node)
-            if isinstance(node, ast.If) and isinstance(node.test, ast.Call)
+            if isinstance(node, ast.If) and isinstance(node.test, ast.Call | ast.BoolOp)
             if self.asks_for(symbol.module, node.test) is stack
             for statement in node.body
             if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Constant)
@@ -239,7 +240,7 @@ class Truth:
         symbol = self.project.resolve(module, node)
         return symbol is not None and symbol.name in FSDP_MODULE
 
-    def _results(self, module: Module, call: ast.expr) -> frozenset[object] | None:
+    def _results(self, module: Module, call: ast.expr | None) -> frozenset[object] | None:
         """The constants that a call of a function of the project can give, where it gives only constants."""
         if not isinstance(call, ast.Call):
             return None
@@ -299,6 +300,15 @@ class Truth:
 
 class _NotConstant(Exception):
     """A function gives something else than constants."""
+
+
+def _call_behind(module: Module, node: ast.expr) -> ast.expr | None:
+    """The call that gave a local name its only value; a call itself."""
+    if isinstance(node, ast.Call):
+        return node
+    found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
+    bindings = found[1] if found is not None else []
+    return bindings[0].value if len(bindings) == 1 and not bindings[0].unpack else None
 
 
 def _tells(module: Module, function: ast.AST) -> bool:
@@ -393,11 +403,14 @@ def _chosen(module: Module, pair: Pair, subject: ast.expr, op: ast.cmpop, value:
     if (pair.first in keys) is (pair.second in keys) or pair.is_outside:
         return None
     if pair.second in keys:
-        texts = [module.code(element) for element in value.elts]
-        at = keys.index(pair.second)
-        texts.insert(at, _spelled(module, pair, value.elts[at]))
-    else:
-        texts = [module.code(e) for e, key in zip(value.elts, keys, strict=True) if key != pair.first]
+        element = value.elts[keys.index(pair.second)]
+        span, start = module.span(value), module.span(element).start
+        lead = module.text[module.line_start(start) : start]
+        between = f",\n{lead}" if not lead.strip() else ", "
+        inserted = f"{_spelled(module, pair, element)}{between}"
+        head = Hole(Span(module.span(subject).start, start))
+        return Fold(code=(head, inserted, Hole(Span(start, span.end))))
+    texts = [module.code(e) for e, key in zip(value.elts, keys, strict=True) if key != pair.first]
     return (
         Fold(code=_listed(module, subject, value, texts, positive=positive)) if texts else Fold(not positive)
     )

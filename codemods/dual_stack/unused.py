@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from codemods.analysis.module import Module
-from codemods.dual_stack.spans import removed
+from codemods.dual_stack.spans import is_elif, removed
 from codemods.editing.apply import compatible
+from codemods.editing.removal import delete_aliases
 from codemods.model import Edit, Span
 from codemods.project import Project
-from codemods.torch_names import is_fsdp_namespace
+from codemods.torch_names import is_fsdp1_import, is_fsdp_namespace
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -64,7 +65,9 @@ def unused_edits(
             continue
         if not lost & left.of(path).keys():
             continue
-        idle = list(_locals(project, module, before.get(path, "")))
+        text = before.get(path, "")
+        idle = [*_imports(project, module, text), *_locals(project, module, text)]
+        idle += _emptied(project, module, text)
         for statement in _candidates(project, module, lost):
             names = _names_of(statement)
             is_named = any(left.elsewhere(module, statement, name) for name in names)
@@ -175,6 +178,53 @@ def _locals(project: Project, module: Module, before: str) -> Iterator[Edit]:
             yield removed(module, node, node)
         else:  # it may do something: the value alone goes
             yield Edit(module.path, Span(module.span(node).start, module.span(node.value).start), ())
+
+
+def _imports(project: Project, module: Module, before: str) -> Iterator[Edit]:
+    """Imports of names that stand nowhere else in their file, though they did."""
+    had, have = Counter(_WORD.findall(before)), Counter(_WORD.findall(module.text))
+    if module.path.endswith("__init__.py"):
+        return
+    for node in module.nodes(ast.ImportFrom):
+        assert isinstance(node, ast.ImportFrom)
+        gone = [
+            alias
+            for alias in node.names
+            if is_fsdp1_import(node, alias)  # others are settled with the rest of the rewrite
+            and have[alias.asname or alias.name] == 1 < had[alias.asname or alias.name]
+            and not is_imported_elsewhere(project, module, alias.asname or alias.name)
+        ]
+        line = module.text[module.span(node).start : module.line_end(module.span(node).end)]
+        if not gone or "noqa" in line:
+            continue
+        if len(gone) == len(node.names):
+            yield removed(module, node, node)
+        else:
+            yield from delete_aliases(module, node, gone)
+
+
+def _emptied(project: Project, module: Module, before: str) -> Iterator[Edit]:
+    """`if` statements of which nothing is left."""
+    if module.text.count("pass") <= before.count("pass"):
+        return
+    for node in module.nodes(ast.If):
+        assert isinstance(node, ast.If)
+        is_empty = all(isinstance(s, ast.Pass) for s in node.body) and not node.orelse
+        if is_empty and not is_elif(module, node) and _is_pure(project, module, node.test, _DEEPEST):
+            yield removed(module, node, node)
+
+
+def is_imported_elsewhere(project: Project, module: Module, name: str) -> bool:
+    """Whether another file imports a name from here, or may do so."""
+    return any(
+        alias.name in (name, "*")
+        and project.index.find("." * n.level + (n.module or ""), other.path) is module
+        for other in project.modules.values()
+        if other is not module
+        for n in other.nodes(ast.ImportFrom)
+        if isinstance(n, ast.ImportFrom)
+        for alias in n.names
+    )
 
 
 def _is_read(function: ast.AST, name: str) -> bool:

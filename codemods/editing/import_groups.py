@@ -88,7 +88,9 @@ class ImportGroups:
         module, own = self._module, self._group(source)
         usual = [s for s in self._top if self._group_of(s) > 0]
         staying = [s for s in usual if s not in going] or usual
-        same = [s for s in staying if self._group_of(s) == own]
+        group = [s for s in usual if self._group_of(s) == own]
+        # Where every import of the group goes, the new ones stand where they stood.
+        same = [s for s in group if s in staying] or (group if len(group) > 1 else [])
         if not self._is_grouped(own) and staying:
             after = [s for s in staying if self._group_of(s) <= own] or staying[:1]
             end = module.line_end(module.span(after[-1]).end)

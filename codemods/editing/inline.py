@@ -16,9 +16,10 @@ from codemods.editing.removal import named_comment
 from codemods.editing.wrap_target import Target, is_nested, target_of
 from codemods.model import Code, Edit, Hole, Ref
 from codemods.project import Project
-from codemods.shard_call import Inline, Precision, UnitTest
+from codemods.shard_call import ONCE, Inline, Precision, UnitTest
 
 _ORDER = ("mesh", "reshard_after_forward", "offload_policy")
+_SHORT = {"torch.distributed": "dist"}
 _FULLY_SHARD = "torch.distributed.fsdp.fully_shard"
 
 
@@ -114,7 +115,10 @@ class _Writer:
         if precision is not None and precision.dtypes:
             lines, unit_policy, root_policy = self._policies(unit, precision, is_nested=is_nested)
         if unit is not None:
-            lines.append(self._loop(unit, unit_policy))
+            made_once = self._free("layer_classes")
+            if unit.once:
+                lines.append((f"{made_once} = ", *unit.once))
+            lines.append(self._loop(unit, unit_policy, made_once))
         lines.append((*self.target.lead, *self._call(self.target.model, root_policy, self.target.lead)))
         return lines
 
@@ -155,9 +159,10 @@ class _Writer:
                 out.append(part)
         return tuple(out)
 
-    def _loop(self, unit: UnitTest, policy: Code | None) -> Code:
+    def _loop(self, unit: UnitTest, policy: Code | None, made_once: str) -> Code:
         name = unit.variable or self._free("module")
-        test = self._condition(unit, name)
+        condition = self._condition(unit, name)
+        test = tuple(p.replace(ONCE, made_once) if isinstance(p, str) else p for p in condition)
         call = self._call((name,), policy, ("        ",))
         return (
             f"for {name} in reversed(list(",
@@ -215,7 +220,7 @@ class _Writer:
                 case str():
                     total += len(part)
                 case Ref():
-                    total += len(part.name.rpartition(".")[2])
+                    total += len(_SHORT.get(part.name, part.name.rpartition(".")[2]))
                 case Hole():
                     total += part.span.end - part.span.start
         return total

@@ -37,6 +37,7 @@ _GENERICS = frozenset(
     | {"List", "Mapping", "Optional", "Sequence", "Set", "Tuple", "Type", "Union"}
 )
 _OTHERS = ("accelerator", "fabric", "engine", "utils", "optimizer", "strategy")
+_OTHER_FSDP = ("torch_xla", "fairscale")
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 _RANK0_WORDS = ("is_main", "is_rank0", "is_rank_zero", "is_master", "is_global_zero")
 
@@ -131,12 +132,15 @@ def unwrapping_loop(module: Module, node: ast.AST) -> ast.While | None:
 def can_only_be_sharded(project: Project, module: Module, receiver: ast.expr) -> bool:
     """Whether an object that was not found can, with a method that few classes have, only be FSDP1's.
 
-    Not so for `self`, names that other libraries' objects go by, and in a project without FSDP1.
+    Not so for `self`, names that other libraries' objects go by, beside another FSDP, and in a project
+    without FSDP1.
     """
     if not isinstance(receiver, ast.Name | ast.Attribute):
         return False
     words = ast.unparse(receiver).lower()
     if words == "self" or any(word in words for word in _OTHERS):
+        return False
+    if any(word in module.text for word in _OTHER_FSDP):
         return False
     return bool(project.uses(FSDP)) and project.resolve(module, receiver) is None
 
@@ -229,6 +233,8 @@ def _only_fsdp1(call: ast.Call, text: str) -> bool:
 
 def _is_instance_test(test: ast.expr, text: str) -> bool:
     words = ast.unparse(test)
+    if words == f"hasattr({text}, 'clip_grad_norm_')":
+        return True
     return words.startswith(f"isinstance({text},") and ("FSDP" in words or "FullySharded" in words)
 
 

@@ -12,7 +12,7 @@ from codemods.rule import Finding, Project, finding, rule
 DROPPED = "FM120"
 KEPT = "FM121"
 _NOTE = "FSDP1 and FSDP2 stand side by side; both branches stay (`--drop-fsdp1` removes FSDP1's)"
-_REMEDY = "remove what is FSDP1's by hand, so that whoever chose it gets FSDP2 or is told"
+_REMEDY = "remove what is FSDP1's by hand, so that whoever chose it gets FSDP2 or is told: {reason}"
 
 
 @rule(
@@ -69,4 +69,4 @@ def _left(spot: Spot) -> Finding:
     else:
         reason, code = "a comment says to leave it", DROPPED
     message = f"what is FSDP1's here is not dropped: {reason}"
-    return finding(spot.module, spot.node, code, message, remedy=_REMEDY)
+    return finding(spot.module, spot.node, code, message, remedy=_REMEDY.format(reason=reason))

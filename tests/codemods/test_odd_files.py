@@ -151,10 +151,14 @@ def test_big_file(tmp_path: Path) -> None:
     words = "nothing to do with it " * 20
     filler = "".join(
         f"def filler_{i}(a, b):\n    name = '{words}'\n    return sum([a, b, {i}]) * len(name)\n\n\n"
-        for i in range(4_000)
+        for i in range(1_000)
     )
+    # A table of three thousand rows, and one string of eight million characters.
+    rows = "".join(f"    ('{words}', {i}),\n" for i in range(3_000))
+    data = f'TABLE = [\n{rows}]\nWORDS = """\n' + f"{words}\n" * 20_000 + '"""\n\n\n'
+    filler += data
     text = PLAIN.replace("def train", filler + "def train")
-    assert len(text) > 2_000_000
+    assert len(text) > 10_000_000
     started = time.process_time()
     after = rewritten(tmp_path, text.encode()).decode()
     assert filler in after

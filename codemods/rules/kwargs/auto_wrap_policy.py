@@ -17,7 +17,16 @@ from codemods.rule import (
     finding,
     replace,
 )
-from codemods.shard_call import Argument, Inline, Translation, UnitTest, keyword, local_assignment, written_at
+from codemods.shard_call import (
+    ONCE,
+    Argument,
+    Inline,
+    Translation,
+    UnitTest,
+    keyword,
+    local_assignment,
+    written_at,
+)
 
 _WRAP = "torch.distributed.fsdp.wrap."
 
@@ -128,14 +137,27 @@ def _by_class(argument: Argument, module: Module, classes: ast.expr | None) -> U
             return None
         words = " or ".join(ast.unparse(c) for c in classes.elts)
         pieces: list[Code] = [k for k in kept if k is not None]
-        if len(pieces) == 1:
-            return UnitTest(lambda v: code(None, "isinstance({v}, {c})", v=v, c=pieces[0]), words)
         joined: Code = sum(((", ", *p) for p in pieces[1:]), pieces[0])
-        return UnitTest(lambda v: code(None, "isinstance({v}, ({c}))", v=v, c=joined), words)
-    text = written_at(argument.project, argument.site, module, classes)
-    if text is None:
-        return None
-    return UnitTest(lambda v: code(None, "isinstance({v}, tuple({c}))", v=v, c=text), ast.unparse(classes))
+        text: Code = joined if len(pieces) == 1 else ("(", *joined, ")")
+    else:
+        named = written_at(argument.project, argument.site, module, classes)
+        if named is None:
+            return None
+        words = ast.unparse(classes)
+        text = ("tuple(", *named, ")")
+    if _is_computed(classes):
+        return UnitTest(lambda v: code(None, "isinstance({v}, {c})", v=v, c=ONCE), words, once=text)
+    return UnitTest(lambda v: code(None, "isinstance({v}, {c})", v=v, c=text), words)
+
+
+def _is_computed(classes: ast.expr) -> bool:
+    """Whether the classes come from something that a loop over the model should not do again and again:
+    `type(model.layers[0])` is another class once that layer is sharded."""
+    return any(
+        isinstance(node, ast.Call | ast.ListComp | ast.SetComp | ast.GeneratorExp)
+        or (isinstance(node, ast.Attribute) and node.attr == "__class__")
+        for node in ast.walk(classes)
+    )
 
 
 def _condition(argument: Argument, module: Module, function: ast.expr | None) -> UnitTest | None:
@@ -175,9 +197,13 @@ def _any_of(argument: Argument, module: Module, policies: ast.expr | None) -> Un
     found = [t for t in tests if t is not None]
     if None in consumed or len(found) != len(tests) or any(t.variable for t in found):
         return None
+    once = [t.once for t in found if t.once]
+    if len(once) > 1:
+        return None
     return UnitTest(
         lambda v: sum(((" or ", *t.test(v)) for t in found[1:]), found[0].test(v)),
         " or ".join(t.words for t in found),
         may_match_root=any(t.may_match_root for t in found),
         consumed=tuple(s for s in consumed if s is not None),
+        once=once[0] if once else (),
     )

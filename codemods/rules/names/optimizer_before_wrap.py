@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.origins import Origins
-from codemods.editing.moves import moved_behind
+from codemods.editing.moves import moved_behind, names_bound, names_in
 from codemods.rule import Edit, Finding, Module, No, Project, Safety, WrapCall, finding, rule
 
 _REMEDY = "build the optimizer after the model is sharded, from the sharded model's parameters"
@@ -123,9 +123,22 @@ def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
 
 def _models_of(project: Project, module: Module, call: ast.Call) -> list[ast.expr]:
     """What an optimizer's parameters are taken from, or what is given to the function that builds it."""
-    owners = project.links.parameter_owners(module, call)
+    owners = project.links.parameter_owners(module, call) or _filled_from(module, call)
     given = [*call.args, *(k.value for k in call.keywords)]
     return owners or [a for a in given if isinstance(a, ast.Name | ast.Attribute)]
+
+
+def _filled_from(module: Module, call: ast.Call) -> list[ast.expr]:
+    """`model` of the loops over `model.parameters()` that fill a list which the call is given."""
+    function = module.function(call) or module.tree
+    needed = names_in(call)
+    found = []
+    for loop in (n for n in ast.walk(function) if isinstance(n, ast.For)):
+        match loop.iter:
+            case ast.Call(func=ast.Attribute(value=model, attr="parameters" | "named_parameters")):
+                if names_bound(loop) & needed and module.span(loop).end <= module.span(call).start:
+                    found.append(model)
+    return found
 
 
 def _later_wrap(project: Project, module: Module, call: ast.Call, owner: ast.expr) -> ast.stmt | None:

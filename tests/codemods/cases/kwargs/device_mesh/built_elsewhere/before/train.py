@@ -1,8 +1,9 @@
 import torch
-from meshes import Meshes, by_sizes, hsdp_mesh
-from model import Model, batch, loss_of
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp import ShardingStrategy
+
+from meshes import Meshes, by_sizes, hsdp_mesh
+from model import Model, batch, loss_of
 
 
 class Trainer:

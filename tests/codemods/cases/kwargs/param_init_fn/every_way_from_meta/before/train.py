@@ -1,9 +1,10 @@
 import torch
 import torch.distributed as dist
-from model import batch, loss_of
-from rotary import Block, Rotary
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+from model import batch, loss_of
+from rotary import Block, Rotary
 
 
 def on_rank0():

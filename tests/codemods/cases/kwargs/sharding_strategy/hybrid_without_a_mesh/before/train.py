@@ -1,8 +1,9 @@
 import torch
-from model import Block, Model, batch, loss_of
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp import ShardingStrategy
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+from model import Block, Model, batch, loss_of
 
 
 def main(out, name):

@@ -1,10 +1,11 @@
 import torch
 import torch.distributed as dist
-from model import Block, Model, batch, loss_of
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp import ShardingStrategy
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+from model import Block, Model, batch, loss_of
 
 
 def unequal(mesh):

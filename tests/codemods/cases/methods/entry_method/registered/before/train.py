@@ -1,8 +1,9 @@
 import torch
-from encoder import Encoder, Features
-from model import Block, batch, loss_of
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+from encoder import Encoder, Features
+from model import Block, batch, loss_of
 
 
 def main(out):

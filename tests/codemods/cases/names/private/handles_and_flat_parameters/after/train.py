@@ -4,9 +4,7 @@ from torch.distributed.fsdp._traversal_utils import _get_fsdp_handles
 
 def free(model):
     fully_shard(model)
-    # TODO(fsdp-migrate FM507): FSDP2 has no handles: `module.reshard()` reshards,
-    #   `parameter.to_local()` is a shard
-    model._handle.reshard(True)
+    model.reshard()
     # TODO(fsdp-migrate FM516): do without FSDP1's internals: `FSDPModule` has
     #   `unshard()` and `reshard()`, parameters are DTensors
     for handle in _get_fsdp_handles(model):

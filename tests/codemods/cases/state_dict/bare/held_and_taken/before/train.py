@@ -1,9 +1,10 @@
 import torch
 import torch.distributed as dist
-from checkpoints import Checkpointer
-from model import Block, Model, batch, loss_of
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+from checkpoints import Checkpointer
+from model import Block, Model, batch, loss_of
 
 
 def keys(model):

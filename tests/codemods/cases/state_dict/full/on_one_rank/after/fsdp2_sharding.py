@@ -83,15 +83,18 @@ def full_tensors(
     state: dict[str, Any], *, offload_to_cpu: bool = False, rank0_only: bool = False
 ) -> dict[str, Any]:
     """A state dict with whole tensors in place of shards; every rank has to call."""
+    keeps = not rank0_only or dist.get_rank() == 0
 
     def whole(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: whole(item) for key, item in value.items()}
         if isinstance(value, DTensor):
             value = value.full_tensor()
-        return (
-            value.cpu() if offload_to_cpu and isinstance(value, torch.Tensor) else value
-        )
+        if not keeps:
+            return None
+        if offload_to_cpu and isinstance(value, torch.Tensor):
+            return value.cpu()
+        return value
 
     full = whole(state)
-    return {} if rank0_only and dist.get_rank() != 0 else full
+    return full if keeps else {}

@@ -1,0 +1,94 @@
+"""Methods of FSDP1's wrapper that are asked for by name, or taken without being called."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import (
+    Finding,
+    Maybe,
+    Module,
+    No,
+    Project,
+    Safety,
+    code,
+    finding,
+    may_be_ddp,
+    replace,
+    rule,
+)
+
+_METHODS = ("clip_grad_norm_", "no_sync", "summon_full_params")
+"""Only the wrapper has these; DistributedDataParallel has `no_sync` too."""
+_REMEDIES = {
+    "clip_grad_norm_": "call `torch.nn.utils.clip_grad_norm_(model.parameters(), c)` where it is used",
+    "no_sync": "call `model.set_requires_gradient_sync(is_last)` before each micro-batch instead",
+    "summon_full_params": "use `parameter.full_tensor()` for whole values",
+}
+
+
+@rule("hasattr", {"FM531": "a method of FSDP1's wrapper is asked for, or taken without being called"})
+def asked_for(project: Project) -> Iterator[Finding]:
+    """`hasattr(model, "clip_grad_norm_")` becomes `isinstance(model, FSDPModule)`.
+
+    The methods are gone with FSDP1's wrapper: the old question is False on an FSDP2 model, without a word, and
+    the program goes another way. Where the model may be wrapped in DistributedDataParallel, which has
+    `no_sync` too, the old question stays beside the new one.
+
+    A method that is handed on (`clip = model.clip_grad_norm_`, `getattr(model, "no_sync")`) is left to a
+    person, where what is done with it cannot be followed.
+    """
+    for module in list(project.modules.values()):
+        for call in module.calls():
+            asked = _asked(call)
+            if asked is None or isinstance(project.sharded(module, call.args[0]), No):
+                continue
+            if ast.unparse(call.func) == "hasattr":
+                yield _question(project, module, call, asked)
+            else:
+                yield _taken(module, call, asked)
+        for node in module.nodes(ast.Attribute):
+            assert isinstance(node, ast.Attribute)
+            if node.attr not in _METHODS or not isinstance(node.ctx, ast.Load):
+                continue
+            parent = module.parent(node)
+            if isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node):
+                continue
+            if not isinstance(project.sharded(module, node.value), No):
+                yield _taken(module, node, node.attr)
+
+
+def _asked(call: ast.Call) -> str | None:
+    """The method that `hasattr` or `getattr` asks for."""
+    if not isinstance(call.func, ast.Name) or call.func.id not in ("hasattr", "getattr"):
+        return None
+    name = call.args[1] if len(call.args) > 1 else None
+    told = name.value if isinstance(name, ast.Constant) else None
+    return told if isinstance(told, str) and told in _METHODS else None
+
+
+def _question(project: Project, module: Module, call: ast.Call, method: str) -> Finding:
+    template = "isinstance({x}, {torch.distributed.fsdp.FSDPModule})"
+    others = may_be_ddp(module) or isinstance(project.sharded(module, call.args[0]), Maybe)
+    if method == "no_sync" and others:
+        template = f'({template} or hasattr({{x}}, "no_sync"))'
+    return finding(
+        module,
+        call,
+        "FM531",
+        f"a sharded model has no `{method}`, and is an `FSDPModule`",
+        safety=Safety.SAFE,
+        edits=[replace(module, call, code(module, template, x=call.args[0]))],
+    )
+
+
+def _taken(module: Module, node: ast.expr, method: str) -> Finding:
+    return finding(
+        module,
+        node,
+        "FM531",
+        f"`{method}` does not exist on an FSDP2 model, whoever calls it",
+        remedy=_REMEDIES[method],
+        fades=True,
+    )

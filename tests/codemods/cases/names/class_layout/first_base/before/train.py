@@ -1,0 +1,38 @@
+import abc
+from typing import Generic, TypeVar
+
+from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+T = TypeVar("T")
+
+
+class Generating(abc.ABC):
+    pass
+
+
+class Language(Generating, nn.Module):
+    pass
+
+
+class Block(Generic[T], nn.Module):
+    pass
+
+
+class Fine(nn.Module, abc.ABC):
+    pass
+
+
+class NotWrapped(abc.ABC, nn.Module):
+    pass
+
+
+class Registered(nn.Module):
+    def __init_subclass__(cls, kind, **keywords):
+        super().__init_subclass__(**keywords)
+
+
+def main():
+    policy = ModuleWrapPolicy({Block, Fine})
+    return FSDP(Language(), auto_wrap_policy=policy), FSDP(Registered())
