@@ -259,3 +259,11 @@ def test_empty_files_and_folders(tmp_path: Path) -> None:
     (tmp_path / "folder.py").mkdir()
     done = rewrite(tmp_path)
     assert (done.searched, done.read, done.changes) == (1, 0, ())
+
+
+def test_settings_whose_lines_end_in_carriage_returns_alone_are_reported(tmp_path: Path) -> None:
+    text = "distributed_type: FSDP\rfsdp_config:\r  fsdp_sharding_strategy: FULL_SHARD\r"
+    (tmp_path / "fsdp.yaml").write_bytes(text.encode())
+    done = rewrite(tmp_path)
+    assert done.skipped == {"fsdp.yaml": "cannot be parsed: its lines end in carriage returns alone"}
+    assert done.changes == ()
