@@ -26,6 +26,10 @@ _REMEDIES = {
     "CustomPolicy": "loop over `reversed(list(model.modules()))` and shard what the function wants",
     "OptimStateKeyType": "optimizer state stays keyed by parameter name",
 }
+_PRIVATE_REMEDIES = {
+    "_init_intra_and_inter_node_groups": "leave `process_group` out: HYBRID_SHARD without it shards within "
+    "each node, over a mesh that the helper module makes",
+}
 
 
 def left_over(
@@ -69,7 +73,7 @@ def _finding(module: Module, node: ast.AST, name: str) -> Finding:
     short = ".".join(words)
     if any(word.startswith("_") for word in words):
         message = f"`{short}` is private to FSDP1 and has no counterpart"
-        remedy = (
+        remedy = _PRIVATE_REMEDIES.get(words[-1]) or (
             "do without FSDP1's internals: `FSDPModule` has `unshard()` and `reshard()`, "
             "parameters are DTensors"
         )

@@ -68,6 +68,7 @@ class Project:
     memo: dict[str, object] = field(default_factory=dict)
     dropped: Shortened | None = None
     _leaders: dict[str, str] = field(default_factory=dict)
+    _imported_by: dict[str, set[str]] = field(default_factory=dict)
     _uses: dict[str, list[NameUse]] = field(default_factory=dict)
     _methods: dict[str, list[MethodCall]] | None = None
 
@@ -101,6 +102,23 @@ class Project:
                     if other in self._leaders:
                         self._leaders[self._leader(importer)] = self._leader(other)
         return self._leader(path)
+
+    def is_one_program(self, path: str, other: str) -> bool:
+        """Whether a file can run together with another: one imports the other, or a third both."""
+        return path == other or not self._importers(path).isdisjoint(self._importers(other))
+
+    def _importers(self, path: str) -> set[str]:
+        """A file and all that import it, however indirectly."""
+        if not self._imported_by:
+            for importer, found in self.imports.items():
+                for imported in found:
+                    self._imported_by.setdefault(imported, set()).add(importer)
+        known, waiting = {path}, [path]
+        while waiting:
+            new = self._imported_by.get(waiting.pop(), set()) - known
+            known |= new
+            waiting += new
+        return known
 
     def _leader(self, path: str) -> str:
         while self._leaders[path] != path:

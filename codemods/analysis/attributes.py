@@ -173,9 +173,8 @@ class Attributes:
             for module, call in self.links.callers.get(node, []):
                 for value, inner in given_to_field(call, fields, name):
                     held |= self.links.at(module, value, (*inner, *path))
-        for module, call in self.links.functions.replacements():
-            replaced = next((k.value for k in call.keywords if k.arg == name), None)
-            if replaced is not None and any(
+        for module, call, replaced in self.links.functions.replacements(name):
+            if any(
                 isinstance(h, Instance) and self.links.classes.is_a(h, owner)
                 for h in self.links.held(module, call.args[0])
             ):

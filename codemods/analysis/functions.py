@@ -37,6 +37,7 @@ class Functions:
 
     links: Links
     _by_attribute: dict[str, list[tuple[Module, ast.Call]]] | None = None
+    _replaced: dict[str, list[tuple[Module, ast.Call, ast.expr]]] | None = None
     _indirect: dict[ast.AST, list[tuple[Module, ast.Call]]] | None = None
     _results: dict[Module, dict[ast.AST, tuple[list[ast.expr], list[ast.expr]]]] = field(default_factory=dict)
     _calls: dict[ast.AST, list[CallOf]] = field(default_factory=dict)
@@ -103,10 +104,12 @@ class Functions:
             return []
         self._searching[function] = self.links.depth
         try:
-            self._calls[function] = self._find_calls(module, function)
+            found = self._find_calls(module, function)
         finally:
             del self._searching[function]
-        return self._calls[function]
+        if not self.links.is_given_up:
+            self._calls[function] = found
+        return found
 
     def _find_calls(self, module: Module, function: Function) -> list[CallOf]:
         if isinstance(function, ast.Lambda):
@@ -181,13 +184,19 @@ class Functions:
                         self._by_attribute.setdefault(call.func.attr, []).append((module, call))
         return self._by_attribute
 
-    def replacements(self) -> list[tuple[Module, ast.Call]]:
-        """Every `dataclasses.replace(x, ...)`, whatever it is called."""
-        calls = [(m, c) for m, c in self._calls_by_attribute().get("replace", []) if c.args and c.keywords]
-        for module in self.links.modules.values():
-            if "dataclasses" in module.text:
-                calls += [(module, c) for c in module.calls() if _is_replace(c)]
-        return calls
+    def replacements(self, name: str) -> list[tuple[Module, ast.Call, ast.expr]]:
+        """Every `dataclasses.replace(x, name=value)`, whatever it is called, and the value."""
+        if self._replaced is None:
+            self._replaced = {}
+            calls = [(m, c) for m, c in self._calls_by_attribute().get("replace", []) if c.args]
+            for module in self.links.modules.values():
+                if "dataclasses" in module.text:
+                    calls += [(module, c) for c in module.called("replace") if _is_replace(c)]
+            for module, call in calls:
+                for keyword in call.keywords:
+                    if keyword.arg is not None:
+                        self._replaced.setdefault(keyword.arg, []).append((module, call, keyword.value))
+        return self._replaced.get(name, [])
 
     def _indirect_calls(self) -> dict[ast.AST, list[tuple[Module, ast.Call]]]:
         if self._indirect is None:
@@ -203,8 +212,8 @@ class Functions:
             return []
         name, scope = statement.targets[0].id, module.scope_of(function)
         found = []
-        for call in module.calls():
-            if isinstance(call.func, ast.Name) and call.func.id == name:
+        for call in module.called(name):
+            if isinstance(call.func, ast.Name):
                 seen = module.scope_of(call.func).lookup(name)
                 if seen is not None and seen[0] is scope:
                     found.append(CallOf(module, call, False))

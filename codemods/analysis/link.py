@@ -43,6 +43,8 @@ from codemods.analysis.variables import Variables
 
 _DEEPEST = 70
 _LONGEST = 6
+_MOST = 2000
+"""Expressions followed for one question: what is not found by then has no short way to a wrap call."""
 _FOREVER = 1 << 30
 
 
@@ -64,6 +66,7 @@ class Links:
     _active: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
     _partial: dict[tuple[ast.expr, Path], tuple[HeldSet, int]] = field(default_factory=dict)
     _cut: int = _FOREVER
+    _steps: int = 0
     _is_possible: bool = False
     evidence: Evidence = field(init=False)
     stores: Stores = field(init=False)
@@ -166,7 +169,8 @@ class Links:
             self._cut = min(self._cut, cut)
             return partial
         depth = len(self._active)
-        if key in self._active or depth > _DEEPEST or len(path) > _LONGEST:
+        self._steps = self._steps + 1 if depth else 0
+        if key in self._active or depth > _DEEPEST or len(path) > _LONGEST or self.is_given_up:
             self._cut = min(self._cut, self._active.get(key, 0))
             return NOTHING
         outer, self._cut, before = self._cut, _FOREVER, len(self._partial)
@@ -184,6 +188,11 @@ class Links:
             self._partial[key] = (result, self._cut)
             self._cut = min(outer, self._cut)
         return result
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the question that is open has led too far; its answer is what was found by then."""
+        return self._steps > _MOST
 
     @property
     def depth(self) -> int:

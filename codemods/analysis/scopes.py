@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ast
 import enum
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
 ScopeNode: TypeAlias = (
@@ -29,8 +28,7 @@ SCOPES = (
     ast.DictComp,
     ast.GeneratorExp,
 )
-_SCOPE_TYPES = frozenset(SCOPES)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class BindingKind(enum.Enum):
@@ -98,152 +96,7 @@ class Scope:
         return scope
 
 
-@dataclass(slots=True)
-class ScopeTable:
-    """One module's nodes: their parents, their scopes, and all of one type.
-
-    Attributes:
-        parents: child -> parent, operators and contexts (shared singletons) left out.
-        scopes: node that makes a scope -> that scope.
-        homes: node -> the scope it is evaluated in; decorators, defaults and bases outside what they adorn.
-        nodes: type -> nodes of exactly that type.
-    """
-
-    parents: dict[ast.AST, ast.AST]
-    scopes: dict[ast.AST, Scope]
-    homes: dict[ast.AST, Scope]
-    nodes: dict[type, list[ast.AST]]
-
-    def scope_of(self, node: ast.AST) -> Scope:
-        """The scope in which an expression at `node` looks up its names."""
-        return self.homes[node]
-
-
-_NOT_NODES = frozenset({"ctx", "op", "ops", "id", "attr", "kind", "n", "s", "module", "level", "asname"}) | {
-    "type_comment",
-    "conversion",
-    "simple",
-    "is_async",
-    "tag",
-}
-_BINDERS = frozenset(
-    {
-        ast.Import,
-        ast.ImportFrom,
-        ast.Assign,
-        ast.AnnAssign,
-        ast.AugAssign,
-        ast.NamedExpr,
-        ast.arg,
-        ast.FunctionDef,
-        ast.AsyncFunctionDef,
-        ast.ClassDef,
-        ast.For,
-        ast.AsyncFor,
-        ast.comprehension,
-        ast.With,
-        ast.AsyncWith,
-        ast.ExceptHandler,
-        ast.MatchAs,
-        ast.MatchStar,
-        ast.Global,
-        ast.Nonlocal,
-    }
-)
-
-
-class _ChildFields(dict[type, "tuple[str, ...] | None"]):
-    """Type -> its fields that can hold nodes; None for what is no node. Filled when first asked: this is the
-    innermost loop of the whole program."""
-
-    def __missing__(self, kind: type) -> tuple[str, ...] | None:
-        fields: tuple[str, ...] | None = None
-        if issubclass(kind, ast.Constant):
-            fields = ()
-        elif issubclass(kind, ast.AST):
-            fields = tuple(name for name in kind._fields if name not in _NOT_NODES)
-        self[kind] = fields
-        return fields
-
-
-_child_fields = _ChildFields()
-
-
-def build_scopes(tree: ast.Module) -> ScopeTable:
-    """Collect parents, scopes and bindings of a module in one walk."""
-    top = Scope(tree, None)
-    table = ScopeTable({}, {tree: top}, {tree: top}, defaultdict(list, {ast.Module: [tree]}))
-    parents, homes, nodes = table.parents, table.homes, table.nodes
-    binders: list[ast.AST] = []
-    stack: list[ast.AST] = [tree]
-    while stack:
-        node = stack.pop()
-        kind = node.__class__
-        scope = homes[node]
-        if kind in _BINDERS:
-            binders.append(node)
-        inner: Scope | None = None
-        if kind in _SCOPE_TYPES and node is not tree:
-            assert isinstance(node, SCOPES)
-            inner = table.scopes[node] = Scope(node, scope)
-        deeper: list[ast.AST] = []
-        for name in _child_fields[kind] or ():
-            value: Any = getattr(node, name, None)
-            for child in value if value.__class__ is list else (value,):
-                fields = _child_fields[child.__class__]
-                if fields is None:
-                    continue
-                parents[child] = node
-                homes[child] = inner if inner is not None and _is_inside(node, name, child) else scope
-                nodes[child.__class__].append(child)
-                if fields or child.__class__ in _BINDERS:
-                    deeper.append(child)
-        deeper.reverse()
-        stack += deeper
-    _bind_all(table, binders)
-    return table
-
-
-def _is_inside(scope: ast.AST, field_name: str, child: ast.AST) -> bool:
-    """Whether a direct child of a scope node is evaluated in it (decorators, defaults, bases are not)."""
-    if isinstance(scope, _COMPREHENSIONS):
-        return child is not scope.generators[0]
-    return field_name == "body"
-
-
-def _bind_all(table: ScopeTable, binders: list[ast.AST]) -> None:
-    for node in binders:
-        if isinstance(node, ast.Global | ast.Nonlocal):
-            table.homes[node].outward.update(node.names)
-    for node in binders:
-        for binding in _bindings_of(node):
-            _bind(_home(table, node), binding)
-        if isinstance(node, ast.ImportFrom) and any(a.name == "*" for a in node.names):
-            table.homes[node].star_imports.append("." * node.level + (node.module or ""))
-
-
-def _home(table: ScopeTable, node: ast.AST) -> Scope:
-    if isinstance(node, ast.arg):
-        parent = table.parents[node]
-        function = table.parents[parent] if isinstance(parent, ast.arguments) else parent
-        return table.scopes[function]
-    if isinstance(node, ast.comprehension):
-        return table.scopes[table.parents[node]]
-    scope = table.scope_of(node)
-    if isinstance(node, ast.NamedExpr):
-        while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
-            scope = scope.parent
-    return scope
-
-
-def _bind(scope: Scope, binding: Binding) -> None:
-    if binding.name in scope.outward and scope.parent is not None:
-        outer = scope.parent.lookup(binding.name)
-        scope = outer[0] if outer else scope.outermost()
-    scope.bindings.setdefault(binding.name, []).append(binding)
-
-
-def _bindings_of(node: ast.AST) -> Iterator[Binding]:
+def bindings_of(node: ast.AST) -> Iterator[Binding]:
     match node:
         case ast.Import():
             for alias in node.names:

@@ -25,16 +25,16 @@ def conditional_spot(truth: Truth, marks: Marks, module: Module, node: ast.IfExp
     if fold.is_outside:
         reason = "FSDP1 is chosen by another library, and here nobody could be told that it has gone"
         return Spot(module, node.test, Refused(reason), both)
-    if fold.value is not None:
-        return Spot(
-            module, node.test, [_in_place(module, node, node.body if fold.value else node.orelse)], both
-        )
-    if fold.code is not None:
-        return Spot(module, node.test, [Edit(module.path, module.span(node.test), fold.code)], both)
-    if not both:
+    edits: list[Edit]
+    if fold.value is None and both:
+        edits = [_in_place(module, node, node.body if stacks[0] == {Stack.FSDP2} else node.orelse)]
+    elif fold.value is not None:
+        edits = [_in_place(module, node, node.body if fold.value else node.orelse)]
+    elif fold.code is not None:
+        edits = [Edit(module.path, module.span(node.test), fold.code)]
+    else:
         return None
-    kept = node.body if stacks[0] == {Stack.FSDP2} else node.orelse
-    return Spot(module, node.test, [_in_place(module, node, kept)], True)
+    return Spot(module, node.test, edits, both)
 
 
 def _in_place(module: Module, node: ast.IfExp, kept: ast.expr) -> Edit:

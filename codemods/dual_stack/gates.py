@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from codemods.analysis.module import Module
-from codemods.dual_stack.spans import only
+from codemods.dual_stack.spans import block_of, only
 from codemods.dual_stack.spot import Refused, Spot
 from codemods.dual_stack.unused import is_imported_elsewhere
+from codemods.model import Span
 from codemods.project import Project
 from codemods.torch_names import FSDP2_NAMES, canonical, is_fsdp1, is_fsdp_namespace
 
@@ -35,9 +37,10 @@ def gate_spots(project: Project, module: Module) -> Iterator[Spot]:
         if any(is_imported_elsewhere(project, module, name) for name in flags | fallback):
             continue
         kept = [s for s in node.body if not _assigns(s, flags)]
-        edit = only(module, node, kept, node) if kept and len(kept) == len(node.body) else None
-        if edit is None and kept and kept == node.body[: len(kept)]:
-            edit = only(module, node, kept, node)
+        edit = only(module, node, kept, node) if kept and kept == node.body[: len(kept)] else None
+        if edit is not None and _follows_imports(module, node):
+            start = module.text[: edit.span.start].rstrip()
+            edit = replace(edit, span=Span(module.line_end(len(start)), edit.span.end))
         yield Spot(module, node, [edit] if edit is not None else Refused("its branches share lines"))
 
 
@@ -85,6 +88,18 @@ def _imported(body: list[ast.stmt]) -> Iterator[tuple[str, bool]]:
         for alias in statement.names if isinstance(statement, ast.ImportFrom) else ():
             full = canonical(f"{statement.module or ''}.{alias.name}")  # type: ignore[attr-defined]
             yield alias.asname or alias.name, is_fsdp_namespace(full) and is_fsdp1(full)
+
+
+def _follows_imports(module: Module, node: ast.Try) -> bool:
+    """Whether the statement above is an import, of whose group the gate's imports are then."""
+    block = block_of(module, node)
+    at = block.index(node)
+    above = block[at - 1] if at else None
+    return isinstance(above, ast.Import | ast.ImportFrom) and not _comment_between(module, above, node)
+
+
+def _comment_between(module: Module, above: ast.stmt, node: ast.stmt) -> bool:
+    return bool(module.text[module.line_end(module.span(above).end) : module.span(node).start].strip())
 
 
 def _is_flag(node: ast.Try, name: str) -> bool:

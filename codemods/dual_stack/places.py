@@ -22,6 +22,7 @@ from codemods.dual_stack.spans import block_of, terminates
 from codemods.dual_stack.spot import Refused, Spot
 from codemods.dual_stack.truth import Truth, asks_by_text
 from codemods.project import Project
+from codemods.torch_names import FSDP
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -72,7 +73,7 @@ def all_spots(seen: View) -> Iterator[Spot]:
                 nodes[parent] = None
             else:
                 conditions.append(condition)
-        nodes.update(dict.fromkeys(n for n in module.nodes(ast.Match) if _matches_choice(seen, n)))
+        nodes.update(dict.fromkeys(n for n in module.nodes(ast.Match) if _matches_choice(seen, module, n)))
         yield from _around_marks(seen, module, list(nodes))
         for condition in conditions:
             spot = condition_spot(seen.truth, module, condition)
@@ -107,8 +108,13 @@ def _leaving_before(module: Module, nodes: list[ast.AST]) -> Iterator[ast.If]:
             yield from (s for s in above if isinstance(s, ast.If) and not s.orelse and terminates(s.body))
 
 
-def _matches_choice(seen: View, node: ast.AST) -> bool:
-    return isinstance(node, ast.Match) and bool(seen.choices.of(node.subject))
+def _matches_choice(seen: View, module: Module, node: ast.AST) -> bool:
+    if not isinstance(node, ast.Match):
+        return False
+    patterns = [case.pattern for case in node.cases]
+    classes = [p.cls for p in patterns if isinstance(p, ast.MatchClass)]
+    symbols = [seen.project.resolve(module, cls) for cls in classes]
+    return bool(seen.choices.of(node.subject)) or any(s is not None and s.name == FSDP for s in symbols)
 
 
 def _known_conditions(seen: View, module: Module) -> Iterator[ast.expr]:

@@ -22,7 +22,15 @@ from codemods.torch_names import is_fsdp1_import, is_fsdp_namespace
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _PURE_CALLS = frozenset(
-    {"hasattr", "any", "all", "max", "min", "transformers.trainer_pt_utils.get_module_class_from_name"}
+    {
+        "torch.device",
+        "hasattr",
+        "any",
+        "all",
+        "max",
+        "min",
+        "transformers.trainer_pt_utils.get_module_class_from_name",
+    }
 ) | frozenset(
     {
         "functools.partial",
@@ -94,7 +102,9 @@ class _Words:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._counts = {path: Counter(_WORD.findall(m.text)) for path, m in project.modules.items()}
+        self._counts = {
+            path: Counter(_WORD.findall(m.text)) - _paths_imported(m) for path, m in project.modules.items()
+        }
 
     def of(self, path: str) -> Counter[str]:
         return self._counts[path]
@@ -107,6 +117,12 @@ class _Words:
             if name in counts:
                 total += counts[name] - _idle_imports(self._project.modules[path], name, counts[name])
         return total
+
+
+def _paths_imported(module: Module) -> Counter[str]:
+    """The words of dotted module names in imports: `wrap` of `torch.distributed.fsdp.wrap` is no mention."""
+    names = [n.module or "" for n in module.nodes(ast.ImportFrom) if isinstance(n, ast.ImportFrom)]
+    return Counter(word for name in names for word in name.split(".") if "." in name)
 
 
 def _idle_imports(module: Module, name: str, count: int) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from codemods.analysis.index import module_parts
 from codemods.editing.helper_assembly import KNOWN_NAMES, Needs, assemble
+from codemods.editing.helper_home import common_folder, package_for_all
 from codemods.model import Edit, Ref
 from codemods.project import Project
 
@@ -78,9 +79,15 @@ def _names_of(edits: Iterable[Edit]) -> set[str]:
 def _home(
     project: Project, group: list[str], names: frozenset[str], needs: Needs, target: Path
 ) -> HelperHome:
-    folder = _common_folder([PurePosixPath(path).parent for path in group])
+    folder = common_folder([PurePosixPath(path).parent for path in group])
     package = _package_of(project, folder, target)
-    relative = frozenset(p for p in group if package and _imports_relatively(project, p))
+    if not package and (shared := package_for_all(project, group, folder)) is not None:
+        folder, package = shared
+    relative = frozenset(
+        p
+        for p in group
+        if package and PurePosixPath(p).is_relative_to(folder) and _imports_relatively(project, p)
+    )
     newline = Counter(project.modules[path].source.newline for path in group).most_common(1)[0][0]
     number, stem = 1, project.options.helper_module
     while True:
@@ -107,16 +114,6 @@ def _can_serve(home: HelperHome, data: bytes) -> bool:
 def _is_enough(home: HelperHome, names: set[str], needs: Needs) -> bool:
     there = frozenset(names)
     return assemble(home.names | there, home.needs.joined(needs)) == assemble(there, needs)
-
-
-def _common_folder(folders: list[PurePosixPath]) -> PurePosixPath:
-    parts = folders[0].parts
-    for folder in folders[1:]:
-        same = 0
-        while same < min(len(parts), len(folder.parts)) and parts[same] == folder.parts[same]:
-            same += 1
-        parts = parts[:same]
-    return PurePosixPath(*parts)
 
 
 def _package_of(project: Project, folder: PurePosixPath, target: Path) -> str:

@@ -55,8 +55,36 @@ def rewritten_imports(
     in_functions, replaced = _in_functions(module, [n for n in waiting if n.function], gates, width)
     at_top, replaced_at_top = groups.placed([n for n in waiting if not n.function], freed)
     changes += [*in_functions, *at_top]
-    changes += removals(module, set(gates.values()) - {*replaced, *replaced_at_top})
-    return changes
+    going = removals(module, set(gates.values()) - {*replaced, *replaced_at_top})
+    return [*changes, *_closed_up(module, going, {start for start, _, _ in changes})]
+
+
+def _closed_up(
+    module: Module, removed: list[tuple[int, int, str]], written_at: set[int]
+) -> list[tuple[int, int, str]]:
+    """Lines that go one below the other go as one, with one of the blank lines that stood around them.
+
+    Args:
+        written_at: where new text comes; it parts what goes above it from what goes below.
+    """
+    runs: list[list[tuple[int, int, str]]] = []
+    for change in sorted(removed):
+        last = runs[-1][-1] if runs else None
+        if last is not None and last[1] == change[0] not in written_at and not last[2] + change[2]:
+            runs[-1].append(change)
+        else:
+            runs.append([change])
+    return [run[0] if len(run) == 1 else _with_blank_line(module, run[0][0], run[-1][1]) for run in runs]
+
+
+def _with_blank_line(module: Module, start: int, end: int) -> tuple[int, int, str]:
+    above = module.line_start(start - 1) if start else start
+    below = module.line_end(end)
+    has_blanks = start and below > end and not (module.text[above:start] + module.text[end:below]).strip()
+    if not has_blanks:
+        return start, end, ""
+    is_import = module.text[below:].lstrip().startswith(("import ", "from "))
+    return (start, below, "") if is_import else (above, end, "")
 
 
 def _local(alias: ast.alias, statement: ast.stmt) -> str:

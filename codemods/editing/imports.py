@@ -64,7 +64,7 @@ def _newly_unused(
 ) -> set[tuple[ast.AST, str]]:
     gone: set[tuple[ast.AST, str]] = set()
     exported = _dunder_all(after)
-    for scope in after.table.scopes.values():
+    for scope in after.scopes():
         if isinstance(scope.node, ast.ClassDef):
             continue  # an attribute, for whoever has the class
         for name, bindings in scope.bindings.items():
@@ -86,7 +86,7 @@ def _superseded(after: Module, spelling: Spelling) -> set[tuple[ast.AST, str]]:
     names = {n.alias or n.name for n in spelling.needed if not is_fsdp_namespace(n.module)}
     return {
         (binding.node, name)
-        for scope in after.table.scopes.values()
+        for scope in after.scopes()
         for name in names & scope.bindings.keys()
         for binding in scope.bindings[name]
         if binding.kind is BindingKind.IMPORT
@@ -120,7 +120,7 @@ def _was_used(before: Module, after: Module, scope: Scope, name: str) -> bool:
     key = _scope_key(after, scope)
     return any(
         _uses(before, old, name)
-        for old in before.table.scopes.values()
+        for old in before.scopes()
         if name in old.bindings and _scope_key(before, old) == key
     )
 

@@ -146,7 +146,7 @@ class Spelling:
 
     def _names(self) -> set[str]:
         if self._taken is None:
-            self._taken = {n for scope in self.module.table.scopes.values() for n in scope.bindings}
+            self._taken = {n for scope in self.module.scopes() for n in scope.bindings}
         return self._taken
 
     def _is_import_of(self, module: str, name: str) -> bool:
@@ -157,7 +157,7 @@ class Spelling:
 
         The project's own files may hand it on.
         """
-        bindings = [b for s in self.module.table.scopes.values() for b in s.bindings.get(name, [])]
+        bindings = [b for s in self.module.scopes() for b in s.bindings.get(name, [])]
         if not all(b.kind is BindingKind.IMPORT and self._means_fsdp(b) for b in bindings):
             return False
         self.superseded.update((b.target, name) for b in bindings)
@@ -169,7 +169,7 @@ class Spelling:
 
     def _function_with_import(self, position: int) -> str:
         """The function around a position whose body imports from torch's FSDP, by qualified name."""
-        for scope in self.module.table.scopes.values():
+        for scope in self.module.scopes():
             if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             # Its annotations and defaults are read outside it.

@@ -8,6 +8,7 @@ afresh with the next job.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -34,12 +35,14 @@ WRAPPER_PREFIXES = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_or
 
 def patch_torch_for_cpu() -> None:
     """FSDP1 refuses `sync_module_states=True` on CPU (torch 2.13); the broadcast itself works. CPU offload
-    of either FSDP pins memory and waits for a stream, which needs a GPU and changes no value."""
-    from torch.distributed.fsdp import _init_utils
+    of either FSDP pins memory and waits for a stream, which needs a GPU and changes no value. A full state
+    dict of `offload_to_cpu=True` moves parameters that are on the CPU already, and frees them."""
+    from torch.distributed.fsdp import _flat_param, _init_utils
 
     _init_utils._check_module_states_for_sync_module_states = lambda *_, **__: None
     torch.Tensor.pin_memory = lambda self, *_, **__: self
     torch.cpu.Stream.synchronize = lambda _: None
+    _flat_param.FlatParamHandle.to_cpu = lambda _: contextlib.nullcontext()
 
 
 def run_arm(folder: Path, configuration: dict[str, Any], out: Path) -> dict[str, Any]:

@@ -55,7 +55,7 @@ CASES = {
         ONE_OF_THREE,
         """\
 def build(model, how):
-    if how == "fsdp2":
+    if how in ("fsdp", "fsdp2"):
         model = shard_parts(model)
     else:
         raise NotImplementedError(how)
@@ -75,7 +75,7 @@ def build(model, how):
 """,
         """\
 def build(model, how):
-    if how == "fsdp2":
+    if how in ("fsdp", "fsdp2"):
         model = shard_parts(model)
     else:
         raise NotImplementedError(how)
@@ -99,7 +99,7 @@ def build(model, how):
 def build(model, how):
     if how == "ddp":
         model = model.cuda()
-    elif how == "fsdp2":
+    elif how in ("fsdp", "fsdp2"):
         model = fully_shard(model)
     else:
         raise NotImplementedError(how)
@@ -119,6 +119,7 @@ def build(model, new):
 """,
         """\
 def build(model, new):
+    # stays as it is
     model = fully_shard(model)
     model.train()
     return model
@@ -141,7 +142,7 @@ def build(model, new):
     return model
 """,
     ),
-    "nobody else would refuse": (
+    "no last branch": (
         """\
 def build(model, how):
     if how == "fsdp":
@@ -152,9 +153,7 @@ def build(model, how):
 """,
         """\
 def build(model, how):
-    if how == "fsdp":
-        raise ValueError("FSDP1 is no longer supported: choose FSDP2")
-    elif how == "fsdp2":
+    if how in ("fsdp", "fsdp2"):
         model = fully_shard(model)
     return model
 """,
@@ -219,10 +218,9 @@ def test_dropped_wrap_is_no_wrap_left_over(tmp_path: Path) -> None:
     assert rewrite(tmp_path, ONE_OF_THREE).wrap_sites == ()
 
 
-def test_other_branch_that_would_take_fsdp1_in_silence_is_left_to_a_person(tmp_path: Path) -> None:
+def test_last_branch_never_gets_those_who_chose_fsdp1(tmp_path: Path) -> None:
     body = ONE_OF_THREE.replace("raise NotImplementedError(how)", "model = model.cuda()")
-    done = rewrite(tmp_path, body)
-    assert [r.finding.code for r in done.open_findings] == ["FM121"]
+    assert 'if how in ("fsdp", "fsdp2"):' in body_after(tmp_path, body)
 
 
 def test_default_leaves_both_branches_and_says_so(tmp_path: Path) -> None:
@@ -243,3 +241,147 @@ def test_dropping_again_changes_nothing(tmp_path: Path) -> None:
     (change,) = rewrite(tmp_path, ONE_OF_THREE).changes
     (tmp_path / "a.py").write_bytes(change.after)
     assert plan_rewrite(tmp_path, ["a.py"], Options(drop_fsdp1=True)).changes == ()
+
+
+def dropped(folder: Path, body: str) -> str:
+    """What is left of `body`, whatever stands above it."""
+    (change,) = rewrite(folder, body).changes
+    text = change.after.decode()
+    ast.parse(text)
+    return text
+
+
+def test_enumeration_keeps_both_members(tmp_path: Path) -> None:
+    text = dropped(
+        tmp_path,
+        """\
+import enum
+
+
+class How(enum.Enum):
+    FSDP1 = "fsdp"
+    FSDP2 = "fsdp2"
+
+
+def build(model, how):
+    if how == How.FSDP1:
+        return FSDP(model)
+    if how == How.FSDP2:
+        return shard_parts(model)
+    raise ValueError(how)
+""",
+    )
+    assert "if how in (How.FSDP1, How.FSDP2):\n        return shard_parts(model)\n    raise" in text
+    assert 'FSDP1 = "fsdp"' in text and "FSDP(model)" not in text
+
+
+SETTING = """\
+def build(model, cfg):
+    if cfg.strategy == "fsdp":
+        return FSDP(model)
+    elif cfg.strategy == "fsdp2":
+        return shard_parts(model)
+    return model
+
+
+"""
+QUESTIONS = {
+    'cfg.strategy == "fsdp2"': 'cfg.strategy in ("fsdp", "fsdp2")',
+    'cfg.strategy != "fsdp2"': 'cfg.strategy not in ("fsdp", "fsdp2")',
+    'cfg["strategy"] in ("fsdp2", "ddp")': 'cfg["strategy"] in ("fsdp", "fsdp2", "ddp")',
+    'cfg.get("strategy") in ["fsdp", "ddp"]': 'cfg.get("strategy") == "ddp"',
+    'cfg.strategy in {"fsdp", "fsdp2"}': 'cfg.strategy in {"fsdp", "fsdp2"}',
+    'cfg.strategy == "fsdp" or cfg.fast': "cfg.fast",
+    'cfg.fast and (cfg.strategy != "fsdp" or cfg.slow)': "cfg.fast",
+    'not cfg.strategy == "fsdp2"': 'not (cfg.strategy in ("fsdp", "fsdp2"))',
+    'cfg.backend == "fsdp"': 'cfg.backend == "fsdp"',
+    'cfg.strategy == "ddp"': 'cfg.strategy == "ddp"',
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_setting_for_fsdp1_means_fsdp2_everywhere(question: str, tmp_path: Path) -> None:
+    text = dropped(tmp_path, SETTING + f"def asked(cfg):\n    return {question}\n")
+    assert text.rstrip().endswith(f"return {QUESTIONS[question]}")
+
+
+def value_of(question: str, strategy: str, fast: bool, slow: bool) -> bool:
+    class Settings(dict[str, object]):
+        def __getattr__(self, name: str) -> object:
+            return self[name]
+
+    given = {"strategy": strategy, "fast": fast, "slow": slow, "backend": "fsdp"}
+    return bool(eval(question, {"cfg": Settings(given)}))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_answers_are_those_of_fsdp2(question: str) -> None:
+    for strategy, meant in (("fsdp", "fsdp2"), ("fsdp2", "fsdp2"), ("ddp", "ddp")):
+        for fast, slow in ((False, False), (False, True), (True, False), (True, True)):
+            before = value_of(question, meant, fast, slow)
+            assert value_of(QUESTIONS[question], strategy, fast, slow) is before
+
+
+def test_findings_stand_at_the_lines_of_the_file_as_it_is(tmp_path: Path) -> None:
+    body = ONE_OF_THREE + "\n\ndef save(model):\n    return FSDP(model.inner)\n"
+    done = rewrite(tmp_path, body)
+    lines = (IMPORTS + body).splitlines()
+    wraps = [r.finding for r in done.reported if r.finding.code == "FM101"]
+    assert [lines[f.place.line - 1].strip() for f in wraps] == ["return FSDP(model.inner)"]
+    assert [(s.line, s.form) for s in done.wrap_sites] == [(wraps[0].place.line, "inline")]
+
+
+def test_suppressed_branch_stays(tmp_path: Path) -> None:
+    body = ONE_OF_THREE.replace('== "fsdp":', '== "fsdp":  # fsdp-migrate: ignore[FM120] still tested')
+    done = rewrite(tmp_path, body)
+    said = [(r.finding.code, r.outcome, r.detail) for r in done.reported if r.finding.code == "FM120"]
+    assert said == [("FM120", Outcome.IGNORED, "still tested")]
+    assert 'if how == "fsdp":' in next(c.after.decode() for c in done.changes if c.path == "a.py")
+
+
+def test_windows_line_ends_stay(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes((IMPORTS + ONE_OF_THREE).replace("\n", "\r\n").encode())
+    (change,) = plan_rewrite(tmp_path, ["a.py"], Options(drop_fsdp1=True)).changes
+    assert change.after.count(b"\n") == change.after.count(b"\r\n") > 10
+
+
+def test_emptied_block_stays_valid(tmp_path: Path) -> None:
+    checks = """\
+def check(cfg):
+    if cfg.strategy in ("fsdp", "fsdp2"):
+        assert not (cfg.offload and cfg.strategy == "fsdp")
+        assert not (cfg.compile and cfg.strategy == "fsdp")
+    return cfg
+"""
+    text = dropped(tmp_path, SETTING + checks)
+    assert text.endswith("def check(cfg):\n    return cfg\n")
+
+
+def test_name_that_a_configuration_file_mentions_stays(tmp_path: Path) -> None:
+    body = ONE_OF_THREE.replace("FSDP(model, sharding_strategy=strategy)", "wrapped(model)")
+    body = "def wrapped(model):\n    return FSDP(model)\n\n\n" + body
+    assert "def wrapped" not in dropped(tmp_path, body)
+    (tmp_path / "a.py").write_text(IMPORTS + body)
+    (tmp_path / "run.yaml").write_text("_target_: a.wrapped\n")
+    done = plan_rewrite(tmp_path, ["a.py", "run.yaml"], Options(drop_fsdp1=True))
+    assert b"def wrapped" in next(c.after for c in done.changes if c.path == "a.py")
+
+
+def test_way_that_only_sometimes_wraps_is_no_fsdp1_branch(tmp_path: Path) -> None:
+    body = """\
+def maybe(model, cfg):
+    if cfg.many:
+        model = FSDP(model)
+    return model
+
+
+def build(model, cfg):
+    if cfg.new:
+        model = shard_parts(model)
+    else:
+        model = maybe(model, cfg)
+    return model
+"""
+    done = rewrite(tmp_path, body)
+    assert [r.finding.code for r in done.open_findings] == ["FM121"]
+    assert "else:\n        model = maybe(model, cfg)" in done.changes[0].after.decode()

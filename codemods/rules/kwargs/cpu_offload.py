@@ -9,6 +9,7 @@ from codemods.rule import (
     CallValue,
     Finding,
     Literal,
+    Module,
     Project,
     Safety,
     Value,
@@ -43,7 +44,7 @@ def cpu_offload(given: Argument) -> Translation:
     if all(_is_off(option) for option in options(value)):
         backends: tuple[Finding, ...] = ()
     else:
-        backends = tuple(_backends(given.project))
+        backends = tuple(_backends(given.project, given.site.module))
     assignment = local_assignment(given.module, given.node)
     visible = given.at_call and (isinstance(given.node, ast.Call) or assignment is not None)
     if (
@@ -73,10 +74,12 @@ def _is_off(value: Value) -> bool:
     return isinstance(value, Literal) and value.value is None
 
 
-def _backends(project: Project) -> Iterator[Finding]:
-    """What is to be done about the process groups of the program."""
+def _backends(project: Project, home: Module) -> Iterator[Finding]:
+    """What is to be done about the process groups of the programs that a wrap is part of."""
     is_asked_for = any(True for _ in project.calls_of("torch.distributed.get_backend"))
     for module, call in project.calls_of(_INIT):
+        if not project.is_one_program(module.path, home.path):
+            continue
         given = argument(call, 0, "backend")
         if given is None and not call.args and all(k.arg is not None for k in call.keywords):
             continue  # torch makes a backend for each kind of device

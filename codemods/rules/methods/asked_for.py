@@ -32,8 +32,8 @@ _REMEDIES = {
 def asked_for(project: Project) -> Iterator[Finding]:
     """`hasattr(model, "clip_grad_norm_")` becomes `isinstance(model, FSDPModule)`.
 
-    The methods are gone with FSDP1's wrapper: the old question is False on an FSDP2 model, without a word, and
-    the program goes another way. Where the model may be wrapped in DistributedDataParallel, which has
+    The methods are gone with FSDP1's wrapper: the old question is False on an FSDP2 model, without a word,
+    and the program goes another way. Where the model may be wrapped in DistributedDataParallel, which has
     `no_sync` too, the old question stays beside the new one.
 
     A method that is handed on (`clip = model.clip_grad_norm_`, `getattr(model, "no_sync")`) is left to a

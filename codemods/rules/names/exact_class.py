@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.arguments import argument_for, is_bound_call
-from codemods.rule import Finding, Module, No, Project, Safety, code, finding, replace, rule
+from codemods.rule import FSDP, Finding, Module, No, Project, Safety, code, finding, replace, rule
 
 _NO_MODULES = frozenset(
     {"config", "cfg", "generation_config", "args", "hparams", "tokenizer", "dtype", "device", "optimizer"}
@@ -32,7 +32,9 @@ def exact_class(project: Project) -> Iterator[Finding]:
         for node in module.nodes(ast.Compare):
             assert isinstance(node, ast.Compare)
             subject, by_name = _subject(node)
-            if subject is None or not _is_submodule(project, module, subject):
+            if subject is None or _is_about_wrapper(project, module, node):
+                continue
+            if not _is_submodule(project, module, subject):
                 continue
             negative = isinstance(node.ops[0], ast.IsNot | ast.NotEq)
             edits = []
@@ -48,6 +50,15 @@ def exact_class(project: Project) -> Iterator[Finding]:
                 safety=Safety.UNSAFE if edits else Safety.MANUAL,
                 edits=edits,
             )
+
+
+def _is_about_wrapper(project: Project, module: Module, question: ast.Compare) -> bool:
+    """Whether FSDP1's own class is asked for: a question of FM501."""
+    if any(n.value == "FullyShardedDataParallel" for n in ast.walk(question) if isinstance(n, ast.Constant)):
+        return True
+    names = (n for n in ast.walk(question.comparators[0]) if isinstance(n, ast.Name | ast.Attribute))
+    symbols = (project.resolve(module, name) for name in names)
+    return any(symbol is not None and symbol.name == FSDP for symbol in symbols)
 
 
 def _subject(node: ast.Compare) -> tuple[ast.expr | None, bool]:

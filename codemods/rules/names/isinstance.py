@@ -25,6 +25,7 @@ from codemods.rule import (
 )
 
 _FSDP_MODULE = "{torch.distributed.fsdp.FSDPModule}"
+_NAME = "FullyShardedDataParallel"
 
 
 @rule("isinstance", {"FM501": "a question whether something is an FSDP1 module"})
@@ -36,6 +37,8 @@ def isinstance_(project: Project) -> Iterator[Finding]:
 
     A loop that takes wrappers off, `while isinstance(x, (FSDP, DDP)): x = x.module`, would not end any more:
     FSDP1's class is taken out of the question there.
+
+    So does a question for the class by its name, `type(x).__name__ == "FullyShardedDataParallel"`.
 
     What is new: a sharded module is now also an instance of its own class. Code that met the wrapper and
     then the module inside it meets one object."""
@@ -55,6 +58,57 @@ def isinstance_(project: Project) -> Iterator[Finding]:
             safety=Safety.SAFE,
             edits=[edit],
         )
+    for module in list(project.modules.values()):
+        if _NAME in module.text:
+            yield from _by_name(module)
+
+
+def _by_name(module: Module) -> Iterator[Finding]:
+    """Questions for the name of the class."""
+    for question in module.nodes(ast.Compare):
+        assert isinstance(question, ast.Compare)
+        subject = _named(question)
+        if subject is None:
+            continue
+        negative = isinstance(question.ops[0], ast.NotEq | ast.NotIn)
+        template = ("not " if negative else "") + f"isinstance({{x}}, {_FSDP_MODULE})"
+        yield finding(
+            module,
+            question,
+            "FM501",
+            "a sharded module is an instance of `FSDPModule`, and its class has a name of its own",
+            safety=Safety.SAFE,
+            edits=[replace(module, question, code(module, template, x=subject))],
+        )
+
+
+def _named(question: ast.Compare) -> ast.expr | None:
+    """`x` of `type(x).__name__ == "FullyShardedDataParallel"` and `"FullyShardedDataParallel" in
+    str(type(x))`."""
+    if len(question.ops) != 1:
+        return None
+    left, right = question.left, question.comparators[0]
+    if isinstance(question.ops[0], ast.In | ast.NotIn):
+        left, right = right, left
+    elif not isinstance(question.ops[0], ast.Eq | ast.NotEq):
+        return None
+    if isinstance(left, ast.Constant):
+        left, right = right, left
+    if not isinstance(right, ast.Constant) or right.value != _NAME:
+        return None
+    match left:
+        case ast.Attribute(value=inner, attr="__name__" | "__qualname__"):
+            pass
+        case ast.Call(func=ast.Name(id="str" | "repr"), args=[inner]):
+            pass
+        case _:
+            return None
+    match inner:
+        case ast.Call(func=ast.Name(id="type"), args=[subject]):
+            return subject
+        case ast.Attribute(value=subject, attr="__class__"):
+            return subject
+    return None
 
 
 def _of_unwrapping(use: NameUse, loop: ast.While) -> Iterator[Finding]:
@@ -91,7 +145,48 @@ def _edit(use: NameUse) -> Edit | None:
             negative = isinstance(question.ops[0], ast.IsNot | ast.NotEq)
             template = ("not " if negative else "") + f"isinstance({{x}}, {_FSDP_MODULE})"
             return replace(module, question, code(module, template, x=subject))
+        return _among(module, node, question)
+    if _is_pattern(module, node) or _is_among_kinds(module, node):
+        return replace(module, node, code(None, _FSDP_MODULE))
     return None
+
+
+def _among(module: Module, node: ast.expr, question: ast.Compare) -> Edit | None:
+    """`type(x) in (FSDP, DDP)` becomes an `isinstance` question."""
+    subject, classes = _exact_type(question.left), question.comparators[0]
+    if subject is None or len(question.ops) != 1 or not isinstance(question.ops[0], ast.In | ast.NotIn):
+        return None
+    if not isinstance(classes, ast.Tuple | ast.List | ast.Set) or node not in classes.elts:
+        return None
+    new = "not " if isinstance(question.ops[0], ast.NotIn) else ""
+    names = [_FSDP_MODULE if c is node else f"{{c{n}}}" for n, c in enumerate(classes.elts)]
+    others = {f"c{n}": c for n, c in enumerate(classes.elts) if c is not node}
+    template = f"{new}isinstance({{x}}, ({', '.join(names)}))"
+    return replace(module, question, code(module, template, x=subject, **others))
+
+
+def _is_pattern(module: Module, node: ast.expr) -> bool:
+    """`case FSDP():`"""
+    parent = module.parent(node)
+    return isinstance(parent, ast.MatchClass) and not parent.patterns and not parent.kwd_patterns
+
+
+def _is_among_kinds(module: Module, node: ast.expr) -> bool:
+    """Whether a class stands in a tuple that is bound to a name and only asked `isinstance` questions with:
+    `WRAPPERS = (FSDP, DDP)`."""
+    classes = module.parent(node)
+    assignment = module.parent(classes) if isinstance(classes, ast.Tuple) else None
+    if not isinstance(assignment, ast.Assign) or len(assignment.targets) != 1:
+        return False
+    target = assignment.targets[0]
+    if not isinstance(target, ast.Name) or "__all__" in module.text:
+        return False
+    uses = [
+        n
+        for n in module.nodes(ast.Name)
+        if isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Load)
+    ]
+    return bool(uses) and all(isinstance(_question(module, use), ast.Call) for use in uses)
 
 
 def _question(module: Module, node: ast.expr) -> ast.expr | None:
@@ -113,9 +208,12 @@ def _question(module: Module, node: ast.expr) -> ast.expr | None:
 
 def _type_of(question: ast.Compare) -> ast.expr | None:
     """`x` of `type(x) is ...` and `x.__class__ == ...`."""
-    left = question.left
     if not isinstance(question.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
         return None
+    return _exact_type(question.left)
+
+
+def _exact_type(left: ast.expr) -> ast.expr | None:
     if (
         isinstance(left, ast.Call)
         and isinstance(left.func, ast.Name)

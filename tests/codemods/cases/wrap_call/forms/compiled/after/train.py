@@ -13,8 +13,8 @@ from model import Block, Model, batch, loss_of
 def main(out, whole):
     model = Model()
     if not whole:
-        for i, block in enumerate(model.blocks):
-            model.blocks[i] = torch.compile(block, backend="eager")
+        for block in model.blocks:
+            block.compile(backend="eager")
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for module in reversed(list(model.modules())):  # children before parents
         if isinstance(module, Block):

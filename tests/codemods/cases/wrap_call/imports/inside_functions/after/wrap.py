@@ -7,8 +7,9 @@ def wrap_policy(model, blocks):
     from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    layer_classes = tuple(set(blocks))
     for module in reversed(list(model.modules())):  # children before parents
-        if isinstance(module, tuple(set(blocks))):
+        if isinstance(module, layer_classes):
             fully_shard(module, mesh=mesh, reshard_after_forward=False)
     return fully_shard(model, mesh=mesh, reshard_after_forward=False)
 

@@ -1,0 +1,68 @@
+import functools
+from contextlib import nullcontext
+
+import torch
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+)
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import FullStateDictConfig, StateDictType
+from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
+from model import Block
+
+STRATEGIES = ("none", "fsdp", "fsdp2")
+
+
+def policy_of_blocks():
+    return functools.partial(
+        transformer_auto_wrap_policy, transformer_layer_cls={Block}
+    )
+
+
+def fsdp_version(model):
+    if isinstance(model, FSDP):
+        return 1
+    elif isinstance(model, FSDPModule):
+        return 2
+    else:
+        return 0
+
+
+def state_context(model):
+    if fsdp_version(model) == 1:
+        full = FullStateDictConfig(rank0_only=False)
+        return FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, full)
+    else:
+        return nullcontext()
+
+
+def full_weights(model):
+    # FSDP2 has no context for this.
+    if fsdp_version(model) == 2:
+        return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+
+    with state_context(model):
+        return model.state_dict()
+
+
+def shard_model(model, strategy):
+    policy = policy_of_blocks()
+    if strategy == "fsdp":
+        # one flat parameter for each block
+        model = FSDP(
+            model,
+            auto_wrap_policy=policy,
+            device_id=torch.device("cpu"),
+            use_orig_params=True,
+        )
+    elif strategy == "fsdp2":
+        # children before parents
+        for block in model.blocks:
+            fully_shard(block)
+        fully_shard(model)
+    elif strategy != "none":
+        raise ValueError(strategy)
+    return model
