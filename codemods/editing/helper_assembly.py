@@ -117,10 +117,6 @@ def _for_torch(text: str, torch: tuple[int, int]) -> str:
         "torch.device(torch.accelerator.current_device_index())",
         'torch.device("cuda", torch.cuda.current_device())',
     )
-    text = text.replace(
-        "torch.get_device_module(device).device_count()",
-        'torch.cuda.device_count() if device.type == "cuda" else 1',
-    )
     for new, old in _ACCELERATOR.items():
         text = text.replace(f"torch.accelerator.{new}(", f"torch.cuda.{old}(")
     return text
