@@ -13,8 +13,11 @@ from codemods.rule import (
     Literal,
     Module,
     No,
+    Opaque,
     Project,
     Safety,
+    Sequenced,
+    Value,
     WrapCall,
     append_argument,
     finding,
@@ -58,12 +61,19 @@ def mixed_optimizer(project: Project) -> Iterator[Finding]:
 
 
 def _ignores(project: Project, site: WrapCall) -> bool:
-    for argument in arguments_of(project, site)[0]:
-        if argument.name in ("ignored_modules", "ignored_states"):
-            is_empty = isinstance(argument.node, ast.List | ast.Tuple) and not argument.node.elts
-            values = options(argument.value)
-            if not is_empty and not all(isinstance(v, Literal) and v.value is None for v in values):
-                return True
+    given = (a for a in arguments_of(project, site)[0] if a.name in ("ignored_modules", "ignored_states"))
+    return any(not _is_nothing(value) for argument in given for value in options(argument.value))
+
+
+def _is_nothing(value: Value) -> bool:
+    """None, an empty list, or what a caller may give and none is seen to."""
+    match value:
+        case Literal(value=None):
+            return True
+        case Sequenced():
+            return not value.elements
+        case Opaque(why="decided by the caller"):
+            return True
     return False
 
 
