@@ -38,9 +38,10 @@ class Module:
         """All nodes of exactly that type, in the order of the tree walk."""
         return self.table.nodes.get(kind, [])
 
-    def named(self, word: str) -> list[ast.Name | ast.Attribute]:
-        """Every use of a name, then every attribute of that name, each in the order of the tree walk."""
-        return self._by_word().get(word, [])
+    def named(self, *words: str) -> list[ast.Name | ast.Attribute]:
+        """Every use of these names and every attribute of these names, in the order of the text."""
+        found = [node for word in words for node in self._by_word().get(word, ())]
+        return sorted(found, key=_end) if len(found) > 1 else found
 
     def words(self) -> set[str]:
         """Every name that is used; attributes do not count."""
@@ -182,3 +183,7 @@ class Module:
 def _first_line(node: ast.stmt) -> int:
     decorators = getattr(node, "decorator_list", None)
     return decorators[0].lineno if decorators else node.lineno
+
+
+def _end(node: ast.expr) -> tuple[int, int]:
+    return node.end_lineno or 0, node.end_col_offset or 0

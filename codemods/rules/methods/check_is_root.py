@@ -54,7 +54,7 @@ def check_is_root(project: Project) -> Iterator[Finding]:
     and what is assigned to one has no effect. `apply(fn)` exists and sees DTensors
     where FSDP1 gave full parameters. Each is left to a person with what to use instead."""
     for module in list(project.modules.values()):
-        for node in (n for name in _ATTRIBUTES | _METHODS for n in module.named(name)):
+        for node in module.named(*_ATTRIBUTES, *_METHODS):
             if not isinstance(node, ast.Attribute):
                 continue
             remedy = _ATTRIBUTES.get(node.attr) or _METHODS[node.attr]

@@ -145,8 +145,7 @@ def _is_assigned_to(project: Project) -> bool:
     return any(
         isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         for module in project.modules.values()
-        for name in MIXED_PRECISION_FIELDS
-        for node in module.named(name)
+        for node in module.named(*MIXED_PRECISION_FIELDS)
     )
 
 
