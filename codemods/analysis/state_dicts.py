@@ -115,6 +115,9 @@ def _given(config: ast.expr | None) -> ast.expr | None:
 
 
 def _kind(project: Project, module: Module, node: ast.expr) -> Kind | None:
+    if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("StateDictType"):
+        # Torch's enumeration, or that of a helper module which an earlier run wrote.
+        return next((kind for kind in Kind if kind.value == node.attr), None)
     found = set()
     for value in options(project.evaluate(module, node)):
         if not isinstance(value, Named) or ".StateDictType." not in value.symbol.name:

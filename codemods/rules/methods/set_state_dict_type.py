@@ -26,6 +26,7 @@ from codemods.rule import (
     same_model,
     shared_by_choice,
 )
+from codemods.shared_types import shared_call
 
 _REMEDY = "delete the call and say at each state dict call what kind it gives (`StateDictOptions`)"
 
@@ -50,13 +51,11 @@ def set_state_dict_type(project: Project) -> Iterator[Finding]:
     local = [choice for choice in lasting if choice.is_local]
     for choice in lasting:
         if is_for_other_stack(project, choice):
-            remedy = "remove it together with what only FSDP1 models need"
-            yield finding(choice.module, choice.call, "FM406", OTHER_STACK, remedy=remedy)
+            yield _left(choice, OTHER_STACK, "remove it together with what only FSDP1 models need")
         elif choice.is_local:
-            yield finding(choice.module, choice.call, "FM406", LOCAL, remedy=_REMEDY)
+            yield _left(choice, LOCAL)
         elif any(_may_be_same(project, choice, other) for other in local):
-            why = "other calls choose LOCAL_STATE_DICT for the same model, which FSDP2 does not have"
-            yield finding(choice.module, choice.call, "FM406", why, remedy=_REMEDY)
+            yield _left(choice, "other calls choose LOCAL_STATE_DICT for the same model, which FSDP2 has not")
         elif choice.call in run_time:
             yield finding(
                 choice.module,
@@ -95,6 +94,11 @@ def set_state_dict_type(project: Project) -> Iterator[Finding]:
             safety=Safety.SAFE,
             edits=[run_time_choice(use.module, use.node)],
         )
+
+
+def _left(choice: KindChoice, why: str, remedy: str = _REMEDY) -> Finding:
+    shares = [shared_call(choice.module, choice.call)]
+    return finding(choice.module, choice.call, "FM406", why, remedy=remedy, shares=shares)
 
 
 def _of_unknown_models(project: Project, known: Collection[ast.Call]) -> Iterator[Finding]:
