@@ -43,7 +43,7 @@ from codemods.analysis.variables import Variables
 
 _DEEPEST = 70
 _EXACT = 2
-_LONGEST = 1
+_LONGEST = 5
 _OFTEN = 2
 _MOST = 2000000
 """Expressions followed for one question: what is not found by then has no short way to a wrap call."""
@@ -160,8 +160,15 @@ class Links:
     def calls_of(
         self, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef
     ) -> list[tuple[Module, ast.Call]]:
-        """Every call of a function or method."""
+        """Every call of a function or method, those that something else makes (`Thread(target=f)`) too."""
         return [(call.module, call.node) for call in self.functions.calls(module, function)]
+
+    def written_calls_of(
+        self, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef
+    ) -> list[tuple[Module, ast.Call]]:
+        """The calls of a function or method that stand in the text as calls, and so in a statement."""
+        calls = self.calls_of(module, function)
+        return [(home, call) for home, call in calls if home.parent(call) is not None]
 
     def held(self, module: Module, node: ast.expr) -> HeldSet:
         """Everything an expression can hold."""
@@ -174,7 +181,7 @@ class Links:
         answered, and asked anew afterwards.
         """
         if len(path) > _EXACT:
-            path = (*path[:_EXACT], *((None,) * min(len(path) - _EXACT, _LONGEST)))
+            path = (*path[:_EXACT], *((None,) * (len(path) - _EXACT)))
         key = (node, path)
         known = self._known.get(key)
         if known is not None:
@@ -185,7 +192,7 @@ class Links:
             return partial
         depth = len(self._active)
         self._steps = self._steps + 1 if depth else 0
-        if key in self._active or depth > _DEEPEST or self.is_given_up:
+        if key in self._active or depth > _DEEPEST or len(path) > _LONGEST or self.is_given_up:
             self._cut = min(self._cut, self._active.get(key, 0))
             return NOTHING
         outer, self._cut, before = self._cut, _FOREVER, len(self._partial)
