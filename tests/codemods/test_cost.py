@@ -74,6 +74,8 @@ def test_calls_that_a_thread_makes_are_no_places(tmp_path: Path) -> None:
         "import threading\nfrom torch.optim import AdamW\n\n\n"
         "def train(net):\n    optimizer = AdamW(net.parameters())\n    net = FSDP(net)\n"
         "    return sum(p.numel() for p in net.parameters())\n\n\n"
+        "def again(net):\n    optimizer = AdamW(net.parameters())\n    print(optimizer)\n    net = FSDP(net)\n\n\n"
+        "threading.Thread(target=again, args=(build(),)).start()\n"
         "threading.Thread(target=train, args=(build(),)).start()\ntrain(build())\n"
     )
     done, _ = rewrite_of(tmp_path, {"main.py": _HEAD + text})
