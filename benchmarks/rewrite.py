@@ -108,7 +108,7 @@ def cost(command: list[str], cwd: Path, *, limit_s: int = 300) -> Cost:
     )
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in (0, 1, -signal.SIGKILL):
+    if process.returncode not in (0, 1, -signal.SIGKILL, -signal.SIGXCPU):
         raise SystemExit(f"{' '.join(command)} left with {process.returncode}")
     spent = usage.ru_utime + usage.ru_stime
     return Cost(spent, usage.ru_maxrss * 1024, is_whole=process.returncode >= 0)

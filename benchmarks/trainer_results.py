@@ -54,7 +54,7 @@ def _leaves(value: Any, name: str) -> list[tuple[str, Any]]:
     return [(name.lstrip("."), value)]
 
 
-def differences(before: Arm, after: Arm, tolerance: float) -> list[str]:
+def differences(before: Arm, after: Arm, tolerance: float, saved_tolerance: float) -> list[str]:
     """What is not the same, a line each."""
     found = []
     for rank, (one, other) in enumerate(zip(before.losses, after.losses, strict=True)):
@@ -69,7 +69,9 @@ def differences(before: Arm, after: Arm, tolerance: float) -> list[str]:
         ]
     for file, leaves in before.saved.items():
         others = after.saved[file]
-        found += [f"{file}: {name} is {what}" for name, what in _other_leaves(leaves, others, tolerance)]
+        found += [
+            f"{file}: {name} is {what}" for name, what in _other_leaves(leaves, others, saved_tolerance)
+        ]
     return found
 
 

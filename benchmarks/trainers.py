@@ -47,8 +47,8 @@ class Trainer:
         saved: files and DCP directories the trainer writes, relative to that folder; compared value by value.
         shows: which FSDP1 features the run exercises.
         preload: a file beside it, run before the script: what stands in for downloads.
-        tolerance: largest difference allowed, relative to the loss, or to a tensor's largest value; 0 asks
-            for equality to the bit.
+        tolerance: largest difference of a loss, relative to it; 0 asks for equality to the bit.
+        saved_tolerance: the same of a saved tensor, relative to its largest value.
         why: what makes a tolerance right.
     """
 
@@ -60,6 +60,7 @@ class Trainer:
     shows: str
     preload: str
     tolerance: float = 0.0
+    saved_tolerance: float = 0.0
     why: str = ""
     folders: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
@@ -212,14 +213,16 @@ def main() -> int:
         finally:
             if told.keep is None:
                 shutil.rmtree(scratch, ignore_errors=True)
-        found = differences(before, after, trainer.tolerance)
+        found = differences(before, after, trainer.tolerance, trainer.saved_tolerance)
         if not before.moved or not after.moved or before.steps < 5:
             found.append(f"nothing was trained: {before.steps} steps, {before.moved} and {after.moved} moved")
         failed = failed or bool(found)
         rows.append(report(trainer, before, after, found))
         shown = " ".join(f"{float.fromhex(loss):.7g}" for loss in after.losses[0])
         below += [f"\n{trainer.name}, losses of rank 0: {shown}", *(f"- {line}" for line in found[:SHOWN])]
-        below += [f"tolerance {trainer.tolerance:g}: {trainer.why}"] if trainer.tolerance else []
+        if trainer.tolerance:
+            allowed = f"losses {trainer.tolerance:g}, saved {trainer.saved_tolerance:g}"
+            below.append(f"- tolerance ({allowed}): {trainer.why}")
         below += [f"- and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
     print("| trainer | script | shows | steps | losses | saved values | FSDP1 and FSDP2 | seconds |")
     print("|" + " --- |" * 8)

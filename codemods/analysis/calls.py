@@ -10,7 +10,7 @@ from codemods.analysis.attributes import given_to_field
 from codemods.analysis.containers import METHODS
 from codemods.analysis.evidence import is_optimizer
 from codemods.analysis.flow import reaching
-from codemods.analysis.frames import returned
+from codemods.analysis.frames import PASS_THROUGH, returned
 from codemods.analysis.functions import Function
 from codemods.analysis.holding import (
     DECLARED,
@@ -32,11 +32,6 @@ from codemods.analysis.module import Module
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
-
-PASS_THROUGH = frozenset(
-    {"to", "cuda", "cpu", "half", "float", "bfloat16", "train", "eval", "requires_grad_", "double", "type"}
-)
-"""Methods of `nn.Module` that give the module back."""
 
 _PASS_THROUGH_CALLS = frozenset({"torch.compile", "typing.cast", "copy.copy"})
 _PREPARED = frozenset({"prepare", "prepare_model", "setup_module", "setup"})

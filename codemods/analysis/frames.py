@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from codemods.analysis.functions import CallOf, Function
     from codemods.analysis.link import Links
 
+PASS_THROUGH = frozenset(
+    {"to", "cuda", "cpu", "half", "float", "bfloat16", "train", "eval", "requires_grad_", "double", "type"}
+)
+"""Methods of `nn.Module` that give the module back."""
+
 _DEEPEST = 3
+_MOST_STEPS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +44,30 @@ class Frame:
         return 1 + (self.outer.depth if self.outer is not None else 0)
 
 
-def given_back(links: Links, frame: Frame, node: ast.expr, path: Path) -> HeldSet:
-    """What is at a path of an expression of the function, for this call of it."""
+def given_back(links: Links, frame: Frame, node: ast.expr, path: Path, steps: int = _MOST_STEPS) -> HeldSet:
+    """What is at a path of an expression of the function, for this call of it.
+
+    Args:
+        steps: how many assignments of the function may still be followed; loops have no end.
+    """
     home = frame.home
     match node:
         case ast.Tuple(elts=elements) if path and isinstance(path[0], int):
             if not any(isinstance(e, ast.Starred) for e in elements) and -len(elements) <= path[0] < len(
                 elements
             ):
-                return given_back(links, frame, elements[path[0]], path[1:])
+                return given_back(links, frame, elements[path[0]], path[1:], steps)
         case ast.IfExp():
-            return given_back(links, frame, node.body, path) | given_back(links, frame, node.orelse, path)
+            body = given_back(links, frame, node.body, path, steps)
+            return body | given_back(links, frame, node.orelse, path, steps)
+        case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in PASS_THROUGH:
+            return given_back(links, frame, owner, path, steps)
         case ast.Name():
             found = home.scope_of(node).lookup(node.id)
             if found is not None and found[0].node is frame.function:
                 bindings = reaching(home, *found, node)
                 if all(_is_plain(binding) for binding in bindings):
-                    return NOTHING.union(*(_bound(links, frame, b, path) for b in bindings))
+                    return NOTHING.union(*(_bound(links, frame, b, path, steps) for b in bindings))
         case ast.Call() if frame.depth < _DEEPEST:
             functions = links.functions.meant(home, node.func)
             if len(functions) == 1 and node not in links.wraps:
@@ -94,11 +107,10 @@ def _is_plain(binding: Binding) -> bool:
     )
 
 
-def _bound(links: Links, frame: Frame, binding: Binding, path: Path) -> HeldSet:
+def _bound(links: Links, frame: Frame, binding: Binding, path: Path, steps: int) -> HeldSet:
     if binding.kind is not BindingKind.PARAMETER:
-        is_call = isinstance(binding.value, ast.Call | ast.Name | ast.IfExp)
-        if is_call and binding.value is not None and frame.depth < _DEEPEST and not _is_circular(binding):
-            return given_back(links, frame, binding.value, (*binding.unpack, *path))
+        if isinstance(binding.value, ast.Call | ast.Name | ast.IfExp) and steps:
+            return given_back(links, frame, binding.value, (*binding.unpack, *path), steps - 1)
         return links.variables.binding(frame.home, binding, path)
     parameter = binding.node
     assert isinstance(parameter, ast.arg)
@@ -112,9 +124,3 @@ def _bound(links: Links, frame: Frame, binding: Binding, path: Path) -> HeldSet:
         else:
             held |= links.at(frame.call.module, argument, inner)
     return frozenset(held)
-
-
-def _is_circular(binding: Binding) -> bool:
-    """Whether a value is made from the same name: `model = cast(model)` in a loop has no end."""
-    names = [n for n in ast.walk(binding.value or binding.node) if isinstance(n, ast.Name)]
-    return any(n.id == binding.name for n in names)

@@ -140,6 +140,8 @@ def parse(path: str, data: bytes) -> ConfigFile:
     """
     encoding = "utf-8-sig" if data.startswith(b"\xef\xbb\xbf") else "utf-8"
     text = data.decode(encoding)
+    if "\r" in text.replace("\r\n", ""):
+        raise ValueError("its lines end in carriage returns alone")
     newline = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
     source = SourceFile(path, data, text, encoding, newline)
     match PurePosixPath(path).suffix:

@@ -341,6 +341,7 @@ NEEDED_BY = {
     "optim_state_dict": _SETTINGS | {"full_tensors"},
     "optim_state_dict_to_load": _SETTINGS | {"numbered_optim_state"},
     "numbered_optim_state": frozenset({"parameter_names"}),
+    "no_sync_of_either": frozenset({"no_sync"}),
     "rekey_optim_state_dict": frozenset({"parameter_names", "OptimStateKeyType"}),
 }
 """Part -> the parts it uses."""

@@ -31,6 +31,7 @@ class Net(nn.Module):
     pass
 class Engine:
     module = process_group = None
+    def __init__(self, net=None): pass
     def __call__(self, x): return x
     def state_dict(self): return {}
     def load_state_dict(self, state): pass
@@ -114,6 +115,14 @@ def found_at(made: Program) -> dict[tuple[str, int], set[str]]:
         place = item.finding.place
         found.setdefault((place.path, place.line), set()).add(item.finding.code)
     return found
+
+
+def ordered(text: str, wrapper: str) -> Program:
+    """A program of one file with a wrapper in the place of `WRAP`, and the line that is marked."""
+    text = _IMPORTS + _FSDP + _DDP + textwrap.dedent(text).replace("WRAP(", f"{wrapper}(")
+    text += f"\nstranger = {SHARDED}\n"
+    line = next(i for i, one in enumerate(text.splitlines(), start=1) if one.endswith("# <-"))
+    return Program({"parts.py": _PARTS, "main.py": text}, "main.py", line)
 
 
 def everything(*, in_expression: bool) -> Hazard:

@@ -12,7 +12,8 @@ from hazards import HAZARDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nesting import STEPS, nested
-from programs import MIRRORS, SHARDED, everything, found_at, is_in_expression, program
+from orders import ORDERS
+from programs import MIRRORS, SHARDED, everything, found_at, is_in_expression, ordered, program
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)
@@ -47,3 +48,16 @@ def test_carriers_can_be_nested(names: list[str]) -> None:
     plain = program(carrier, hazard, MIRRORS["plain"])
     assert plain is not None
     assert (plain.path, plain.line) not in found_at(plain), carrier["main.py"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_optimizer_before_the_wrap_is_found(order: str) -> None:
+    made = ordered(ORDERS[order], "FSDP")
+    assert "FM504" in found_at(made).get((made.path, made.line), set())
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("other", ["DDP", "Engine"])
+def test_an_optimizer_before_another_wrapper_is_none_of_ours(other: str, order: str) -> None:
+    made = ordered(ORDERS[order], other)
+    assert all("FM504" not in codes for codes in found_at(made).values())
