@@ -59,7 +59,7 @@ def test_containers_that_grow_in_a_circle_end(tmp_path: Path, monkeypatch: pytes
     project.sharded(project.modules["main.py"], _last_use(project))
     nodes = {node for node, _ in asked}
     assert len(nodes) > 15
-    assert max(asked.values()) <= 2, "within a circle an answer is final the second time"
+    assert max(asked.values()) <= 3, "within a circle an answer is kept for good after two tries"
     assert len(asked) < 60 * len(nodes), "paths into containers are as short as they are told apart"
 
 
@@ -74,7 +74,8 @@ def test_calls_that_a_thread_makes_are_no_places(tmp_path: Path) -> None:
         "import threading\nfrom torch.optim import AdamW\n\n\n"
         "def train(net):\n    optimizer = AdamW(net.parameters())\n    net = FSDP(net)\n"
         "    return sum(p.numel() for p in net.parameters())\n\n\n"
-        "def again(net):\n    optimizer = AdamW(net.parameters())\n    print(optimizer)\n    net = FSDP(net)\n\n\n"
+        "def again(net):\n    optimizer = AdamW(net.parameters())\n    print(optimizer)\n"
+        "    net = FSDP(net)\n\n\n"
         "threading.Thread(target=again, args=(build(),)).start()\n"
         "threading.Thread(target=train, args=(build(),)).start()\ntrain(build())\n"
     )
