@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from codemods.analysis.arguments import argument_for, default_of, is_bound_call, returns_of
+from codemods.analysis.dict_writes import writes
 from codemods.analysis.flow import reaching
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind
 from codemods.analysis.values import (
     CallValue,
-    Choice,
     DictValue,
     Literal,
     Named,
@@ -21,6 +20,7 @@ from codemods.analysis.values import (
     Origin,
     Sequenced,
     Value,
+    choice,
     options,
 )
 
@@ -61,9 +61,9 @@ class Evaluator:
             case ast.Tuple() | ast.List() | ast.Set():
                 return Sequenced(tuple(node.elts), origin)
             case ast.IfExp():
-                return _choice([self.evaluate(module, node.body), self.evaluate(module, node.orelse)], origin)
+                return choice([self.evaluate(module, node.body), self.evaluate(module, node.orelse)], origin)
             case ast.BoolOp():
-                return _choice([self.evaluate(module, value) for value in node.values], origin)
+                return choice([self.evaluate(module, value) for value in node.values], origin)
             case ast.Dict():
                 return self._dict(module, node, origin)
             case ast.Subscript():
@@ -84,7 +84,7 @@ class Evaluator:
         live = reaching(module, scope, bindings, node)
         values = [self._binding(module, b, origin) for b in live]
         mutated = self._mutations(module, node, values)
-        return mutated or _choice(values, origin)
+        return mutated or choice(values, origin)
 
     def _imported(self, module: Module, node: ast.expr, origin: Origin) -> Value:
         symbol = self.index.resolve(module, node)
@@ -126,7 +126,7 @@ class Evaluator:
             holder = head if len(head) > dots else imports[-1].target[:dots]
             return self._module_variable(module, holder, last)
         values = [self._binding(module, b, None) for b in bindings if b.value is not None]
-        return _choice(values, values[0].origin) if values else None
+        return choice(values, values[0].origin) if values else None
 
     def _binding(self, module: Module, binding: Binding, use: Origin | None) -> Value:
         origin = use or Origin(module, binding.value or ast.Constant(None))
@@ -151,7 +151,7 @@ class Evaluator:
                 found.append(self.unpacked(option.origin.module, option.elements[path[0]], path[1:]))
             else:
                 found.append(Opaque("one of several results", option.origin))
-        return _choice(found, Origin(module, node))
+        return choice(found, Origin(module, node))
 
     def _parameter(self, module: Module, binding: Binding, origin: Origin) -> Value:
         assert isinstance(binding.node, ast.arg)
@@ -171,7 +171,7 @@ class Evaluator:
             values.append(self.evaluate(module, default))
         if not self.callers.get(function):
             values.append(Opaque(f"parameter `{binding.name}`", origin))
-        return _choice(values, origin)
+        return choice(values, origin)
 
     def _attribute(self, module: Module, node: ast.Attribute, origin: Origin) -> Value:
         symbol = self.index.resolve(module, node)
@@ -200,7 +200,7 @@ class Evaluator:
                 return None
             found += [self.evaluate(holder.module, value) for value in values]
         origin = Origin(module, node)
-        return _choice([*found, Opaque("a field can be assigned later", origin)], origin) if found else None
+        return choice([*found, Opaque("a field can be assigned later", origin)], origin) if found else None
 
     def _dict(self, module: Module, node: ast.Dict, origin: Origin) -> Value:
         items: dict[str, list[Origin]] = {}
@@ -243,7 +243,7 @@ class Evaluator:
         items = {k: list(v) for k, v in found.items.items()}
         places = {k: list(v) for k, v in found.places.items()}
         complete = found.complete
-        for kind, key, value, at in _writes(module, node):
+        for kind, key, value, at in writes(module, node):
             if kind == "key":
                 items.setdefault(key, []).append(Origin(module, value))
                 places.setdefault(key, []).append((module, at))
@@ -266,7 +266,7 @@ class Evaluator:
                     found.append(self.evaluate(option.origin.module, option.elements[position]))
             else:
                 return Opaque("a lookup at run time", origin)
-        return _choice(found, origin) if found else Opaque("a lookup at run time", origin)
+        return choice(found, origin) if found else Opaque("a lookup at run time", origin)
 
     def _call(self, module: Module, node: ast.Call, origin: Origin) -> Value:
         symbol = self.index.resolve(module, node.func)
@@ -298,44 +298,4 @@ class Evaluator:
 
     def _returned(self, module: Module, function: ast.FunctionDef) -> Value | None:
         values = [self.evaluate(module, r) for r in returns_of(module, function)]
-        return _choice(values, values[0].origin) if values else None
-
-
-def _choice(values: list[Value], origin: Origin) -> Value:
-    if len(values) == 1:
-        return values[0]
-    return Choice(tuple(values), origin) if values else Opaque("nothing is assigned", origin)
-
-
-def _writes(module: Module, use: ast.Name) -> Iterator[tuple[str, str, ast.expr, ast.AST]]:
-    """`d["k"] = v`, `d.update(...)` and other changes of the dict named by `use`, in its scope."""
-    found = module.scope_of(use).lookup(use.id)
-    scope = found[0] if found else None
-    for node in module.nodes(ast.Name):
-        assert isinstance(node, ast.Name)
-        if (
-            node.id != use.id
-            or (found := module.scope_of(node).lookup(node.id)) is None
-            or found[0] is not scope
-        ):
-            continue
-        parent = module.parent(node)
-        if isinstance(parent, ast.Subscript) and parent.value is node and isinstance(parent.ctx, ast.Store):
-            statement = module.statement(parent)
-            key = parent.slice.value if isinstance(parent.slice, ast.Constant) else None
-            if isinstance(statement, ast.Assign) and isinstance(key, str):
-                yield "key", key, statement.value, parent
-            else:
-                yield "unknown", "", node, parent
-        elif isinstance(parent, ast.Attribute) and parent.attr in ("update", "setdefault", "pop"):
-            call = module.parent(parent)
-            if isinstance(call, ast.Call) and parent.attr == "update":
-                for keyword in call.keywords:
-                    if keyword.arg is not None:
-                        yield "key", keyword.arg, keyword.value, keyword
-                    else:
-                        yield "merge", "", keyword.value, keyword
-                for argument in call.args:
-                    yield "merge", "", argument, call
-            elif parent.attr == "setdefault":
-                yield "unknown", "", node, parent
+        return choice(values, values[0].origin) if values else None

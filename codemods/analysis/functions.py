@@ -107,8 +107,7 @@ class Functions:
             found = self._find_calls(module, function)
         finally:
             del self._searching[function]
-        if not self.links.is_given_up:
-            self._calls[function] = found
+        self._calls[function] = found
         return found
 
     def _find_calls(self, module: Module, function: Function) -> list[CallOf]:

@@ -42,11 +42,10 @@ from codemods.analysis.stores import Stores
 from codemods.analysis.variables import Variables
 
 _DEEPEST = 70
+_LONGEST = 4
 _EXACT = 2
-_LONGEST = 1
-_OFTEN = 2
-_MOST = 2000000
-"""Expressions followed for one question: what is not found by then has no short way to a wrap call."""
+"""Keys of a path that are told apart; those further in stand for any, or containers that a function nests in a
+circle would have paths without end."""
 _FOREVER = 1 << 30
 _TRIES = 2
 
@@ -70,9 +69,7 @@ class Links:
     _partial: dict[tuple[ast.expr, Path], tuple[HeldSet, int]] = field(default_factory=dict)
     _cut: int = _FOREVER
     _tries: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
-    _steps: int = 0
     _optimizers: dict[ast.Call, bool] = field(default_factory=dict)
-    _asked: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
     _is_possible: bool = False
     evidence: Evidence = field(init=False)
     stores: Stores = field(init=False)
@@ -160,8 +157,15 @@ class Links:
     def calls_of(
         self, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef
     ) -> list[tuple[Module, ast.Call]]:
-        """Every call of a function or method."""
+        """Every call of a function or method, those that something else makes (`Thread(target=f)`) too."""
         return [(call.module, call.node) for call in self.functions.calls(module, function)]
+
+    def written_calls_of(
+        self, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef
+    ) -> list[tuple[Module, ast.Call]]:
+        """The calls of a function or method that stand in the text as calls, and so in a statement."""
+        calls = self.calls_of(module, function)
+        return [(home, call) for home, call in calls if home.parent(call) is not None]
 
     def held(self, module: Module, node: ast.expr) -> HeldSet:
         """Everything an expression can hold."""
@@ -174,7 +178,7 @@ class Links:
         answered, and asked anew afterwards.
         """
         if len(path) > _EXACT:
-            path = (*path[:_EXACT], *((None,) * min(len(path) - _EXACT, _LONGEST)))
+            path = (*path[:_EXACT], *((None,) * (len(path) - _EXACT)))
         key = (node, path)
         known = self._known.get(key)
         if known is not None:
@@ -184,8 +188,7 @@ class Links:
             self._cut = min(self._cut, cut)
             return partial
         depth = len(self._active)
-        self._steps = self._steps + 1 if depth else 0
-        if key in self._active or depth > _DEEPEST or self.is_given_up:
+        if key in self._active or depth > _DEEPEST or len(path) > _LONGEST:
             self._cut = min(self._cut, self._active.get(key, 0))
             return NOTHING
         outer, self._cut, before = self._cut, _FOREVER, len(self._partial)
@@ -194,8 +197,7 @@ class Links:
             result = self._at(module, node, path)
         finally:
             del self._active[key]
-        times = self._asked[key] = self._asked.get(key, 0) + 1
-        if self._cut >= depth or times >= _OFTEN:
+        if self._cut >= depth:
             self._known[key] = result
             while len(self._partial) > before:
                 self._settle(*self._partial.popitem())
@@ -210,11 +212,6 @@ class Links:
         self._tries[key] = self._tries.get(key, 0) + 1
         if self._tries[key] >= _TRIES:
             self._known[key] = answer[0]
-
-    @property
-    def is_given_up(self) -> bool:
-        """Whether the question that is open has led too far; its answer is what was found by then."""
-        return self._steps > _MOST
 
     @property
     def depth(self) -> int:

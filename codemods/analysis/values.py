@@ -104,3 +104,10 @@ def options(value: Value) -> Iterator[Value]:
             yield from options(option)
     else:
         yield value
+
+
+def choice(values: list[Value], origin: Origin) -> Value:
+    """One of several values, of which there may be one or none."""
+    if len(values) == 1:
+        return values[0]
+    return Choice(tuple(values), origin) if values else Opaque("nothing is assigned", origin)
