@@ -295,3 +295,25 @@ POLICY_METHOD = '''\
             cast_forward_inputs={cast},
         )
 '''
+
+TAKEN_OUT = '''\
+@contextlib.contextmanager
+def taken_out(model: nn.Module, parameters: set[nn.Parameter]) -> Iterator[None]:
+    """Inside of the block `fully_shard` does not see these parameters.
+
+    It neither shards nor moves them; torch 2.7 has `ignored_params` for that.
+    """
+    taken = [
+        (module, name, parameter)
+        for module in model.modules()
+        for name, parameter in module._parameters.items()
+        if parameter in parameters
+    ]
+    for module, name, _ in taken:
+        module._parameters[name] = None
+    try:
+        yield
+    finally:
+        for module, name, parameter in taken:
+            module._parameters[name] = parameter
+'''

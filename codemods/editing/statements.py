@@ -145,7 +145,9 @@ def can_only_be_sharded(project: Project, module: Module, receiver: ast.expr) ->
         return False
     if any(word in module.text for word in _OTHER_FSDP):
         return False
-    return bool(project.uses(FSDP)) and project.resolve(module, receiver) is None
+    if not project.uses(FSDP) or project.resolve(module, receiver) is not None:
+        return False
+    return project.links.is_unseen(module, receiver)
 
 
 def may_be_ddp(module: Module) -> bool:

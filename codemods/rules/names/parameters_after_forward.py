@@ -63,10 +63,10 @@ def _takes_names_only(module: Module, call: ast.Call) -> bool:
 def _last_was_forward(project: Project, module: Module, node: ast.Call, text: str) -> bool:
     """Whether, before a place in its function, the model last ran forward and not backward."""
     function = module.function(node)
-    if function is None or _is_summoned(module, node):
+    if _is_summoned(module, node):
         return False
     start, last, is_forward = module.span(module.statement(node)).start, -1, False
-    for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
+    for call in (n for n in ast.walk(function or module.tree) if isinstance(n, ast.Call)):
         place = module.span(call).start
         if not last < place < start or module.function(call) is not function:
             continue

@@ -5,13 +5,13 @@ Written by fsdp-migrate from this repository's FSDP1 code; plain PyTorch, yours 
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
-from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
 
 @contextlib.contextmanager
-def no_sync(model: nn.Module) -> Iterator[None]:
+def no_sync(model: FSDPModule) -> Iterator[None]:
     """Gradients of backward passes inside stay on this rank until the next one."""
     model.set_requires_gradient_sync(False)
     try:
@@ -20,6 +20,6 @@ def no_sync(model: nn.Module) -> Iterator[None]:
         model.set_requires_gradient_sync(True)
 
 
-def no_sync_of_either(model: nn.Module) -> contextlib.AbstractContextManager[None]:
+def no_sync_of_either(model: Any) -> contextlib.AbstractContextManager[None]:
     """`no_sync` of a sharded model, or of one in DistributedDataParallel."""
     return no_sync(model) if isinstance(model, FSDPModule) else model.no_sync()
