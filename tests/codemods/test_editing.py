@@ -66,7 +66,7 @@ _ARGUMENTS = {
     "F(\n    m,\n    a=1,\n)": "F(\n    m,\n)",
     "F(\n    m,\n    a=1\n)": "F(\n    m,\n)",
     "F(m, b=2,\n  a=1)": "F(m, b=2)",
-    "F(\n    m,\n    a=1,  # why\n    b=2,\n)": "F(\n    m,\n    # why\n    b=2,\n)",
+    "F(\n    m,\n    a=1,  # why\n    b=2,\n)": "F(\n    m,\n    # a: why\n    b=2,\n)",
     "F(\n    m,  # one\n    a=(\n        1\n    ),\n    b=2,\n)": "F(\n    m,  # one\n    b=2,\n)",
     "F(m, a=[1, 2], **kw)": "F(m, **kw)",
     "F(m, b=2, a=1,)": "F(m, b=2,)",
