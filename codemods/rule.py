@@ -121,7 +121,7 @@ from codemods.editing.optim_state_dicts import optim_saved
 from codemods.editing.optim_state_loads import optim_loaded, uses_orig_params
 from codemods.editing.removal import delete_aliases, delete_argument, delete_arguments
 from codemods.editing.sharded_optim import load_sharded_optimizer
-from codemods.editing.state_dict_blocks import BlockPlan, plan_block, run_time_choice
+from codemods.editing.state_dict_blocks import BlockPlan, plan_block, run_time_choice, shared_by_choice
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
 from codemods.editing.statements import (
     can_only_be_sharded,
@@ -220,6 +220,7 @@ __all__ = [
     "run_time_choice",
     "same_model",
     "setting_of",
+    "shared_by_choice",
     "stands_alone",
     "state_dict_block_around",
     "state_dict_blocks",

@@ -78,7 +78,7 @@ class Classes:
     def _runs(self, line: list[ClassAt], method: Method) -> bool:
         """Whether the objects of a class run a method of a base: not where it is overridden for good."""
         for node, _ in line:
-            own = self._own(node).get(method.name)
+            own = self._defined(node).get(method.name)
             if own is method:
                 return True
             if own is not None and not _calls_super(own, method.name):
@@ -114,15 +114,16 @@ class Classes:
 
     def _nearest(self, line: list[ClassAt], name: str) -> tuple[Module, Method] | None:
         for node, module in line:
-            found = self._own(node).get(name)
+            found = self._defined(node).get(name)
             if found is not None:
                 return module, found
         return None
 
-    def _own(self, node: ast.ClassDef) -> dict[str, Method]:
+    def _defined(self, node: ast.ClassDef) -> dict[str, Method]:
+        """The methods in a class's body; of one name the first."""
         if node not in self._methods:
-            own = [s for s in node.body if isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef)]
-            self._methods[node] = {method.name: method for method in reversed(own)}
+            methods = (s for s in node.body if isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef))
+            self._methods[node] = {method.name: method for method in reversed(list(methods))}
         return self._methods[node]
 
     def fields(self, node: ast.ClassDef, module: Module) -> list[str]:

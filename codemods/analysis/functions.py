@@ -138,8 +138,8 @@ class Functions:
         """`cls(...)` in the methods of a class and of its bases."""
         found = []
         for node, home in self.links.classes.lineage(owner, module):
-            for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
-                if isinstance(call.func, ast.Name) and call.func.id == "cls":
+            for call in home.called("cls"):
+                if isinstance(call.func, ast.Name) and node in home.ancestors(call):
                     found.append(CallOf(home, call, True))
         return found
 

@@ -10,6 +10,7 @@ Source of the names: `torch.distributed.fsdp.__init__` and `FullyShardedDataPara
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -94,14 +95,18 @@ def scan(folder: Path) -> list[Leftover]:
     return sorted(found)
 
 
-def resolved(folder: Path) -> Iterator[tuple[str, ast.Module, Callable[[ast.expr], str | None]]]:
-    """Path and tree of every module below `folder`, and what a name or attribute chain in it stands for."""
-    for module in _bound_modules(folder):
+def resolved(
+    folder: Path, names: re.Pattern[bytes]
+) -> Iterator[tuple[str, ast.Module, Callable[[ast.expr], str | None]]]:
+    """Path and tree of every module below `folder` in which one of the names stands, and what a name or
+    attribute chain in it means."""
+    for module in _bound_modules(folder, names):
         yield module.path.as_posix(), module.tree, partial(_origin, module)
 
 
-def _bound_modules(folder: Path) -> list[_Module]:
-    modules = [module for path in sorted(folder.rglob("*.py")) if (module := _read(folder, path))]
+def _bound_modules(folder: Path, names: re.Pattern[bytes] | None = None) -> list[_Module]:
+    paths = [p for p in sorted(folder.rglob("*.py")) if names is None or names.search(p.read_bytes())]
+    modules = [module for path in paths if (module := _read(folder, path))]
     for module in modules:
         _bind_imports(module)
     _follow_own_modules(modules)

@@ -91,7 +91,8 @@ def _of_mapped(project: Project, module: Module) -> Iterator[Finding]:
 
 
 def _is_whole(project: Project, module: Module, loop: ast.AST, model: ast.expr) -> bool:
-    """Whether `summon_full_params` of the same model is around the loop: whole parameters, then and now."""
+    """Whether `summon_full_params` of the model, or of what it is a part of, is around the loop: whole
+    parameters, then and now."""
     text = ast.unparse(model)
     summons = {use.node for use in project.static_calls("summon_full_params")}
     for parent in module.ancestors(loop):
@@ -100,7 +101,7 @@ def _is_whole(project: Project, module: Module, loop: ast.AST, model: ast.expr) 
                 call = item.context_expr
                 if call in summons and isinstance(call, ast.Call):
                     given = [*call.args, *(k.value for k in call.keywords)]
-                    if any(ast.unparse(one) == text for one in given):
+                    if any(f"{text}.".startswith(f"{ast.unparse(one)}.") for one in given):
                         return True
         elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
             return False

@@ -36,6 +36,8 @@ def parameters_after_forward(project: Project) -> Iterator[Finding]:
             project, module, call.node, text
         ):
             continue
+        if _takes_names_only(module, call.node):
+            continue
         if _is_kept(project, module, call.node) or _is_written(module, call.node):
             yield finding(
                 module,
@@ -47,6 +49,15 @@ def parameters_after_forward(project: Project) -> Iterator[Finding]:
                     "module.reshard()`"
                 ),
             )
+
+
+def _takes_names_only(module: Module, call: ast.Call) -> bool:
+    """`for name, _ in model.named_parameters()`."""
+    loop = module.parent(call)
+    if not isinstance(loop, ast.For | ast.comprehension) or not isinstance(loop.target, ast.Tuple):
+        return False
+    last = loop.target.elts[-1]
+    return isinstance(last, ast.Name) and last.id == "_"
 
 
 def _last_was_forward(project: Project, module: Module, node: ast.Call, text: str) -> bool:

@@ -16,9 +16,6 @@ _REMEDY = (
     "(`set_all_reduce_hook`, `set_custom_reduce_scatter`, `set_reshard_after_forward`)"
 )
 
-_ONLY_NAME = ("import", "getLogger", "find_spec", "filterwarnings")
-"""Calls that take the name of a module and replace nothing in it."""
-
 
 @rule("patched internals", {"FM524": "a part of FSDP1's own code is replaced"})
 def patched_internals(project: Project) -> Iterator[Finding]:
@@ -40,7 +37,7 @@ def patched_internals(project: Project) -> Iterator[Finding]:
                     if _is_fsdp1s(project.resolve(module, holder)):
                         yield _finding(module, call, f"{ast.unparse(holder)}.{name}")
                 case ast.Call(args=[ast.Constant(value=str(name)), *_]) if name.startswith(f"{_PREFIX}_"):
-                    if not any(word in ast.unparse(call.func) for word in _ONLY_NAME):
+                    if ast.unparse(call.func).rpartition(".")[2] in ("patch", "setattr"):
                         yield _finding(module, call, name)
 
 
@@ -49,6 +46,8 @@ def _is_fsdp1s(symbol: Symbol | None) -> bool:
     if symbol is None or symbol.module is not None:
         return False
     name = symbol.name
+    if name.startswith(f"{_PREFIX}_fully_shard"):
+        return False
     return name == FSDP or name == _PREFIX.rstrip(".") or is_fsdp1(name) or name.startswith(f"{_PREFIX}_")
 
 

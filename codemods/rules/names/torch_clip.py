@@ -37,11 +37,8 @@ def torch_clip(project: Project) -> Iterator[Finding]:
     rank. On FSDP2 parameters it clips by the norm of the whole gradient. The new behaviour is what was
     meant, but training curves change, so a person should know. With `--unsafe-fixes` a used result gets
     `.full_tensor()`, because it is a DTensor now; nothing else has to be done."""
-    for module in list(project.modules.values()):
-        for call in module.calls():
-            symbol = project.resolve(module, call.func)
-            if symbol is None or symbol.name not in _FUNCTIONS:
-                continue
+    for name in _FUNCTIONS:
+        for module, call in project.calls_of(name):
             model, holding = _owner(project, module, argument(call, 0, "parameters"))
             if model is None or isinstance(holding, No):
                 continue
