@@ -44,6 +44,7 @@ _UNMISTAKABLE = frozenset(
     | {"shard_full_optim_state_dict", "sharded_optim_state_dict", "summon_full_params"}
 )
 """Attributes that no other library has."""
+_METHODS = frozenset(name for name in _UNMISTAKABLE if not name.startswith("_") and name != "flat_param")
 
 
 def left_over(
@@ -94,6 +95,10 @@ def _unmistakable(
         symbol = project.resolve(module, node) if isinstance(node, ast.Attribute) else None
         if symbol is not None and symbol.module is not None:
             continue
+        # An object that is known to be something else may well have a method of that name.
+        owner = node.value if isinstance(node, ast.Attribute) and name in _METHODS else None
+        if owner is not None and not project.links.is_unseen(module, owner):
+            continue
         if _is_gone(module, node, edits):
             continue
         if any((module.path, line) in spoken for line in _header(module, node)):
@@ -116,9 +121,12 @@ def _unmistakable_names(module: Module) -> Iterator[tuple[ast.expr, str]]:
     for call in module.calls():
         match call:
             case ast.Call(
-                func=ast.Name(id="getattr" | "hasattr"), args=[_, ast.Constant(value=str() as name), *_]
+                func=ast.Name(id="getattr" | "hasattr"),
+                args=[owner, ast.Constant(value=str() as name), *rest],
             ):
-                if name in _UNMISTAKABLE:
+                # With the object itself in its place nothing goes wrong where there is none.
+                is_itself = bool(rest) and ast.unparse(rest[0]) == ast.unparse(owner)
+                if name in _UNMISTAKABLE and not is_itself:
                     yield call, name
     for compare in module.nodes(ast.Compare):
         assert isinstance(compare, ast.Compare)
