@@ -32,6 +32,19 @@ _PRIVATE_REMEDIES = {
     "_init_intra_and_inter_node_groups": "leave `process_group` out: HYBRID_SHARD without it shards within "
     "each node, over a mesh that the helper module makes",
 }
+_UNMISTAKABLE = frozenset(
+    {"_all_handles", "_flat_param", "_fsdp_wrapped_module", "_fully_sharded_module_to_handle", "flat_param"}
+    | {
+        "flatten_sharded_optim_state_dict",
+        "fsdp_modules",
+        "full_optim_state_dict",
+        "optim_state_dict_to_load",
+    }
+    | {"rekey_optim_state_dict", "scatter_full_optim_state_dict", "set_state_dict_type"}
+    | {"shard_full_optim_state_dict", "sharded_optim_state_dict", "summon_full_params"}
+)
+"""Attributes that no other library has."""
+_METHODS = frozenset(name for name in _UNMISTAKABLE if not name.startswith("_") and name != "flat_param")
 
 
 def left_over(
@@ -68,6 +81,58 @@ def left_over(
             yield _finding(module, node, name)
     for module in list(project.modules.values()):
         yield from _unread_imports(project, module, edits, spoken)
+        yield from _unmistakable(project, module, edits, spoken)
+
+
+def _unmistakable(
+    project: Project,
+    module: Module,
+    edits: dict[str, list[tuple[Edit, Finding]]],
+    spoken: set[tuple[str, int]],
+) -> Iterator[Finding]:
+    """Attributes that only FSDP1 has, whatever they are taken from, and strings that ask for them."""
+    for node, name in _unmistakable_names(module):
+        symbol = project.resolve(module, node) if isinstance(node, ast.Attribute) else None
+        if symbol is not None and symbol.module is not None:
+            continue
+        # An object that is known to be something else may well have a method of that name.
+        owner = node.value if isinstance(node, ast.Attribute) and name in _METHODS else None
+        if owner is not None and not project.links.is_unseen(module, owner):
+            continue
+        if _is_gone(module, node, edits):
+            continue
+        if any((module.path, line) in spoken for line in _header(module, node)):
+            continue
+        spoken.add((module.path, module.place(module.statement(node)).line))
+        yield finding(
+            module,
+            node,
+            CODE,
+            f"`{name}` is a name of FSDP1's wrapper, and where this object comes from was not found",
+            remedy="if this is a sharded model, rewrite this by hand: an FSDP2 model does not have it",
+        )
+
+
+def _unmistakable_names(module: Module) -> Iterator[tuple[ast.expr, str]]:
+    for node in module.nodes(ast.Attribute):
+        assert isinstance(node, ast.Attribute)
+        if node.attr in _UNMISTAKABLE:
+            yield node, node.attr
+    for call in module.calls():
+        match call:
+            case ast.Call(
+                func=ast.Name(id="getattr" | "hasattr"),
+                args=[owner, ast.Constant(value=str() as name), *rest],
+            ):
+                # With the object itself in its place nothing goes wrong where there is none.
+                is_itself = bool(rest) and ast.unparse(rest[0]) == ast.unparse(owner)
+                if name in _UNMISTAKABLE and not is_itself:
+                    yield call, name
+    for compare in module.nodes(ast.Compare):
+        assert isinstance(compare, ast.Compare)
+        for part in (n for side in (compare.left, *compare.comparators) for n in ast.walk(side)):
+            if isinstance(part, ast.Constant) and part.value == "FullyShardedDataParallel":
+                yield compare, part.value
 
 
 def _finding(module: Module, node: ast.AST, name: str) -> Finding:

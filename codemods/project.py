@@ -106,13 +106,20 @@ class Project:
         return self._leader(path)
 
     def with_wraps(self) -> frozenset[str]:
-        """The files that wrap models, what they import, and what imports them, however indirectly."""
+        """The files that wrap models, what they import, and what imports them and speaks of FSDP itself,
+        however indirectly; tests left out."""
         sites = {site.module.path for site in self.wraps}
         importers: dict[str, set[str]] = {}
         for path, found in self.imports.items():
             for other in found:
                 importers.setdefault(other, set()).add(path)
-        return frozenset(_reached(sites, self.imports) | _reached(sites, importers))
+        speaking = {
+            path
+            for path in _reached(sites, importers)
+            if path in self.modules and "fsdp" in self.modules[path].text.lower()
+        }
+        found = _reached(sites, self.imports) | speaking
+        return frozenset(path for path in found if not _is_test(path) or path in sites)
 
     def is_one_program(self, path: str, other: str) -> bool:
         """Whether a file can run together with another: one imports the other, or a third both."""
@@ -182,6 +189,11 @@ class Project:
                     if symbol.module is None:
                         self._uses.setdefault(symbol.name, []).append(NameUse(module, node, symbol))
         return self._uses
+
+
+def _is_test(path: str) -> bool:
+    *folders, name = path.split("/")
+    return name.startswith("test_") or bool({"test", "tests"} & set(folders))
 
 
 def _reached(start: set[str], edges: dict[str, set[str]]) -> set[str]:

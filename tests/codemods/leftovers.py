@@ -281,8 +281,10 @@ def _strings(node: ast.AST) -> Iterator[ast.Constant]:
             for part in (n for side in (node.left, *node.comparators) for n in ast.walk(side)):
                 if isinstance(part, ast.Constant) and part.value == CLASS_NAME:
                     yield part
-        case ast.Call(func=ast.Name(id="getattr" | "hasattr"), args=[_, ast.Constant() as name, *_]):
-            if name.value in FSDP1_ATTRIBUTES:
+        case ast.Call(func=ast.Name(id="getattr" | "hasattr"), args=[owner, ast.Constant() as name, *rest]):
+            # `getattr(x, name, x)` is right with and without a wrapper.
+            is_itself = bool(rest) and ast.unparse(rest[0]) == ast.unparse(owner)
+            if name.value in FSDP1_ATTRIBUTES and not is_itself:
                 yield name
 
 

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.arguments import argument_for, is_bound_call
-from codemods.rule import FSDP, Finding, Module, No, Project, Safety, code, finding, replace, rule
+from codemods.rule import FSDP, Finding, Maybe, Module, No, Project, Safety, code, finding, replace, rule
 
 _NO_MODULES = frozenset(
     {"config", "cfg", "generation_config", "args", "hparams", "tokenizer", "dtype", "device", "optimizer"}
@@ -55,7 +55,14 @@ def exact_class(project: Project) -> Iterator[Finding]:
 
 def _is_certain(project: Project, module: Module, subject: ast.expr) -> bool:
     """Whether what is asked is always a part of a sharded model, as far as it was found by its values."""
-    return not project.links.parts_of(module, subject) or project.links.is_certain_part(module, subject)
+    if project.links.parts_of(module, subject):
+        return project.links.is_certain_part(module, subject)
+    held: ast.expr = subject
+    while isinstance(held, ast.Attribute | ast.Subscript):
+        held = held.value
+        if isinstance(project.sharded(module, held), Maybe):
+            return False
+    return True
 
 
 def _is_about_wrapper(project: Project, module: Module, question: ast.Compare) -> bool:

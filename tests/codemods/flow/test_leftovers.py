@@ -1,0 +1,32 @@
+"""Names that only FSDP1 has are spoken of, whatever object they are taken from."""
+
+from __future__ import annotations
+
+import pytest
+from programs import Program, found_at
+
+_HEAD = "from torch.distributed.fsdp import FSDPModule  # fsdp\n"
+
+LEFT = [
+    "with something.summon_full_params(x):\n    pass",
+    "for m in x.fsdp_modules(y):\n    pass",
+    "y = x._fsdp_wrapped_module.config",
+    'y = getattr(x, "_fsdp_wrapped_module")',
+    'if hasattr(x, "_fsdp_wrapped_module"):\n    pass',
+    'if type(x).__name__ == "FullyShardedDataParallel":\n    pass',
+    'if x.__class__.__name__ in ("DDP", "FullyShardedDataParallel"):\n    pass',
+    "z = x.flat_param.data",
+    "x.set_state_dict_type(y, kind)",
+]
+
+
+@pytest.mark.parametrize("text", LEFT)
+def test_a_name_of_fsdp1_has_a_finding(text: str) -> None:
+    found = found_at(Program({"main.py": f"{_HEAD}{text}\n"}, "main.py", 2))
+    assert found.get(("main.py", 2))
+
+
+def test_a_method_of_that_name_in_the_project_is_not_fsdp1s() -> None:
+    own = "class Units:\n    @staticmethod\n    def fsdp_modules(m): return []\n"
+    text = f"{_HEAD}{own}\nUnits.fsdp_modules(x)\n"
+    assert found_at(Program({"main.py": text}, "main.py", 6)) == {}
