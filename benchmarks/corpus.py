@@ -1,6 +1,6 @@
 """Rewrites checkouts of public repositories and holds the results against the laws of the case tests.
 
-    python benchmarks/corpus.py FOLDER [NAME ...] [--output DIR] [--keep DIR]
+    python benchmarks/corpus.py FOLDER [NAME ...] [--output DIR] [--keep DIR] [--jobs N]
 
 FOLDER holds one checkout per sub-folder, named as in `corpus.json` beside this file, which says where each
 comes from and how hard it is; a folder of another name is measured too. Each is copied, rewritten by the
@@ -25,6 +25,7 @@ import json
 import sys
 import tempfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,7 +44,7 @@ HEADINGS = (
     "files",
     "wrap sites",
     "inline / helper / left",
-    "state-dict contexts (left)",
+    "state-dict contexts: translated / refused with a reason / neither",
     "to do",
     "findings by code",
     "laws",
@@ -61,7 +62,7 @@ def cells(row: Row) -> list[str]:
         str(row.files),
         str(row.sites),
         " / ".join(str(row.forms[form]) for form in ("inline", "helper", "left")),
-        f"{row.contexts} ({row.contexts_left})",
+        f"{row.contexts_translated} / {row.contexts_left} / {row.contexts_silent}",
         str(row.todo),
         codes or "-",
         f"{len(row.broken)} broken" if row.broken else "hold",
@@ -78,6 +79,7 @@ def total(rows: list[Row]) -> Row:
         whole.forms += row.forms
         whole.contexts += row.contexts
         whole.contexts_left += row.contexts_left
+        whole.contexts_silent += row.contexts_silent
         whole.cpu_s += row.cpu_s
         whole.peak_bytes = max(whole.peak_bytes, row.peak_bytes)
         whole.broken += row.broken
@@ -131,6 +133,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--output", type=Path, help="write corpus.md and corpus.json into this folder")
     parser.add_argument("--keep", type=Path, help="keep the rewritten copies in this folder")
+    parser.add_argument("--jobs", type=int, default=1, help="repositories at a time")
     told = parser.parse_args()
     checkouts = [
         path
@@ -138,12 +141,17 @@ def main() -> int:
         if path.is_dir() and (not told.names or path.name in told.names)
     ]
     difficulty = {path.name: KNOWN.get(path.name, {}).get("difficulty", "unknown") for path in checkouts}
-    rows = []
-    for checkout in sorted(checkouts, key=lambda p: (ORDER.index(difficulty[p.name]), p.name.lower())):
+
+    def measured(checkout: Path) -> Row:
         with tempfile.TemporaryDirectory() as scratch:
             row = corpus_laws.check(checkout, difficulty[checkout.name], Path(scratch), told.keep)
-        rows.append(row)
-        print(f"{row.name}: {len(row.broken)} broken, {row.cpu_s:.1f} s", file=sys.stderr)
+        said = "".join(f"\n  {line}" for line in row.broken)
+        print(f"{row.name}: {len(row.broken)} broken, {row.cpu_s:.1f} s{said}", file=sys.stderr, flush=True)
+        return row
+
+    checkouts.sort(key=lambda path: (ORDER.index(difficulty[path.name]), path.name.lower()))
+    with ThreadPoolExecutor(told.jobs) as pool:
+        rows = list(pool.map(measured, checkouts))
     broken = [f"{row.name}: {line}" for row in rows for line in row.broken]
     broken += filter(None, [too_few(rows)])
     print(markdown(rows, broken), end="")

@@ -26,8 +26,9 @@ class Row:
     Attributes:
         calls: FSDP1 wrap calls that the independent scan counts; the program may know more forms.
         forms: wrap sites by what became of them: `inline`, `helper`, `left`.
-        contexts, contexts_left: state-dict contexts in the input, and those that still stand in the output,
-            each of them with a finding.
+        contexts: state-dict contexts in the input.
+        contexts_left: those that still stand in the output, each with a finding that says why.
+        contexts_silent: those that stand there without one.
         codes: code -> outcome -> number of findings.
         peak_bytes: of resident memory, in the first run.
         broken: the laws that do not hold, a line each.
@@ -41,6 +42,7 @@ class Row:
     forms: Counter[str] = field(default_factory=Counter)
     contexts: int = 0
     contexts_left: int = 0
+    contexts_silent: int = 0
     codes: dict[str, Counter[str]] = field(default_factory=dict)
     cpu_s: float = 0.0
     peak_bytes: int = 0
@@ -50,6 +52,11 @@ class Row:
     def sites(self) -> int:
         """Wrap sites the program found."""
         return self.forms.total()
+
+    @property
+    def contexts_translated(self) -> int:
+        """State-dict contexts that no longer stand in the output."""
+        return self.contexts - self.contexts_left - self.contexts_silent
 
     @property
     def translated(self) -> int:
@@ -78,9 +85,10 @@ def check(checkout: Path, difficulty: str, scratch: Path, keep: Path | None = No
         result = (keep or scratch) / checkout.name
         shutil.copytree(after, result, symlinks=True, ignore=LEAVE)
         _describe(row, first)
-        _hold_result(row, checkout, result)
+        written = laws.contents(result)
+        _hold_changes(row, *_changed_only(before, written, scratch))
         again = corpus_tool.rewrite(after, scratch)
-        _hold_second_run(row, first, again, laws.contents(result), laws.contents(after))
+        _hold_second_run(row, first, again, written, laws.contents(after))
         _hold_findings(row, first, again, checkout, result)
         if first.changed:
             corpus_tool.undo(after, scratch)
@@ -99,7 +107,20 @@ def _describe(row: Row, first: corpus_tool.Run) -> None:
     row.cpu_s, row.peak_bytes = first.cpu_s, first.peak_bytes
 
 
-def _hold_result(row: Row, checkout: Path, result: Path) -> None:
+def _changed_only(before: dict[str, bytes], after: dict[str, bytes], scratch: Path) -> tuple[Path, Path]:
+    """Two folders with the files that are not the same, as they were and as they are: linter, parser and
+    tokenizer look at one file at a time."""
+    folders = scratch / "changed" / "before", scratch / "changed" / "after"
+    for folder, files in zip(folders, (before, after), strict=True):
+        folder.mkdir(parents=True)
+        for name in _different(before, after):
+            if name in files:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(files[name])
+    return folders
+
+
+def _hold_changes(row: Row, checkout: Path, result: Path) -> None:
     unparsable = laws.parse_errors(result) - laws.parse_errors(checkout)
     row.broken += [f"no longer parses: {name}" for name in sorted(unparsable)]
     row.broken += [
@@ -132,11 +153,10 @@ def _hold_findings(
     row.calls, row.contexts, row.contexts_left = len(source.wraps), len(source.contexts), len(output.contexts)
     known = {(s.path, s.line) for s in first.sites} | {(f.path, f.line) for f in first.findings}
     row.broken += [f"wrap call not seen: {_at(call)}" for call in source.wraps if not call.is_among(known)]
-    row.broken += [
-        f"state-dict context without a finding: {_at(context)}"
-        for context in output.contexts
-        if not context.is_among(spoken_of)
-    ]
+    silent = [context for context in output.contexts if not context.is_among(spoken_of)]
+    row.contexts_silent = len(silent)
+    row.contexts_left -= len(silent)
+    row.broken += [f"state-dict context without a finding: {_at(context)}" for context in silent]
 
 
 def _different(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:

@@ -6,6 +6,7 @@ Stands on the names that `tests/codemods/leftovers.py` resolves: imports followe
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import leftovers
 
 FSDP_CLASS = "FullyShardedDataParallel"
+_NAMES = re.compile(rb"fsdp|fullysharded|state_dict_type", re.IGNORECASE)
 CONTEXTS = frozenset({"state_dict_type", "set_state_dict_type"})
 
 
@@ -40,7 +42,7 @@ class Surface:
 def scan(folder: Path) -> Surface:
     """The FSDP1 calls of every Python file below a folder that can be parsed."""
     wraps, contexts = [], []
-    for path, tree, origin in leftovers.resolved(folder):
+    for path, tree, origin in leftovers.resolved(folder, _NAMES):
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
             place = Place(path, call.lineno, call.end_lineno or call.lineno)
             if _wraps(call, origin):

@@ -9,7 +9,7 @@ program, not by hand. Both train on two CPU ranks (gloo) from the same seeds, wi
 --device cpu` puts in the place of a GPU.
 
 Prints a Markdown table, with the losses below it. Exit status 1 when a loss or a saved value differs by a
-bit, when no weight moved, or a run failed.
+bit (or by more than the trainer's stated tolerance), when no weight moved, or a run failed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from trainer_results import Arm, RunFailed, contents, differences
 
 ROOT = Path(__file__).resolve().parent.parent
 HERE = Path(__file__).resolve().with_suffix("")
@@ -34,10 +35,6 @@ TIMEOUT_S = 400
 SHOWN = 12
 """Differences listed per trainer."""
 LEAVE = shutil.ignore_patterns(".git", ".fsdp-migrate", "__pycache__")
-
-
-class RunFailed(Exception):
-    """A rank died or hung; the text is the end of what it said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +47,9 @@ class Trainer:
         saved: files and DCP directories the trainer writes, relative to that folder; compared value by value.
         shows: which FSDP1 features the run exercises.
         preload: a file beside it, run before the script: what stands in for downloads.
+        tolerance: largest difference of a loss, relative to it; 0 asks for equality to the bit.
+        saved_tolerance: the same of a saved tensor, relative to its largest value.
+        why: what makes a tolerance right.
     """
 
     name: str
@@ -59,6 +59,9 @@ class Trainer:
     saved: list[str]
     shows: str
     preload: str
+    tolerance: float = 0.0
+    saved_tolerance: float = 0.0
+    why: str = ""
     folders: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -66,18 +69,6 @@ class Trainer:
     def read(cls, path: Path) -> Trainer:
         """Read one."""
         return cls(path.stem, **json.loads(path.read_text()))
-
-
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """What one run left: losses by rank in hexadecimal, and the contents of saved files by name."""
-
-    losses: list[list[str]]
-    steps: int
-    moved: int
-    substitutions: list[str]
-    saved: dict[str, dict[str, Any]]
-    seconds: float
 
 
 def train(trainer: Trainer, tree: Path, scratch: Path) -> Arm:
@@ -151,73 +142,6 @@ def _run_ranks(scratch: Path, environment: dict[str, str]) -> None:
             raise RunFailed(f"{log.stem} {why}:\n{log.read_text(errors='replace')[-3000:]}")
 
 
-def contents(path: Path) -> dict[str, Any]:
-    """Leaves of a file of torch.save or of a DCP directory, by dotted name.
-
-    Raises:
-        RunFailed: the trainer did not write it.
-    """
-    import torch
-    from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
-
-    if not path.exists():
-        raise RunFailed(f"{path.name} was not written")
-    if path.is_dir():
-        with tempfile.TemporaryDirectory() as folder:
-            whole = Path(folder) / "whole.pt"
-            dcp_to_torch_save(path, whole)
-            return dict(_leaves(torch.load(whole, weights_only=False), ""))
-    return dict(_leaves(torch.load(path, weights_only=False), ""))
-
-
-def _leaves(value: Any, name: str) -> list[tuple[str, Any]]:
-    """Values by dotted name; a parameter group is a set of names, whatever the order they are listed in."""
-    if name.endswith(".params") and isinstance(value, list) and all(isinstance(v, str) for v in value):
-        return [(name.lstrip("."), sorted(value))]
-    if isinstance(value, dict):
-        return [leaf for key, each in value.items() for leaf in _leaves(each, f"{name}.{key}")]
-    if isinstance(value, (list, tuple)):
-        return [leaf for number, each in enumerate(value) for leaf in _leaves(each, f"{name}[{number}]")]
-    return [(name.lstrip("."), value)]
-
-
-def differences(before: Arm, after: Arm) -> list[str]:
-    """What is not the same, a line each."""
-    found = []
-    for rank, (one, other) in enumerate(zip(before.losses, after.losses, strict=True)):
-        if len(one) != len(other):
-            found.append(f"rank {rank}: {len(one)} losses before, {len(other)} after")
-        found += [
-            f"rank {rank}, loss {number}: {float.fromhex(a)!r} before, {float.fromhex(b)!r} after"
-            for number, (a, b) in enumerate(zip(one, other, strict=False))
-            if a != b
-        ]
-    for file, leaves in before.saved.items():
-        others = after.saved[file]
-        found += [f"{file}: {name} is {what}" for name, what in _other_leaves(leaves, others)]
-    return found
-
-
-def _other_leaves(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str]]:
-    import torch
-
-    found = [(name, "missing after") for name in before.keys() - after.keys()]
-    found += [(name, "new after") for name in after.keys() - before.keys()]
-    for name in sorted(before.keys() & after.keys()):
-        one, other = before[name], after[name]
-        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-            if one.dtype != other.dtype or one.shape != other.shape:
-                found.append(
-                    (name, f"{one.dtype} {tuple(one.shape)}, {other.dtype} {tuple(other.shape)} after")
-                )
-            elif not torch.equal(one, other):
-                by = (one.double() - other.double()).abs().max().item()
-                found.append((name, f"different by up to {by:.3g}"))
-        elif type(one) is not type(other) or one != other:
-            found.append((name, f"{one!r} before, {other!r} after"))
-    return sorted(found)
-
-
 def compare(trainer: Trainer, checkouts: Path, scratch: Path) -> tuple[Arm, Arm]:
     """Train in a copy of the repository, and in another that the program has rewritten.
 
@@ -251,10 +175,19 @@ def report(trainer: Trainer, before: Arm, after: Arm, found: list[str]) -> str:
         str(before.steps),
         f"{losses} on {RANKS} ranks",
         f"{saved} in {len(before.saved)} files" if saved else "none",
-        "all equal" if not found else f"{len(found)} different",
+        _verdict(trainer, before, after, found),
         f"{before.seconds:.0f} / {after.seconds:.0f}",
     ]
     return "| " + " | ".join(row) + " |"
+
+
+def _verdict(trainer: Trainer, before: Arm, after: Arm, found: list[str]) -> str:
+    if found:
+        return f"{len(found)} different"
+    rounded = len(differences(before, after, 0.0))
+    return (
+        f"{rounded} equal within {trainer.tolerance:g} only, the rest to the bit" if rounded else "all equal"
+    )
 
 
 def main() -> int:
@@ -280,13 +213,16 @@ def main() -> int:
         finally:
             if told.keep is None:
                 shutil.rmtree(scratch, ignore_errors=True)
-        found = differences(before, after)
+        found = differences(before, after, trainer.tolerance, trainer.saved_tolerance)
         if not before.moved or not after.moved or before.steps < 5:
             found.append(f"nothing was trained: {before.steps} steps, {before.moved} and {after.moved} moved")
         failed = failed or bool(found)
         rows.append(report(trainer, before, after, found))
         shown = " ".join(f"{float.fromhex(loss):.7g}" for loss in after.losses[0])
         below += [f"\n{trainer.name}, losses of rank 0: {shown}", *(f"- {line}" for line in found[:SHOWN])]
+        if trainer.tolerance:
+            allowed = f"losses {trainer.tolerance:g}, saved {trainer.saved_tolerance:g}"
+            below.append(f"- tolerance ({allowed}): {trainer.why}")
         below += [f"- and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
     print("| trainer | script | shows | steps | losses | saved values | FSDP1 and FSDP2 | seconds |")
     print("|" + " --- |" * 8)

@@ -23,6 +23,8 @@ _REMEDIES = {
     "FlatParameter": "there is no flat parameter: work on `model.parameters()`, which are DTensors",
     "enable_wrap": "build the modules first, then shard each with `fully_shard`, the model around them last",
     "wrap": "shard the module with `fully_shard` once it is built",
+    "ShardingStrategy": "go by what your configuration says: a sharded model does not remember its strategy; "
+    "norms of its DTensors are those of the whole already",
     "CustomPolicy": "loop over `reversed(list(model.modules()))` and shard what the function wants",
     "OptimStateKeyType": "optimizer state stays keyed by parameter name",
 }

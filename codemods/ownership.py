@@ -32,7 +32,7 @@ EXPORTED = {
     "LocalOptimStateDictConfig": "state_dict_type",
     "ShardedOptimStateDictConfig": "state_dict_type",
     "StateDictSettings": "set_state_dict_type",
-    "OptimStateKeyType": LEFT_OVER,
+    "OptimStateKeyType": _KINDS,
     "FlatParameter": LEFT_OVER,
     "ShardedGradScaler": "ShardedGradScaler",
 }

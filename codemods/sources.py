@@ -7,7 +7,7 @@ import subprocess
 import tokenize
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from codemods.errors import CodemodError
@@ -87,6 +87,11 @@ def is_configuration_name(path: PurePath) -> bool:
 def names_fsdp(data: bytes) -> bool:
     """The byte prefilter: whether a file says FSDP anywhere."""
     return _NAMES_FSDP.search(data) is not None
+
+
+def is_configuration(path: str) -> bool:
+    """The same of a path relative to the target."""
+    return is_configuration_name(PurePosixPath(path))
 
 
 def any_names_fsdp(target: Path, files: Iterable[str]) -> bool:

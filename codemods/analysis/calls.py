@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from codemods.analysis.attributes import given_to_field
+from codemods.analysis.containers import METHODS
 from codemods.analysis.evidence import is_optimizer
 from codemods.analysis.flow import reaching
+from codemods.analysis.frames import PASS_THROUGH, returned
+from codemods.analysis.functions import Function
 from codemods.analysis.holding import (
     DECLARED,
     NOTHING,
@@ -29,11 +32,6 @@ from codemods.analysis.module import Module
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
-
-PASS_THROUGH = frozenset(
-    {"to", "cuda", "cpu", "half", "float", "bfloat16", "train", "eval", "requires_grad_", "double", "type"}
-)
-"""Methods of `nn.Module` that give the module back."""
 
 _PASS_THROUGH_CALLS = frozenset({"torch.compile", "typing.cast", "copy.copy"})
 _PREPARED = frozenset({"prepare", "prepare_model", "setup_module", "setup"})
@@ -59,7 +57,7 @@ class Calls:
             return known
         functions = self.links.functions.meant(module, node.func)
         if functions:
-            return NOTHING.union(*(self._returned(home, f, path) for home, f in functions))
+            return NOTHING.union(*(self._returned(module, node, home, f, path) for home, f in functions))
         kept = self._handed_through(module, node, path)
         if kept is not None:
             return kept
@@ -91,7 +89,9 @@ class Calls:
             case ast.Name(id="super") if symbol is None:
                 return NOTHING
         if symbol is None or symbol.module is None:
-            return self.links.containers.call(module, node, path)
+            is_method = isinstance(node.func, ast.Attribute) and node.func.attr in METHODS
+            if not (is_method and self.links.functions.meant(module, node.func)):
+                return self.links.containers.call(module, node, path)
         return None
 
     def _constructed(
@@ -146,9 +146,9 @@ class Calls:
         return None
 
     def _returned(
-        self, home: Module, function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, path: Path
+        self, module: Module, node: ast.Call, home: Module, function: Function, path: Path
     ) -> HeldSet:
-        held = self.links.functions.returned(home, function, path)
+        held = returned(self.links, module, node, home, function, path)
         told = None if isinstance(function, ast.Lambda) else function.returns
         if told is None or path:
             return held

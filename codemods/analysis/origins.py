@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from codemods.analysis.arguments import argument_for, is_bound_call, returns_of
-from codemods.analysis.calls import PASS_THROUGH
 from codemods.analysis.flow import reaching
+from codemods.analysis.frames import PASS_THROUGH
 from codemods.analysis.holding import Instance
 from codemods.analysis.link import Links
 from codemods.analysis.module import Module

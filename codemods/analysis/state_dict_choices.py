@@ -26,6 +26,7 @@ from codemods.analysis.state_dicts import (
     enclosing,
     setting_of,
 )
+from codemods.analysis.values import options
 
 if TYPE_CHECKING:
     from codemods.project import MethodCall, Project
@@ -81,6 +82,10 @@ class KindChoice:
         """The wraps its model can come from, as far as they are known."""
         return _sites(project, self.module, self.model)
 
+    def subject(self, project: Project) -> _Subject:
+        """Those, and the group of its file."""
+        return _subject(project, self.module, self.model)
+
 
 @dataclass(frozen=True, slots=True)
 class RunTime:
@@ -88,17 +93,24 @@ class RunTime:
 
     Attributes:
         sites: wraps of the models concerned.
-        anywhere: a choice is for a model that was not found, so any model can be concerned.
+        anywhere: groups of files with a choice for a model that was not found, so that any can be concerned.
+        groups: groups of files with any such choice.
         calls: choices, by their call, with the reason.
     """
 
     sites: frozenset[WrapCall]
-    anywhere: bool
+    anywhere: frozenset[str]
+    groups: frozenset[str]
     calls: dict[ast.Call, str]
 
-    def concerns(self, sites: frozenset[WrapCall]) -> bool:
-        """Whether models of these wraps are; with no site known, whether any is."""
-        return self.anywhere or bool(self.sites & sites) or (bool(self.sites) and not sites)
+    def concerns(self, subject: _Subject) -> bool:
+        """Whether a model is; where its wraps are not known, whether any of its files is."""
+        sites, group = subject
+        return group in self.anywhere or bool(self.sites & sites) or (group in self.groups and not sites)
+
+
+_Subject: TypeAlias = "tuple[frozenset[WrapCall], str]"
+"""The wraps a model can come from, and the group of files that speak of it."""
 
 
 def choices(project: Project) -> list[KindChoice]:
@@ -165,35 +177,39 @@ def decided_at_run_time(project: Project) -> RunTime:
 def _decided_at_run_time(project: Project) -> RunTime:
     told = [c for c in choices(project) if not c.is_local and not is_for_other_stack(project, c)]
     calls = {choice.call: choice.why for choice in told if choice.why}
-    waiting = [c.sites(project) for c in told if c.why]
-    for use in project.static_calls("get_state_dict_type"):
-        waiting.append(_sites(project, use.module, argument(use.node, 0, "module")))
+    # What a block chooses holds within it, and where the functions called in it ask; the rest holds anywhere.
+    waiting = [c.subject(project) for c in told if c.why and (c.lasts or _why_not_a_block(c.block))]
+    for use in project.static_calls("get_state_dict_type") if told else ():
+        waiting.append(_subject(project, use.module, argument(use.node, 0, "module")))
     asked = list(_bare_calls(project))
     for call, model in asked:
         decision = decided(project, call.module, call.node, model)
         if isinstance(decision, Unknown) and decision.why != LOCAL:
-            waiting.append(_sites(project, call.module, model))
-    if not waiting:
-        return RunTime(frozenset(), False, {})
-    run_time = RunTime(frozenset().union(*waiting), not all(waiting), calls)
-    while True:
-        more = [
-            choice
-            for choice in told
-            if choice.lasts and choice.call not in calls and run_time.concerns(choice.sites(project))
-        ]
-        for choice in more:
-            calls[choice.call] = "what is in force elsewhere is decided at run time"
-        grown = run_time.sites.union(*(choice.sites(project) for choice in more))
-        anywhere = run_time.anywhere or not all(choice.sites(project) for choice in more)
-        run_time = RunTime(grown, anywhere, calls)
+            waiting.append(_subject(project, call.module, model))
+    run_time = _run_time(waiting, calls)
+    while waiting:
+        more = [c for c in told if c.lasts and c.call not in calls and run_time.concerns(c.subject(project))]
         if not more:
             break
+        for choice in more:
+            calls[choice.call] = "what is in force elsewhere is decided at run time"
+        waiting += [choice.subject(project) for choice in more]
+        run_time = _run_time(waiting, calls)
     for call, model in asked:
-        if run_time.concerns(_sites(project, call.module, model)):
+        if run_time.concerns(_subject(project, call.module, model)):
             for block in around_callers(project, call.module, call.node, CALLERS_DEPTH):
                 calls.setdefault(block.call, "functions called inside ask at run time")
     return run_time
+
+
+def _run_time(subjects: list[_Subject], calls: dict[ast.Call, str]) -> RunTime:
+    sites = frozenset(site for found, _ in subjects for site in found)
+    anywhere = frozenset(group for found, group in subjects if not found)
+    return RunTime(sites, anywhere, frozenset(group for _, group in subjects), calls)
+
+
+def _subject(project: Project, module: Module, model: ast.expr | None) -> _Subject:
+    return _sites(project, module, model), project.group(module.path)
 
 
 def _sites(project: Project, module: Module, model: ast.expr | None) -> frozenset[WrapCall]:
@@ -222,7 +238,7 @@ def in_force(project: Project, module: Module, node: ast.AST, model: ast.expr) -
             return AtRunTime(run_time.calls[block.call], block)
         setting = setting_of(project, module, block.call)
         return setting if isinstance(setting, Unknown) else InForce(setting, block)
-    foreign = _foreign_context(project, module, node, model)
+    foreign = _foreign_context(project, module, node, model) or _under_other_stack(project, module, node)
     if foreign is not None:
         return foreign
     decision = decided(project, module, node, model)
@@ -230,9 +246,22 @@ def in_force(project: Project, module: Module, node: ast.AST, model: ast.expr) -
         return decision
     if isinstance(decision, Unknown):
         return AtRunTime(decision.why)
-    if run_time.concerns(_sites(project, module, model)):
+    if run_time.concerns(_subject(project, module, model)):
         return AtRunTime("the kind of state dict is decided at run time")
     return InForce(decision or Setting())
+
+
+def _under_other_stack(project: Project, module: Module, node: ast.AST) -> Unknown | None:
+    """Whether a kept context around a place is made for models of FSDP1 only."""
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            return None
+        for item in parent.items if isinstance(parent, ast.With) else ():
+            made = {value.origin.node for value in options(project.evaluate(module, item.context_expr))}
+            for choice in choices(project) if made else ():
+                if choice.call in made and is_for_other_stack(project, choice):
+                    return Unknown(OTHER_STACK)
+    return None
 
 
 def _foreign_context(project: Project, module: Module, node: ast.AST, model: ast.expr) -> Unknown | None:

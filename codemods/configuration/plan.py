@@ -27,7 +27,7 @@ from codemods.model import (
     Span,
     Suppression,
 )
-from codemods.sources import SourceFile, is_configuration_name
+from codemods.sources import SourceFile
 from codemods.whole import only_whole_file
 
 _LARGEST = 512 * 1024
@@ -53,11 +53,6 @@ class ConfigRewrite:
     read: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
     suppressions: list[Suppression] = field(default_factory=list)
-
-
-def is_configuration(path: str) -> bool:
-    """Whether a path is that of a configuration file, by its name."""
-    return is_configuration_name(PurePosixPath(path))
 
 
 def plan_configuration(
@@ -145,6 +140,8 @@ def parse(path: str, data: bytes) -> ConfigFile:
     """
     encoding = "utf-8-sig" if data.startswith(b"\xef\xbb\xbf") else "utf-8"
     text = data.decode(encoding)
+    if "\r" in text.replace("\r\n", ""):
+        raise ValueError("its lines end in carriage returns alone")
     newline = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
     source = SourceFile(path, data, text, encoding, newline)
     match PurePosixPath(path).suffix:

@@ -16,13 +16,19 @@ Written by fsdp-migrate from this repository's FSDP1 code; plain PyTorch, yours 
 
 NO_SYNC = '''\
 @contextlib.contextmanager
-def no_sync(model: nn.Module) -> Iterator[None]:
+def no_sync(model: FSDPModule) -> Iterator[None]:
     """Gradients of backward passes inside stay on this rank until the next one."""
     model.set_requires_gradient_sync(False)
     try:
         yield
     finally:
         model.set_requires_gradient_sync(True)
+'''
+
+NO_SYNC_OF_EITHER = '''\
+def no_sync_of_either(model: Any) -> contextlib.AbstractContextManager[None]:
+    """`no_sync` of a sharded model, or of one in DistributedDataParallel."""
+    return no_sync(model) if isinstance(model, FSDPModule) else model.no_sync()
 '''
 
 CLIP_GRAD_NORM = '''\
@@ -40,8 +46,9 @@ def clip_grad_norm_(
         return torch.tensor(0.0)
     groups: dict[tuple[object, ...], list[torch.Tensor]] = {}
     for gradient in gradients:
-        is_sharded = isinstance(gradient, DTensor)
-        key = (gradient.device_mesh, gradient.placements) if is_sharded else ()
+        key: tuple[object, ...] = ()
+        if isinstance(gradient, DTensor):
+            key = (gradient.device_mesh, gradient.placements)
         groups.setdefault(key, []).append(gradient)
     total = torch.zeros((), device=gradients[0].device)
     for group in groups.values():
@@ -73,8 +80,8 @@ def clip_grad_norm_(
         total = total ** (1.0 / norm_type)
     factor = torch.clamp(max_norm / (total + 1e-6), max=1.0)
     for gradient in gradients:
-        local = gradient.to_local() if isinstance(gradient, DTensor) else gradient
-        local.mul_(factor.to(local.device, local.dtype))
+        part = gradient.to_local() if isinstance(gradient, DTensor) else gradient
+        part.mul_(factor.to(part.device, part.dtype))
     return total.to(functools.reduce(torch.promote_types, [g.dtype for g in gradients]))
 '''
 
@@ -133,8 +140,9 @@ def summon_full_params(
                     _write_shard(shard.grad, full.grad)
 
 
-def _write_shard(shard: DTensor, full: torch.Tensor) -> None:
+def _write_shard(shard: torch.Tensor, full: torch.Tensor) -> None:
     """Copy this rank's part of a whole tensor into its shard."""
+    assert isinstance(shard, DTensor)
     mesh = shard.device_mesh
     replicated = DTensor.from_local(
         full.to(shard.device), mesh, [Replicate()] * mesh.ndim
@@ -191,6 +199,7 @@ def load_full_optimizer(
 
 TRAINING_PARTS = {
     "no_sync": NO_SYNC,
+    "no_sync_of_either": NO_SYNC_OF_EITHER,
     "clip_grad_norm_": CLIP_GRAD_NORM,
     "summon_full_params": SUMMON_FULL_PARAMS,
     "full_tensors": FULL_TENSORS,

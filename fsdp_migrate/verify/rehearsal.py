@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import functools
 import os
-import time
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed import device_mesh
+from torch.distributed import device_mesh, fsdp
 from torch.overrides import TorchFunctionMode
+
+from fsdp_migrate.verify import cuda_calls
 
 Say = Callable[[str], None]
 
@@ -80,7 +79,7 @@ def apply(mode: OnCpu) -> None:
     _process_groups(mode.say)
     _meshes(mode.say)
     _precision(mode.say)
-    _cuda_calls(mode.say)
+    cuda_calls.apply(mode.say)
 
 
 def _modules(mode: OnCpu) -> None:
@@ -165,80 +164,11 @@ def _precision(say: Say) -> None:
         scaler(self, "cpu" if device == "cuda" else device, *arguments, **keywords)
 
     torch.amp.GradScaler.__init__ = scale  # type: ignore[method-assign]
-    offload = torch.distributed.fsdp.CPUOffloadPolicy.__init__
+    offload = fsdp.CPUOffloadPolicy.__init__
 
     def unpinned(self: Any, pin_memory: bool = True) -> None:
         if pin_memory:
             say("FSDP2 CPUOffloadPolicy: pin_memory=False")
         offload(self, pin_memory=False)
 
-    torch.distributed.fsdp.CPUOffloadPolicy.__init__ = unpinned  # type: ignore[method-assign]
-
-
-class _Event:
-    """Stands in for `torch.cuda.Event`: wall-clock times."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        self.at = 0.0
-
-    def record(self, *_: object) -> None:
-        self.at = time.perf_counter()
-
-    def elapsed_time(self, end: _Event) -> float:
-        return (end.at - self.at) * 1e3
-
-    def query(self) -> bool:
-        return True
-
-    def synchronize(self) -> None: ...
-
-    def wait(self, *_: object) -> None: ...
-
-
-def _shown(answer: object) -> str:
-    """An answer in a word, where it is an object without one."""
-    if answer is _NO_MEMORY:
-        return "zeros"
-    if answer is _CPU:
-        return "those of a CPU"
-    return "no state" if isinstance(answer, Tensor) else repr(answer)
-
-
-# Memory is not what a rehearsal measures: every count is zero.
-_NO_MEMORY: defaultdict[str, int] = defaultdict(int)
-# What scripts ask of a device; a capability with bfloat16, as `is_bf16_supported` answers.
-_CPU = SimpleNamespace(name="CPU", total_memory=1, major=8, minor=0, multi_processor_count=1)
-
-
-def _cuda_calls(say: Say) -> None:
-    answers: dict[str, object] = {
-        "set_device": None,
-        "synchronize": None,
-        "reset_peak_memory_stats": None,
-        "reset_max_memory_allocated": None,
-        "current_device": 0,
-        "device_count": int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
-        "is_bf16_supported": True,
-        "get_device_name": "CPU",
-        "mem_get_info": (0, 0),
-        "memory_stats": _NO_MEMORY,
-        "get_device_properties": _CPU,
-        "get_device_capability": (_CPU.major, _CPU.minor),
-        "get_rng_state": torch.empty(0, dtype=torch.uint8),
-        "get_rng_state_all": [],
-        "set_rng_state": None,
-        "set_rng_state_all": None,
-        "ipc_collect": None,
-    }
-    for name, answer in answers.items():
-
-        def stand_in(*_: object, name: str = name, answer: object = answer, **__: object) -> object:
-            say(
-                f"torch.cuda.{name}() answers {_shown(answer)}"
-                if answer is not None
-                else f"torch.cuda.{name}() does nothing"
-            )
-            return answer
-
-        setattr(torch.cuda, name, stand_in)
-    torch.cuda.Event = _Event  # type: ignore[misc,assignment]
+    fsdp.CPUOffloadPolicy.__init__ = unpinned  # type: ignore[method-assign]

@@ -1,8 +1,8 @@
 """FSDP1 names that a folder of Python still uses, found without the rewriter's analysis.
 
 A second opinion on purpose: only `ast`, imports followed by name across the folder's own modules, and the
-few attribute names that no other library has. The case tests and `benchmarks/corpus.py` hold every leftover
-against the findings of the rewriter.
+few attribute names that no other library has, also where they are strings. The case tests and
+`benchmarks/corpus.py` hold every leftover against the findings of the rewriter.
 
 Source of the names: `torch.distributed.fsdp.__init__` and `FullyShardedDataParallel`'s public methods.
 """
@@ -10,6 +10,7 @@ Source of the names: `torch.distributed.fsdp.__init__` and `FullyShardedDataPara
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,10 +37,15 @@ OTHER_FSDP1_NAMES = frozenset(
         "torch.distributed.optim._apply_optimizer_in_backward",
     }
 )
+CLASS_NAME = "FullyShardedDataParallel"
 # Attributes that stand for FSDP1 whatever they are taken from.
 FSDP1_ATTRIBUTES = frozenset(
     {
+        "_all_handles",
+        "_flat_param",
         "_fsdp_wrapped_module",
+        "_fully_sharded_module_to_handle",
+        "flat_param",
         "flatten_sharded_optim_state_dict",
         "fsdp_modules",
         "full_optim_state_dict",
@@ -89,14 +95,18 @@ def scan(folder: Path) -> list[Leftover]:
     return sorted(found)
 
 
-def resolved(folder: Path) -> Iterator[tuple[str, ast.Module, Callable[[ast.expr], str | None]]]:
-    """Path and tree of every module below `folder`, and what a name or attribute chain in it stands for."""
-    for module in _bound_modules(folder):
+def resolved(
+    folder: Path, names: re.Pattern[bytes]
+) -> Iterator[tuple[str, ast.Module, Callable[[ast.expr], str | None]]]:
+    """Path and tree of every module below `folder` in which one of the names stands, and what a name or
+    attribute chain in it means."""
+    for module in _bound_modules(folder, names):
         yield module.path.as_posix(), module.tree, partial(_origin, module)
 
 
-def _bound_modules(folder: Path) -> list[_Module]:
-    modules = [module for path in sorted(folder.rglob("*.py")) if (module := _read(folder, path))]
+def _bound_modules(folder: Path, names: re.Pattern[bytes] | None = None) -> list[_Module]:
+    paths = [p for p in sorted(folder.rglob("*.py")) if names is None or names.search(p.read_bytes())]
+    modules = [module for path in paths if (module := _read(folder, path))]
     for module in modules:
         _bind_imports(module)
     _follow_own_modules(modules)
@@ -249,8 +259,31 @@ def _uses(module: _Module) -> Iterator[Leftover]:
             origin = _origin(module, node)
             if origin and _is_fsdp1(origin):
                 yield Leftover(path, line, end_line, origin, ast.unparse(node).split(".")[0], False)
-            elif isinstance(node, ast.Attribute) and node.attr in FSDP1_ATTRIBUTES:
-                yield Leftover(path, line, end_line, f".{node.attr}", node.attr, False)
+                continue
+            for name in _attributes(node):
+                if name in FSDP1_ATTRIBUTES:
+                    yield Leftover(path, line, end_line, f".{name}", name, False)
+        elif isinstance(node, ast.Constant):
+            yield Leftover(path, line, end_line, repr(node.value), str(node.value), False)
+
+
+def _attributes(node: ast.expr) -> Iterator[str]:
+    """Every attribute of a chain: `a` and `b` of `x.a.b`."""
+    while isinstance(node, ast.Attribute):
+        yield node.attr
+        node = node.value
+
+
+def _strings(node: ast.AST) -> Iterator[ast.Constant]:
+    """Strings that stand for FSDP1: its class by name in a comparison, its attributes that are asked for."""
+    match node:
+        case ast.Compare():
+            for part in (n for side in (node.left, *node.comparators) for n in ast.walk(side)):
+                if isinstance(part, ast.Constant) and part.value == CLASS_NAME:
+                    yield part
+        case ast.Call(func=ast.Name(id="getattr" | "hasattr"), args=[_, ast.Constant() as name, *_]):
+            if name.value in FSDP1_ATTRIBUTES:
+                yield name
 
 
 def _nodes_with_statement(tree: ast.Module) -> Iterator[tuple[ast.stmt, ast.AST]]:
@@ -271,6 +304,8 @@ def _nodes_with_statement(tree: ast.Module) -> Iterator[tuple[ast.stmt, ast.AST]
                 if not isinstance(inner, ast.Name):
                     yield from visit(inner, statement)
             return
+        for constant in _strings(node) if statement is not None else ():
+            yield statement, constant
         for text in _string_annotations(node):
             if statement is not None:
                 yield from visit(text, statement)

@@ -151,10 +151,14 @@ def test_big_file(tmp_path: Path) -> None:
     words = "nothing to do with it " * 20
     filler = "".join(
         f"def filler_{i}(a, b):\n    name = '{words}'\n    return sum([a, b, {i}]) * len(name)\n\n\n"
-        for i in range(4_000)
+        for i in range(1_000)
     )
+    # A table of three thousand rows, and one string of eight million characters.
+    rows = "".join(f"    ('{words}', {i}),\n" for i in range(3_000))
+    data = f'TABLE = [\n{rows}]\nWORDS = """\n' + f"{words}\n" * 20_000 + '"""\n\n\n'
+    filler += data
     text = PLAIN.replace("def train", filler + "def train")
-    assert len(text) > 2_000_000
+    assert len(text) > 10_000_000
     started = time.process_time()
     after = rewritten(tmp_path, text.encode()).decode()
     assert filler in after
@@ -255,3 +259,11 @@ def test_empty_files_and_folders(tmp_path: Path) -> None:
     (tmp_path / "folder.py").mkdir()
     done = rewrite(tmp_path)
     assert (done.searched, done.read, done.changes) == (1, 0, ())
+
+
+def test_settings_whose_lines_end_in_carriage_returns_alone_are_reported(tmp_path: Path) -> None:
+    text = "distributed_type: FSDP\rfsdp_config:\r  fsdp_sharding_strategy: FULL_SHARD\r"
+    (tmp_path / "fsdp.yaml").write_bytes(text.encode())
+    done = rewrite(tmp_path)
+    assert done.skipped == {"fsdp.yaml": "cannot be parsed: its lines end in carriage returns alone"}
+    assert done.changes == ()

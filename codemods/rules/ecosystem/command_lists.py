@@ -40,10 +40,12 @@ def command_lists(project: Project) -> Iterator[Finding]:
     The same translation as in launch scripts (`explain "launch flags"`). Lists and tuples are understood
     wherever they are written: given to `subprocess`, assigned to `sys.argv` or added to it, given to
     `parse_args`. A text that `os.system`, `shlex.split` or `shell=True` runs is read as a shell reads it. A
-    text of which that is not known, and one made with an f-string, is left to you.
+    text of which that is not known, and one made with an f-string, is left to you. A program that gives its
+    own parser an argument `--fsdp` means something of its own by it: nothing changes there.
     """
+    own = {project.group(module.path) for module in project.modules.values() if _defines_flag(module)}
     for module in project.modules.values():
-        if _FLAG not in module.text:
+        if _FLAG not in module.text or project.group(module.path) in own:
             continue
         for kind in (ast.List, ast.Tuple):
             for node in module.nodes(kind):
@@ -55,6 +57,16 @@ def command_lists(project: Project) -> Iterator[Finding]:
         for text in module.nodes(ast.JoinedStr):
             assert isinstance(text, ast.JoinedStr)
             yield from _of_fstring(module, text)
+
+
+def _defines_flag(module: Module) -> bool:
+    """Whether a parser of the project's own takes the flag."""
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("add_argument", "add_option")
+        and any(isinstance(a, ast.Constant) and a.value == _FLAG for a in call.args)
+        for call in (module.calls() if _FLAG in module.text else ())
+    )
 
 
 def _of_items(module: Module, node: ast.List | ast.Tuple) -> list[Command]:

@@ -37,7 +37,8 @@ def asked_for(project: Project) -> Iterator[Finding]:
     `no_sync` too, the old question stays beside the new one.
 
     A method that is handed on (`clip = model.clip_grad_norm_`, `getattr(model, "no_sync")`) is left to a
-    person, where what is done with it cannot be followed.
+    person, where what is done with it cannot be followed. `getattr(model, "no_sync", default)` that is
+    entered together with `torch.no_grad()` needs nothing: the default does what `no_sync` did there.
     """
     for module in list(project.modules.values()):
         for call in module.calls():
@@ -46,6 +47,14 @@ def asked_for(project: Project) -> Iterator[Finding]:
                 continue
             if ast.unparse(call.func) == "hasattr":
                 yield _question(project, module, call, asked)
+            elif asked == "no_sync" and len(call.args) == 3 and _is_without_gradients(module, call):
+                yield finding(
+                    module,
+                    call,
+                    "FM531",
+                    "an FSDP2 model has no `no_sync`: the default is taken, the same without gradients",
+                    is_note=True,
+                )
             else:
                 yield _taken(module, call, asked)
         for node in module.nodes(ast.Attribute):
@@ -57,6 +66,27 @@ def asked_for(project: Project) -> Iterator[Finding]:
                 continue
             if not isinstance(project.sharded(module, node.value), No):
                 yield _taken(module, node, node.attr)
+
+
+def _is_without_gradients(module: Module, call: ast.Call) -> bool:
+    """Whether a context that is kept in a name is only entered where no gradients are made."""
+    statement, function = module.statement(call), module.function(call)
+    if not (isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)):
+        return False
+    if function is None or statement.value is not call:
+        return False
+    name = statement.targets[0].id
+    uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name]
+    reads = [n for n in uses if isinstance(n.ctx, ast.Load)]
+    return bool(reads) and all(_stops_gradients(module, read) for read in reads)
+
+
+def _stops_gradients(module: Module, read: ast.Name) -> bool:
+    """Whether a context is entered in a `with` that stops gradients too, or within one."""
+    blocks = [block for block in module.ancestors(read) if isinstance(block, ast.With)]
+    entered = bool(blocks) and any(read in ast.walk(item.context_expr) for item in blocks[0].items)
+    texts = [ast.unparse(item.context_expr) for block in blocks for item in block.items]
+    return entered and any(text.endswith(("no_grad()", "inference_mode()")) for text in texts)
 
 
 def _asked(call: ast.Call) -> str | None:

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 
 from codemods.analysis.entry_methods import computes, entry_methods
 from codemods.rule import (
+    Edit,
     Finding,
     Module,
     No,
     Project,
     Safety,
     Sharded,
+    Span,
     argument,
     code,
     finding,
@@ -62,7 +64,8 @@ def summon_full_params(project: Project) -> Iterator[Finding]:
             edits = [unwrap_block(use.module, block)]
             message = "running the model needs no full parameters under FSDP2"
         elif (unneeded := _unneeded_context(project, use.module, use.node, registered)) is not None:
-            edits = [replace(use.module, unneeded, code(None, "{contextlib.nullcontext}()"))]
+            span = _parenthesized(use.module, unneeded)
+            edits = [Edit(use.module.path, span, code(None, "{contextlib.nullcontext}()"))]
             message = "running the model needs no full parameters under FSDP2"
         else:
             given = [k for k in use.node.keywords if k.arg in _KEPT]
@@ -101,6 +104,15 @@ def _unneeded_context(
         if "nullcontext" in ast.unparse(other):
             return choice
     return call
+
+
+def _parenthesized(module: Module, node: ast.expr) -> Span:
+    """An expression with the parentheses right around it: `lambda: (a if b else c)`."""
+    span = module.span(node)
+    before, after = module.text[: span.start].rstrip(" "), module.text[span.end :].lstrip(" ")
+    if isinstance(module.parent(node), ast.Lambda) and before.endswith("(") and after.startswith(")"):
+        return Span(len(before) - 1, len(module.text) - len(after) + 1)
+    return span
 
 
 def _is_read(node: ast.Name) -> bool:

@@ -17,7 +17,7 @@ def main(out):
         ignored_modules=[model.embed],
         device_id=torch.device("cpu"),
     )
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, foreach=False)
     losses = []
     for step in range(3):
         optimizer.zero_grad()

@@ -28,7 +28,7 @@ def main(out):
         device_id=torch.device("cpu"),
     )
     optimizer = torch.optim.AdamW(
-        [p for p in model.parameters() if p.requires_grad], lr=0.01
+        [p for p in model.parameters() if p.requires_grad], lr=0.01, foreach=False
     )
     losses = []
     for step in range(2):

@@ -14,7 +14,7 @@ def main(out):
         device_id=torch.device("cpu"),
         ignored_states=[model.head],
     )
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, foreach=False)
     losses = []
     for step in range(3):
         optimizer.zero_grad()

@@ -3,9 +3,10 @@
 Written by fsdp-migrate from this repository's FSDP1 code; plain PyTorch, yours to edit.
 """
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -84,6 +85,27 @@ def make_mesh(device: torch.device) -> DeviceMesh:
     )
 
 
+@contextlib.contextmanager
+def taken_out(model: nn.Module, parameters: set[nn.Parameter]) -> Iterator[None]:
+    """Inside of the block `fully_shard` does not see these parameters.
+
+    It neither shards nor moves them; torch 2.7 has `ignored_params` for that.
+    """
+    taken = [
+        (module, name, parameter)
+        for module in model.modules()
+        for name, parameter in module._parameters.items()
+        if parameter in parameters
+    ]
+    for module, name, _ in taken:
+        module._parameters[name] = None
+    try:
+        yield
+    finally:
+        for module, name, parameter in taken:
+            module._parameters[name] = parameter
+
+
 def shard_model(
     model: nn.Module,
     *,
@@ -100,14 +122,13 @@ def shard_model(
     ignored = list(ignored_modules or ())
     modules = {m for i in ignored if isinstance(i, nn.Module) for m in i.modules()}
     parameters = {p for m in modules for p in m.parameters()}
-    if parameters:
-        options["ignored_params"] = parameters  # torch 2.7 and later
     units = []
     if auto_wrap_policy is not None:
         units = find_units(model, auto_wrap_policy, modules, parameters)
-    for unit in units:
-        fully_shard(unit, **options)
-    fully_shard(model, **options)
+    with taken_out(model, parameters):
+        for unit in units:
+            fully_shard(unit, **options)
+        fully_shard(model, **options)
     return model
 
 
@@ -125,8 +146,9 @@ def clip_grad_norm_(
         return torch.tensor(0.0)
     groups: dict[tuple[object, ...], list[torch.Tensor]] = {}
     for gradient in gradients:
-        is_sharded = isinstance(gradient, DTensor)
-        key = (gradient.device_mesh, gradient.placements) if is_sharded else ()
+        key: tuple[object, ...] = ()
+        if isinstance(gradient, DTensor):
+            key = (gradient.device_mesh, gradient.placements)
         groups.setdefault(key, []).append(gradient)
     total = torch.zeros((), device=gradients[0].device)
     for group in groups.values():
@@ -158,6 +180,6 @@ def clip_grad_norm_(
         total = total ** (1.0 / norm_type)
     factor = torch.clamp(max_norm / (total + 1e-6), max=1.0)
     for gradient in gradients:
-        local = gradient.to_local() if isinstance(gradient, DTensor) else gradient
-        local.mul_(factor.to(local.device, local.dtype))
+        part = gradient.to_local() if isinstance(gradient, DTensor) else gradient
+        part.mul_(factor.to(part.device, part.dtype))
     return total.to(functools.reduce(torch.promote_types, [g.dtype for g in gradients]))

@@ -21,7 +21,7 @@ def main(out):
     model = Model()
     model.embed.requires_grad_(False)
     model = shard(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
     losses, norms = [], []
     for step in range(3):
         optimizer.zero_grad()

@@ -6,11 +6,11 @@ Written by fsdp-migrate from this repository's FSDP1 code; plain PyTorch, yours 
 import contextlib
 from collections.abc import Iterator
 
-from torch import nn
+from torch.distributed.fsdp import FSDPModule
 
 
 @contextlib.contextmanager
-def no_sync(model: nn.Module) -> Iterator[None]:
+def no_sync(model: FSDPModule) -> Iterator[None]:
     """Gradients of backward passes inside stay on this rank until the next one."""
     model.set_requires_gradient_sync(False)
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def shard_model(
 
 
 @contextlib.contextmanager
-def no_sync(model: nn.Module) -> Iterator[None]:
+def no_sync(model: FSDPModule) -> Iterator[None]:
     """Gradients of backward passes inside stay on this rank until the next one."""
     model.set_requires_gradient_sync(False)
     try:

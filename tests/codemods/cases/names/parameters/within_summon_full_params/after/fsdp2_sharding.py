@@ -67,8 +67,9 @@ def summon_full_params(
                     _write_shard(shard.grad, full.grad)
 
 
-def _write_shard(shard: DTensor, full: torch.Tensor) -> None:
+def _write_shard(shard: torch.Tensor, full: torch.Tensor) -> None:
     """Copy this rank's part of a whole tensor into its shard."""
+    assert isinstance(shard, DTensor)
     mesh = shard.device_mesh
     replicated = DTensor.from_local(
         full.to(shard.device), mesh, [Replicate()] * mesh.ndim

@@ -113,8 +113,9 @@ def clip_grad_norm_(
         return torch.tensor(0.0)
     groups: dict[tuple[object, ...], list[torch.Tensor]] = {}
     for gradient in gradients:
-        is_sharded = isinstance(gradient, DTensor)
-        key = (gradient.device_mesh, gradient.placements) if is_sharded else ()
+        key: tuple[object, ...] = ()
+        if isinstance(gradient, DTensor):
+            key = (gradient.device_mesh, gradient.placements)
         groups.setdefault(key, []).append(gradient)
     total = torch.zeros((), device=gradients[0].device)
     for group in groups.values():
@@ -146,6 +147,6 @@ def clip_grad_norm_(
         total = total ** (1.0 / norm_type)
     factor = torch.clamp(max_norm / (total + 1e-6), max=1.0)
     for gradient in gradients:
-        local = gradient.to_local() if isinstance(gradient, DTensor) else gradient
-        local.mul_(factor.to(local.device, local.dtype))
+        part = gradient.to_local() if isinstance(gradient, DTensor) else gradient
+        part.mul_(factor.to(part.device, part.dtype))
     return total.to(functools.reduce(torch.promote_types, [g.dtype for g in gradients]))

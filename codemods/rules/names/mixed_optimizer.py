@@ -1,0 +1,76 @@
+"""An optimizer over sharded and plain parameters together.
+
+Source: `torch/optim/optimizer.py` (`_default_to_fused_or_foreach` counts DTensor among the types that the
+`foreach` implementation takes), `torch/distributed/tensor` (which raises for a list of both kinds)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.rule import (
+    Finding,
+    Literal,
+    Module,
+    No,
+    Project,
+    Safety,
+    WrapCall,
+    append_argument,
+    finding,
+    options,
+    rule,
+)
+from codemods.wrap_site import arguments_of
+
+_OPTIMIZERS = ("Adam", "AdamW", "SGD", "RMSprop", "Adagrad", "NAdam", "RAdam", "Adamax", "Adadelta", "ASGD")
+
+
+@rule("mixed optimizer", {"FM528": "an optimizer over sharded and plain parameters together"})
+def mixed_optimizer(project: Project) -> Iterator[Finding]:
+    """Where some parameters are ignored, the optimizer of the model gets `foreach=False`.
+
+    Ignored parameters stay plain tensors, the others become DTensors. On GPUs the optimizers of torch take
+    all parameters of a group in one call by default (`foreach`), which raises "got mixed torch.Tensor and
+    DTensor". One parameter at a time gives the same numbers. An optimizer that asks for `foreach` or `fused`
+    is left to a person: give it the ignored parameters in a group of their own."""
+    sites = [site for site in project.wraps if _ignores(project, site)]
+    for module in list(project.modules.values()) if sites else ():
+        for call in module.calls():
+            symbol = project.resolve(module, call.func)
+            name = symbol.name if symbol is not None else ""
+            if not name.startswith("torch.optim.") or name.rpartition(".")[2] not in _OPTIMIZERS:
+                continue
+            if not _is_of(project, module, call, sites):
+                continue
+            asked = {k.arg: k.value for k in call.keywords if k.arg in ("foreach", "fused")}
+            if any(isinstance(v, ast.Constant) and not v.value for v in asked.values()):
+                continue
+            yield finding(
+                module,
+                call,
+                "FM528",
+                "this optimizer has sharded and plain, ignored parameters, which one call cannot update",
+                remedy="give the ignored parameters a group of their own",
+                safety=Safety.MANUAL if asked else Safety.SAFE,
+                edits=[] if asked else [append_argument(module, call, "foreach=False")],
+            )
+
+
+def _ignores(project: Project, site: WrapCall) -> bool:
+    for argument in arguments_of(project, site)[0]:
+        if argument.name in ("ignored_modules", "ignored_states"):
+            is_empty = isinstance(argument.node, ast.List | ast.Tuple) and not argument.node.elts
+            values = options(argument.value)
+            if not is_empty and not all(isinstance(v, Literal) and v.value is None for v in values):
+                return True
+    return False
+
+
+def _is_of(project: Project, module: Module, call: ast.Call, sites: list[WrapCall]) -> bool:
+    """Whether an optimizer is of a model that one of these wraps made."""
+    for owner in project.links.parameter_owners(module, call):
+        holding = project.sharded(module, owner)
+        if not isinstance(holding, No) and any(site in holding.sites for site in sites):
+            return True
+    return False

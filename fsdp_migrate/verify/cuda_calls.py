@@ -1,0 +1,125 @@
+"""What `torch.cuda` answers in a rehearsal on CPUs: the calls that training scripts make and that fail there.
+
+Device 0 is the only one a rank sees; memory and utilisation are zero, because a rehearsal measures neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import torch
+
+Say = Callable[[str], None]
+
+_NO_MEMORY: defaultdict[str, int] = defaultdict(int)
+# A compute capability with bfloat16, as `is_bf16_supported` answers.
+_CPU = SimpleNamespace(name="CPU", total_memory=1, major=8, minor=0, multi_processor_count=1)
+_NOTHING = (
+    "set_device",
+    "synchronize",
+    "init",
+    "ipc_collect",
+    "set_rng_state",
+    "set_rng_state_all",
+    "reset_peak_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_accumulated_memory_stats",
+    "reset_peak_host_memory_stats",
+    "reset_accumulated_host_memory_stats",
+)
+_ZERO = ("utilization", "memory_usage", "device_memory_used", "temperature", "power_draw", "clock_rate")
+
+
+class _Event:
+    """Stands in for `torch.cuda.Event`: wall-clock times."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.at = 0.0
+
+    def record(self, *_: object) -> None:
+        self.at = time.perf_counter()
+
+    def elapsed_time(self, end: _Event) -> float:
+        return (end.at - self.at) * 1e3
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None: ...
+
+    def wait(self, *_: object) -> None: ...
+
+
+class _Stream:
+    """Stands in for `torch.cuda.Stream`: work is done when it is asked for; nothing has to wait."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def query(self) -> bool:
+        return True
+
+    def record_event(self, event: _Event | None = None) -> _Event:
+        event = event or _Event()
+        event.record()
+        return event
+
+    def synchronize(self) -> None: ...
+
+    def wait_event(self, *_: object) -> None: ...
+
+    def wait_stream(self, *_: object) -> None: ...
+
+
+_STREAM = _Stream()
+
+
+def apply(say: Say) -> None:
+    """Replace the calls; each says once more what it answers when a script makes it."""
+    answers: dict[str, object] = {
+        **dict.fromkeys(_NOTHING),
+        **dict.fromkeys(_ZERO, 0),
+        "current_device": 0,
+        "device_count": int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
+        "is_bf16_supported": True,
+        "is_current_stream_capturing": False,
+        "initial_seed": 0,
+        "get_device_name": _CPU.name,
+        "get_device_properties": _CPU,
+        "get_device_capability": (_CPU.major, _CPU.minor),
+        "mem_get_info": (0, 0),
+        "memory_stats": _NO_MEMORY,
+        "memory_summary": "",
+        "memory_snapshot": [],
+        "get_rng_state": torch.empty(0, dtype=torch.uint8),
+        "get_rng_state_all": [],
+        "current_stream": _STREAM,
+        "default_stream": _STREAM,
+    }
+    for name, answer in answers.items():
+        setattr(torch.cuda, name, _stand_in(name, answer, say))
+    torch.cuda.Event = _Event  # type: ignore[misc,assignment]
+    torch.cuda.Stream = _Stream  # type: ignore[misc,assignment]
+    torch.cuda.stream = contextlib.nullcontext  # type: ignore[assignment]
+
+
+def _stand_in(name: str, answer: object, say: Say) -> Callable[..., object]:
+    does = "does nothing" if answer is None else f"answers {_shown(answer)}"
+
+    def call(*_: object, **__: object) -> object:
+        say(f"torch.cuda.{name}() {does}")
+        return answer
+
+    return call
+
+
+def _shown(answer: object) -> str:
+    """An answer in words, where it is an object without them."""
+    if isinstance(answer, torch.Tensor | _Stream):
+        return "a stand-in"
+    return {id(_NO_MEMORY): "zeros", id(_CPU): "those of a CPU"}.get(id(answer), repr(answer))

@@ -1,0 +1,1 @@
+from .wrapping import *

@@ -1,0 +1,126 @@
+"""Kinds of false alarm that were seen on public trainers: nothing is said at the marked line (`# <-`)."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from programs import Program, found_at
+
+_HEAD = """\
+import contextlib, copy, logging, torch
+from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+"""
+
+SILENT = {
+    "overridden where the model is sharded": """
+        class Trainer:
+            def __init__(self, policy):
+                self.policy = policy
+            def clip(self):
+                torch.nn.utils.clip_grad_norm_(self.policy.parameters(), 1.0)  # <-
+        class Sharded(Trainer):
+            def __init__(self, policy):
+                super().__init__(policy)
+                self.policy = FSDP(policy)
+            def clip(self):
+                self.policy.clip_grad_norm_(1.0)
+    """,
+    "before the wrap, though a static method is called later": """
+        def main(model):
+            model = model.cuda()
+            count = sum(p.numel() for p in model.parameters())  # <-
+            model = FSDP(model)
+            with FSDP.summon_full_params(model):
+                pass
+    """,
+    "another call of a function that gives its argument back": """
+        def cast(net, x):
+            net = net.half()
+            return net, x
+        sharded, _ = cast(FSDP(net), x)
+        plain, _ = cast(other, x)
+        ema = copy.deepcopy(plain)  # <-
+    """,
+    "another call, two functions deep": """
+        def inner(net):
+            return net
+        def outer(net):
+            return inner(net)
+        sharded = outer(FSDP(net))
+        ema = copy.deepcopy(outer(other))  # <-
+    """,
+    "a step within a block that is not about synchronisation": """
+        model = FSDP(model)
+        optimizer = torch.optim.AdamW(model.parameters())
+        with profiler:
+            for i, batch in enumerate(batches):
+                context = model.no_sync() if i % 4 else contextlib.nullcontext()
+                with context:
+                    model(batch).backward()
+                optimizer.step()
+                optimizer.zero_grad()  # <-
+    """,
+    "an average of one sharded model over another": """
+        model, average = FSDP(model), FSDP(average)
+        for a, p in zip(average.parameters(), model.parameters()):
+            a.copy_(torch.lerp(a.detach(), p.detach(), 0.1))  # <-
+    """,
+    "a logger of FSDP1's modules": """
+        model = FSDP(model)
+        logging.getLogger("torch.distributed.fsdp._optim_utils").disabled = True  # <-
+    """,
+    "the same name in another class": """
+        class Holder:
+            def __init__(self):
+                self.model = FSDP(net)
+        class Other:
+            def __init__(self):
+                self.model = nn.Linear(1, 1)
+            def save(self):
+                torch.save(self.model.state_dict(), "f")  # <-
+    """,
+    "a sibling class": """
+        class Base:
+            model = None
+        class One(Base):
+            def __init__(self):
+                self.model = FSDP(net)
+        class Two(Base):
+            def __init__(self):
+                self.model = net
+            def save(self):
+                torch.save(self.model.state_dict(), "f")  # <-
+    """,
+    "another item of the dict": """
+        models = {"actor": FSDP(net), "tokenizer": tokenizer}
+        torch.save(models["tokenizer"].state_dict(), "f")  # <-
+    """,
+    "the other element of the tuple": """
+        def build():
+            return FSDP(net), scheduler
+        model, scheduler = build()
+        torch.save(scheduler.state_dict(), "f")  # <-
+    """,
+    "the output of the model": """
+        model = FSDP(model)
+        output = model(x)
+        output.forward(x)  # <-
+    """,
+}
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_nothing_is_said(name: str) -> None:
+    text = _HEAD + textwrap.dedent(SILENT[name])
+    line = next(i for i, one in enumerate(text.splitlines(), start=1) if one.endswith("# <-"))
+    assert found_at(Program({"main.py": text}, "main.py", line)).get(("main.py", line), set()) == set()
+
+
+def test_the_other_calls_are_still_found() -> None:
+    text = _HEAD + textwrap.dedent(SILENT["another call, two functions deep"]).replace(
+        "other)", "FSDP(other))"
+    )
+    line = next(i for i, one in enumerate(text.splitlines(), start=1) if one.endswith("# <-"))
+    assert "FM510" in found_at(Program({"main.py": text}, "main.py", line))["main.py", line]
