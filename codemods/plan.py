@@ -78,7 +78,7 @@ def plan_rewrite(
     sites = [site_in_original(project, site) for site in wrap_reports(project, reported)]
     reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
     suppressions = [comment_in_original(project, found) for found, _ in suppressed]
-    reported = [in_original(project, item) for item in reported] + dropped(project)
+    reported = [in_original(project, item) for item in reported] + dropped(project, _left_whole(reported))
     settings = plan_configuration(target, configs, options, surroundings(project), only=only)
     changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
     skipped.update(settings.skipped)
@@ -303,6 +303,11 @@ def _changed(
         return reported, changes
     # What shares a model with a file that is left alone is left as well.
     return _changed(project, only_whole(project, reported), target, known.union(broken))
+
+
+def _left_whole(reported: list[Reported]) -> frozenset[str]:
+    """Files that are left as they are, because their rewritten form would not do."""
+    return frozenset(item.finding.place.path for item in reported if item.finding.code == "FM903")
 
 
 def _undone(item: Reported, broken: dict[str, str]) -> Reported:

@@ -38,10 +38,15 @@ def comment_in_original(project: Project, found: Suppression) -> Suppression:
     return replace(found, line=line(found.line), findings=places)
 
 
-def dropped(project: Project) -> list[Reported]:
-    """What `--drop-fsdp1` found."""
+def dropped(project: Project, left: frozenset[str]) -> list[Reported]:
+    """What `--drop-fsdp1` did; not done in the files that are left as they are."""
     found = project.dropped.found if project.dropped is not None else []
-    return [Reported(finding, Outcome.DONE) for finding in dict.fromkeys(found)]
+    return [
+        Reported(finding, Outcome.TODO, "the file was left as it is")
+        if finding.place.path in left
+        else Reported(finding, Outcome.DONE)
+        for finding in dict.fromkeys(found)
+    ]
 
 
 def cell(project: Project, path: str, line: int) -> tuple[int, str]:

@@ -148,6 +148,11 @@ def _text(said: dict[str, str], constants: Mapping[str, object], *, fabric: bool
     if "mixed_precision" in said:
         options.append("mp_policy=MixedPrecisionPolicy(<the dtypes of mixed_precision>)")
     units = f"every module of {said['auto_wrap_policy']}" if "auto_wrap_policy" in said else "each layer"
+    steps = (
+        ""
+        if fabric
+        else ", then `register_fsdp_forward_method(self, step)` for `training_step` and the others"
+    )
     checkpointing = (
         ", after `apply_activation_checkpointing`"
         if {"activation_checkpointing", "activation_checkpointing_policy"} & set(said)
@@ -156,5 +161,5 @@ def _text(said: dict[str, str], constants: Mapping[str, object], *, fabric: bool
     return (
         f"use `ModelParallelStrategy({', '.join(arguments)})`, and in {where}, once, call "
         f"`fully_shard(module, {', '.join(options)})` on "
-        f"{units}, and on the model last{checkpointing}"
+        f"{units}, and on the model last{checkpointing}{steps}; `world_size` is the number of all processes"
     )

@@ -10,7 +10,8 @@ from model import Block
 #   `configure_model`, once, call `fully_shard(module,
 #   mesh=self.device_mesh["data_parallel"], reshard_after_forward=False,
 #   mp_policy=MixedPrecisionPolicy(<the dtypes of mixed_precision>))` on every module of
-#   {Block}, and on the model last
+#   {Block}, and on the model last, then `register_fsdp_forward_method(self, step)` for
+#   `training_step` and the others; `world_size` is the number of all processes
 strategy = FSDPStrategy(
     auto_wrap_policy={Block},
     sharding_strategy="SHARD_GRAD_OP",
@@ -21,5 +22,7 @@ trainer = Trainer(strategy=strategy)
 # TODO(fsdp-migrate FM631): use `ModelParallelStrategy(data_parallel_size=world_size,
 #   tensor_parallel_size=1, save_distributed_checkpoint=False)`, and in
 #   `configure_model`, once, call `fully_shard(module,
-#   mesh=self.device_mesh["data_parallel"])` on each layer, and on the model last
+#   mesh=self.device_mesh["data_parallel"])` on each layer, and on the model last, then
+#   `register_fsdp_forward_method(self, step)` for `training_step` and the others;
+#   `world_size` is the number of all processes
 other = Trainer(strategy="fsdp")
