@@ -124,7 +124,8 @@ def _put_back(folder: Path, manifest: bytes | None, *, is_new: bool) -> None:
     """The record as it was: where no file was replaced there is nothing to undo."""
     shutil.rmtree(folder if is_new else folder / SCRATCH, ignore_errors=True)
     if manifest is None:
-        (folder / "manifest.json").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            (folder / "manifest.json").unlink(missing_ok=True)
         return
     with contextlib.suppress(OSError, CodemodError):  # then the record could not be changed before, either
         replace_file(folder / "manifest.json", manifest)
