@@ -48,7 +48,7 @@ def given_back(links: Links, frame: Frame, node: ast.expr, path: Path, steps: in
     """What is at a path of an expression of the function, for this call of it.
 
     Args:
-        steps: how many assignments of the function may still be followed; loops have no end.
+        steps: how many assignments and arguments may still be followed; loops have no end.
     """
     home = frame.home
     match node:
@@ -71,7 +71,7 @@ def given_back(links: Links, frame: Frame, node: ast.expr, path: Path, steps: in
         case ast.Call() if frame.depth < _DEEPEST:
             functions = links.functions.meant(home, node.func)
             if len(functions) == 1 and node not in links.wraps:
-                return returned(links, home, node, *functions[0], path, frame)
+                return returned(links, home, node, *functions[0], path, frame, steps)
     return links.at(home, node, path)
 
 
@@ -83,6 +83,7 @@ def returned(
     function: Function,
     path: Path,
     outer: Frame | None = None,
+    steps: int = _MOST_STEPS,
 ) -> HeldSet:
     """What is at a path of what a call gives.
 
@@ -90,6 +91,7 @@ def returned(
         module: the module of the call.
         home: the module of the function.
         outer: the call of the function in which this call stands.
+        steps: see `given_back`.
     """
     values, yielded = links.functions.results(home, function)
     symbol = links.index.resolve(module, node.func)
@@ -98,7 +100,7 @@ def returned(
     if isinstance(function, ast.Lambda) or yielded or not is_named:
         return links.functions.returned(home, function, path)
     frame = Frame(home, function, links.functions.call_of(home, function, module, node), outer)
-    return NOTHING.union(*(given_back(links, frame, value, path) for value in values))
+    return NOTHING.union(*(given_back(links, frame, value, path, steps) for value in values))
 
 
 def _is_plain(binding: Binding) -> bool:
@@ -119,8 +121,8 @@ def _bound(links: Links, frame: Frame, binding: Binding, path: Path, steps: int)
     if not arguments:
         return links.variables.binding(frame.home, binding, path)
     for argument, inner in arguments:
-        if frame.outer is not None:
-            held |= given_back(links, frame.outer, argument, inner)
+        if frame.outer is not None and steps:
+            held |= given_back(links, frame.outer, argument, inner, steps - 1)
         else:
             held |= links.at(frame.call.module, argument, inner)
     return frozenset(held)
