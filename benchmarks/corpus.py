@@ -44,7 +44,7 @@ HEADINGS = (
     "files",
     "wrap sites",
     "inline / helper / left",
-    "state-dict contexts (left)",
+    "state-dict contexts: translated / refused with a reason / neither",
     "to do",
     "findings by code",
     "laws",
@@ -62,7 +62,7 @@ def cells(row: Row) -> list[str]:
         str(row.files),
         str(row.sites),
         " / ".join(str(row.forms[form]) for form in ("inline", "helper", "left")),
-        f"{row.contexts} ({row.contexts_left})",
+        f"{row.contexts_translated} / {row.contexts_left} / {row.contexts_silent}",
         str(row.todo),
         codes or "-",
         f"{len(row.broken)} broken" if row.broken else "hold",
@@ -79,6 +79,7 @@ def total(rows: list[Row]) -> Row:
         whole.forms += row.forms
         whole.contexts += row.contexts
         whole.contexts_left += row.contexts_left
+        whole.contexts_silent += row.contexts_silent
         whole.cpu_s += row.cpu_s
         whole.peak_bytes = max(whole.peak_bytes, row.peak_bytes)
         whole.broken += row.broken

@@ -26,8 +26,9 @@ class Row:
     Attributes:
         calls: FSDP1 wrap calls that the independent scan counts; the program may know more forms.
         forms: wrap sites by what became of them: `inline`, `helper`, `left`.
-        contexts, contexts_left: state-dict contexts in the input, and those that still stand in the output,
-            each of them with a finding.
+        contexts: state-dict contexts in the input.
+        contexts_left: those that still stand in the output, each with a finding that says why.
+        contexts_silent: those that stand there without one.
         codes: code -> outcome -> number of findings.
         peak_bytes: of resident memory, in the first run.
         broken: the laws that do not hold, a line each.
@@ -41,6 +42,7 @@ class Row:
     forms: Counter[str] = field(default_factory=Counter)
     contexts: int = 0
     contexts_left: int = 0
+    contexts_silent: int = 0
     codes: dict[str, Counter[str]] = field(default_factory=dict)
     cpu_s: float = 0.0
     peak_bytes: int = 0
@@ -50,6 +52,11 @@ class Row:
     def sites(self) -> int:
         """Wrap sites the program found."""
         return self.forms.total()
+
+    @property
+    def contexts_translated(self) -> int:
+        """State-dict contexts that no longer stand in the output."""
+        return self.contexts - self.contexts_left - self.contexts_silent
 
     @property
     def translated(self) -> int:
@@ -146,11 +153,10 @@ def _hold_findings(
     row.calls, row.contexts, row.contexts_left = len(source.wraps), len(source.contexts), len(output.contexts)
     known = {(s.path, s.line) for s in first.sites} | {(f.path, f.line) for f in first.findings}
     row.broken += [f"wrap call not seen: {_at(call)}" for call in source.wraps if not call.is_among(known)]
-    row.broken += [
-        f"state-dict context without a finding: {_at(context)}"
-        for context in output.contexts
-        if not context.is_among(spoken_of)
-    ]
+    silent = [context for context in output.contexts if not context.is_among(spoken_of)]
+    row.contexts_silent = len(silent)
+    row.contexts_left -= len(silent)
+    row.broken += [f"state-dict context without a finding: {_at(context)}" for context in silent]
 
 
 def _different(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:

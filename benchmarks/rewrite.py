@@ -1,7 +1,11 @@
 """What `rewrite` costs, beside a peer that does the least the task needs, in one run and in CPU seconds.
 
-    python benchmarks/rewrite.py                       start-up, a tree without FSDP, torch + transformers
+    python benchmarks/rewrite.py                       start-up, a tree without FSDP, installed packages
     python benchmarks/rewrite.py --repositories DIR    analysis of every repository in DIR against `ast.parse`
+
+torchfix and bump-pydantic are measured where they are installed, best in an environment of their own because
+they want their own LibCST: `python -m venv peers && peers/bin/pip install torchfix bump-pydantic`, then
+`--peers peers/bin`. What a peer took before it was stopped counts as all of it.
 
 Each figure is the least of several runs, peer and tool in turn; CPU seconds are user and system time. Prints
 a Markdown table; leaves with 1 where a limit is missed.
@@ -11,22 +15,26 @@ from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
 import gc
 import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TOOL = [sys.executable, "-m", "fsdp_migrate"]
+PACKAGES = ("torch", "transformers", "accelerate")
+PATIENCE_S = 150
+"""How long a peer, or the tool on the largest tree, may take before it is stopped."""
 BARE = """\
 import typer
 
@@ -56,10 +64,15 @@ import os, re
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """CPU seconds and peak resident bytes of one process."""
+    """CPU seconds and peak resident bytes of one process.
+
+    Attributes:
+        is_whole: it came to its end within the limit.
+    """
 
     cpu_s: float
     peak_bytes: int
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +92,8 @@ class Figure:
         return f"| {self.what} | {self.peer} | {self.tool} | {self.ratio:.2f} | {self.limit:g} | {verdict} |"
 
 
-def cost(command: list[str], cwd: Path) -> Cost:
-    """Run a process to its end."""
+def cost(command: list[str], cwd: Path, *, limit_s: int = 300) -> Cost:
+    """Run a process to its end, or for `limit_s` seconds of the clock."""
     process = subprocess.Popen(
         command,
         cwd=cwd,
@@ -88,11 +101,15 @@ def cost(command: list[str], cwd: Path) -> Cost:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    timer = threading.Timer(limit_s, process.kill)
+    timer.start()
     _, status, usage = os.wait4(process.pid, 0)
+    timer.cancel()
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in (0, 1):
+    if process.returncode not in (0, 1, -signal.SIGKILL):
         raise SystemExit(f"{' '.join(command)} left with {process.returncode}")
-    return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+    spent = usage.ru_utime + usage.ru_stime
+    return Cost(spent, usage.ru_maxrss * 1024, is_whole=process.returncode >= 0)
 
 
 def against(what: str, peer: list[str], tool: list[str], cwd: Path, repeats: int, limit: float) -> Figure:
@@ -130,11 +147,11 @@ def analysis(repository: Path) -> tuple[float, float, float, int]:
     from codemods.model import Options, Outcome
     from codemods.plan import decide, find_all
     from codemods.rule import all_rules
-    from codemods.sources import find_files
+    from codemods.sources import find_files, is_configuration
 
     gc.disable()  # as the program does
     all_rules()
-    files = find_files(repository, [repository])
+    files = [path for path in find_files(repository, [repository]) if not is_configuration(path)]
     clock = time.process_time
     started = clock()
     project, _ = read_project(repository, files, Options())
@@ -174,41 +191,51 @@ def repositories(folder: Path) -> list[Figure]:
     return found
 
 
-def large_tree(scratch: Path) -> list[Figure]:
-    """The installed torch and transformers: memory, and CPU beside `ast.parse` of every file.
+def installed(scratch: Path, name: str, packages: tuple[str, ...], *, every: int) -> tuple[Path, int]:
+    """A tree of every n-th Python file of installed packages, and how many these are."""
+    tree, count = scratch / name, 0
+    for package in packages:
+        spec = importlib.util.find_spec(package)
+        if spec is None or not spec.submodule_search_locations:
+            continue
+        source = Path(next(iter(spec.submodule_search_locations)))
+        for path in sorted(source.rglob("*.py"))[::every]:
+            target = tree / package / path.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+            count += 1
+    return tree, count
 
-    torchfix took 199 times `ast.parse` and bump-pydantic 1,337 times (measured): 50 and 300 times less are
-    4.0 and 4.5.
-    """
-    tree = scratch / "large"
-    tree.mkdir()
-    for name in ("torch", "transformers"):
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.submodule_search_locations:
-            source = Path(next(iter(spec.submodule_search_locations)))
-            for path in source.rglob("*.py"):
-                target = tree / name / path.relative_to(source)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, target)
-    files = sorted(tree.rglob("*.py"))
-    started = time.process_time()
-    for path in files:
-        with contextlib.suppress(SyntaxError):  # written for a later Python
-            ast.parse(path.read_bytes())
-    parse_s = time.process_time() - started
-    done = cost([*TOOL, "rewrite", "--check", str(tree)], scratch)
-    what = f"`rewrite --check`, torch + transformers ({len(files)} files)"
+
+def sample(scratch: Path, peers: Path | None) -> list[Figure]:
+    """Every twentieth file of torch and transformers, and what other codemods take for it."""
+    tree, files = installed(scratch, "sample", PACKAGES, every=20)
+    tool = cost([*TOOL, "rewrite", "--check", str(tree)], scratch)
+    found = []
+    for name, arguments, times in (
+        ("torchfix", ["--select", "TOR001"], 50),
+        ("bump-pydantic", ["--diff"], 300),
+    ):
+        command = shutil.which(name, path=str(peers) if peers else None)
+        if command is None:
+            print(f"{name} is not installed: not measured", file=sys.stderr)
+            continue
+        done = cost([command, *arguments, str(tree)], scratch, limit_s=PATIENCE_S)
+        what = f"`rewrite --check`, {files} files of torch and transformers / {name}, times {times}"
+        shown = f"{'' if done.is_whole else '> '}{done.cpu_s:.1f} s"
+        ratio = times * tool.cpu_s / done.cpu_s
+        found.append(Figure(what, shown, f"{tool.cpu_s:.2f} s", ratio, 1.0))
+    return found
+
+
+def memory(scratch: Path) -> list[Figure]:
+    """The installed packages as they are: time, and memory at the worst moment."""
+    tree, files = installed(scratch, "large", PACKAGES, every=1)
+    done = cost([*TOOL, "rewrite", "--check", str(tree)], scratch, limit_s=PATIENCE_S)
+    note = "" if done.is_whole else f", stopped after {PATIENCE_S} s"
+    what = f"`rewrite --check`, {files} files of installed packages, peak memory in MB{note}"
     megabytes = done.peak_bytes / 1e6
-    return [
-        Figure(
-            f"{what} / `ast.parse` of all",
-            f"{parse_s:.1f} s",
-            f"{done.cpu_s:.1f} s",
-            done.cpu_s / parse_s,
-            4.0,
-        ),
-        Figure(f"{what}, peak memory in MB / 300", "300", f"{megabytes:.0f}", megabytes / 300, 1.0),
-    ]
+    return [Figure(what, "300", f"{megabytes:.0f}", megabytes / 300, 1.0)]
 
 
 def main() -> int:
@@ -217,6 +244,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repositories", type=Path, help="a folder of checkouts")
+    parser.add_argument("--peers", type=Path, help="the folder of the peers' commands; those on PATH if none")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--analysis-of", type=Path, help=argparse.SUPPRESS)
     told = parser.parse_args()
@@ -228,7 +256,8 @@ def main() -> int:
         figures = [
             start_up(scratch, told.repeats),
             nothing_to_do(scratch, told.repeats),
-            *large_tree(scratch),
+            *sample(scratch, told.peers),
+            *memory(scratch),
         ]
     if told.repositories:
         figures += repositories(told.repositories.resolve())

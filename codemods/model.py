@@ -104,6 +104,7 @@ class Finding:
         needs: keywords of the helper module's functions that the edits use, such as `device_id`.
         detail: more for the report: the units of a translated wrap.
         fades: about the text at its place and nothing more; dropped where another rule replaces that text.
+        shares: what it has in common with others that are done together with it (`codemods.shared_types`).
     """
 
     code: str
@@ -114,6 +115,7 @@ class Finding:
     edits: tuple[Edit, ...] = ()
     is_note: bool = False
     fades: bool = False
+    shares: frozenset[str] = frozenset()
     needs: frozenset[str] = frozenset()
     detail: str = ""
 

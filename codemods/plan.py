@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from codemods.analysis.collect import Reader, read_project
 from codemods.analysis.library_calls import surroundings
-from codemods.configuration.plan import is_configuration, plan_configuration
+from codemods.configuration.plan import plan_configuration
 from codemods.editing import todo
 from codemods.editing.apply import compatible, replaces
 from codemods.editing.changes import file_changes
@@ -31,6 +32,7 @@ from codemods.model import (
     Suppression,
 )
 from codemods.project import Project
+from codemods.shared_types import left_together
 from codemods.shown_places import (
     cell,
     comment_in_original,
@@ -39,9 +41,12 @@ from codemods.shown_places import (
     in_original,
     site_in_original,
 )
+from codemods.sources import is_configuration
 from codemods.suppressions import check_suppression, ignored_by, old_todos, suppressions_in
 from codemods.whole import only_whole
 from codemods.wrap_reports import DROPPED_BRANCH, wrap_reports
+
+_LEFT = "the file was left as it is"
 
 
 def plan_rewrite(
@@ -58,12 +63,18 @@ def plan_rewrite(
     files, configs = split(files)
     findings = find_all(project)
     elsewhere: Counter[str] = Counter()
+    absent: list[Finding] = []
     if only is not None:
+        absent = [f for f in findings if f.place.path not in only]
         elsewhere.update(f.place.path for f in findings if f.place.path not in only and not f.is_note)
         findings = [f for f in findings if f.place.path in only]
-    reported = decide(project, findings, only)
+    reported = _decided(project, findings, only, absent, {})
     suppressed = suppressions_in(project, reported, only)
     reported, changes = _changed(project, reported, target)
+    undone = {r.finding: r.detail for r in reported if r.finding.shares and r.detail == _LEFT}
+    if undone:  # what shares values with a file that is left alone is left as well
+        reported = _decided(project, findings, only, absent, undone)
+        reported, changes = _changed(project, reported, target)
     sites = [site_in_original(project, site) for site in wrap_reports(project, reported)]
     reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
     suppressions = [comment_in_original(project, found) for found, _ in suppressed]
@@ -146,12 +157,39 @@ def find_all(project: Project) -> list[Finding]:
     return list(dict.fromkeys(found))
 
 
+def _decided(
+    project: Project,
+    findings: list[Finding],
+    only: frozenset[str] | None,
+    absent: list[Finding],
+    held: dict[Finding, str],
+) -> list[Reported]:
+    """Outcomes with which configuration types change everywhere or nowhere.
+
+    Args:
+        absent: findings in files that may not be changed.
+        held: findings that are left although they could be done, and why.
+    """
+    while True:
+        reported = decide(project, findings, only, held)
+        more = left_together(reported, absent, held)
+        if more == held:
+            return reported
+        held = more
+
+
 def decide(
-    project: Project, findings: Iterable[Finding], only: frozenset[str] | None = None
+    project: Project,
+    findings: Iterable[Finding],
+    only: frozenset[str] | None = None,
+    held: Mapping[Finding, str] = MappingProxyType({}),
 ) -> list[Reported]:
     """Give each finding its outcome; edits that clash with an earlier finding's are not done, and said.
 
     Findings whose codes are switched off have none, and no left-over name is reported in their stead.
+
+    Args:
+        held: findings that are left although they could be done, and why.
     """
     ignored = {path: todo.ignores(module) for path, module in project.modules.items()}
     reported: list[Reported] = []
@@ -169,6 +207,8 @@ def decide(
         if finding.fades and _is_gone(finding, edits):
             continue
         item = _outcome(project, finding, edits, only)
+        if item.outcome is Outcome.DONE and finding in held:
+            item = Reported(finding, Outcome.TODO, held[finding])
         reported.append(item)
         if item.outcome is Outcome.DONE:
             for edit in finding.edits:
@@ -268,7 +308,7 @@ def _changed(
 def _undone(item: Reported, broken: dict[str, str]) -> Reported:
     """What was to be done in a file that is left alone is not done."""
     if item.outcome is Outcome.DONE and any(edit.path in broken for edit in item.finding.edits):
-        return replace(item, outcome=Outcome.TODO, detail="the file was left as it is")
+        return replace(item, outcome=Outcome.TODO, detail=_LEFT)
     return item
 
 

@@ -11,6 +11,7 @@ from codemods.analysis.evaluate import Evaluator
 from codemods.analysis.holding import Holding, Sharded, WrapCall
 from codemods.analysis.index import Index, Symbol
 from codemods.analysis.link import Links
+from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
 from codemods.analysis.values import Value
 from codemods.model import Options
@@ -61,6 +62,7 @@ class Project:
     index: Index
     links: Links
     evaluator: Evaluator
+    meanings: Meanings
     wraps: list[WrapCall] = field(default_factory=list)
     mentions: frozenset[str] = frozenset()
     imports: dict[str, set[str]] = field(default_factory=dict)
@@ -102,6 +104,15 @@ class Project:
                     if other in self._leaders:
                         self._leaders[self._leader(importer)] = self._leader(other)
         return self._leader(path)
+
+    def with_wraps(self) -> frozenset[str]:
+        """The files that wrap models, what they import, and what imports them, however indirectly."""
+        sites = {site.module.path for site in self.wraps}
+        importers: dict[str, set[str]] = {}
+        for path, found in self.imports.items():
+            for other in found:
+                importers.setdefault(other, set()).add(path)
+        return frozenset(_reached(sites, self.imports) | _reached(sites, importers))
 
     def is_one_program(self, path: str, other: str) -> bool:
         """Whether a file can run together with another: one imports the other, or a third both."""
@@ -157,27 +168,27 @@ class Project:
                 yield use.module, parent
 
     def uses(self, name: str) -> list[NameUse]:
-        """Every use of a canonical name."""
+        """Every use of the canonical name of something outside the project."""
         return self._all_uses().get(name, [])
 
     def used_names(self) -> list[str]:
         """Canonical names from outside the project that are used somewhere and lie in torch's FSDP."""
-        return sorted(self._all_uses())
+        return sorted(name for name in self._all_uses() if name.startswith("torch.distributed."))
 
     def _all_uses(self) -> dict[str, list[NameUse]]:
         if not self._uses:
-            from codemods.torch_names import is_fsdp_namespace
-
             for module in list(self.modules.values()):
-                for node in (*module.nodes(ast.Name), *module.nodes(ast.Attribute)):
-                    assert isinstance(node, ast.Name | ast.Attribute)
-                    symbol = self.resolve(module, node)
-                    if (
-                        symbol is None
-                        or symbol.module is not None
-                        or isinstance(node.ctx, ast.Store | ast.Del)
-                    ):
-                        continue
-                    if is_fsdp_namespace(symbol.name) or symbol.name.startswith("torch.distributed."):
+                for node, symbol in self.meanings.of(module):
+                    if symbol.module is None:
                         self._uses.setdefault(symbol.name, []).append(NameUse(module, node, symbol))
         return self._uses
+
+
+def _reached(start: set[str], edges: dict[str, set[str]]) -> set[str]:
+    found, waiting = set(start), list(start)
+    while waiting:
+        for other in edges.get(waiting.pop(), ()):
+            if other not in found:
+                found.add(other)
+                waiting.append(other)
+    return found

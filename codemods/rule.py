@@ -79,6 +79,7 @@ from codemods.analysis.exports import names_taken
 from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.index import Symbol
 from codemods.analysis.module import Module
+from codemods.analysis.parameter_loops import ParameterLoop, parameter_loops
 from codemods.analysis.state_dict_choices import (
     OTHER_STACK,
     AtRunTime,
@@ -120,7 +121,7 @@ from codemods.editing.optim_state_dicts import optim_saved
 from codemods.editing.optim_state_loads import optim_loaded, uses_orig_params
 from codemods.editing.removal import delete_aliases, delete_argument, delete_arguments
 from codemods.editing.sharded_optim import load_sharded_optimizer
-from codemods.editing.state_dict_blocks import BlockPlan, plan_block, run_time_choice
+from codemods.editing.state_dict_blocks import BlockPlan, plan_block, run_time_choice, shared_by_choice
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
 from codemods.editing.statements import (
     can_only_be_sharded,
@@ -164,6 +165,7 @@ __all__ = [
     "Opaque",
     "Options",
     "Origin",
+    "ParameterLoop",
     "Place",
     "Project",
     "Ref",
@@ -210,6 +212,7 @@ __all__ = [
     "optim_loaded",
     "optim_saved",
     "options",
+    "parameter_loops",
     "plan_block",
     "remove_with_item",
     "replace",
@@ -217,6 +220,7 @@ __all__ = [
     "run_time_choice",
     "same_model",
     "setting_of",
+    "shared_by_choice",
     "stands_alone",
     "state_dict_block_around",
     "state_dict_blocks",

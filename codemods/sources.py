@@ -7,7 +7,7 @@ import subprocess
 import tokenize
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from codemods.errors import CodemodError
@@ -31,9 +31,12 @@ _SKIPPED_DIRECTORIES = frozenset(
         "site-packages",
     }
 )
-CONFIG_SUFFIXES = frozenset({".yaml", ".yml", ".json", ".sh", ".bash", ".slurm", ".sbatch"})
+CONFIG_SUFFIXES = frozenset(
+    {".yaml", ".yml", ".json", ".sh", ".bash", ".slurm", ".sbatch", ".mk", ".mak", ".dockerfile"}
+)
 """Endings of configuration files and launch scripts."""
-_SUFFIXES = CONFIG_SUFFIXES | {".py", ".ipynb"}
+_CONFIG_NAME = re.compile(r"(?:GNU)?[Mm]akefile(?:\..+)?|Dockerfile(?:\..+)?|Containerfile")
+_SUFFIXES = frozenset({".py", ".ipynb"})
 _NAMES_FSDP = re.compile(rb"fsdp|fullysharded|fully_shard", re.IGNORECASE)
 
 
@@ -74,9 +77,21 @@ def decode(path: str, data: bytes) -> SourceFile:
     return SourceFile(path, data, text, encoding, newline)
 
 
+def is_configuration_name(path: PurePath) -> bool:
+    """Whether a file is a configuration file or launch script, by its name."""
+    if path.suffix in _SUFFIXES:
+        return False
+    return path.suffix.lower() in CONFIG_SUFFIXES or _CONFIG_NAME.fullmatch(path.name) is not None
+
+
 def names_fsdp(data: bytes) -> bool:
     """The byte prefilter: whether a file says FSDP anywhere."""
     return _NAMES_FSDP.search(data) is not None
+
+
+def is_configuration(path: str) -> bool:
+    """The same of a path relative to the target."""
+    return is_configuration_name(PurePosixPath(path))
 
 
 def any_names_fsdp(target: Path, files: Iterable[str]) -> bool:
@@ -135,7 +150,8 @@ def _files_under(target: Path, directory: Path) -> list[str]:
 
 def _is_wanted(path: Path, target: Path) -> bool:
     """Whether it is a file that may concern us; a link to a file of the target is that file again."""
-    if path.suffix not in _SUFFIXES or _SKIPPED_DIRECTORIES.intersection(path.relative_to(target).parts):
+    is_ours = path.suffix in _SUFFIXES or is_configuration_name(path)
+    if not is_ours or _SKIPPED_DIRECTORIES.intersection(path.relative_to(target).parts):
         return False
     try:
         return path.is_file() and not (path.is_symlink() and path.resolve().is_relative_to(target))

@@ -66,12 +66,6 @@ def patterns() -> list[Pattern]:
     return found
 
 
-def pending() -> list[str]:
-    """Ids whose cases are still to come; nothing is asked of them yet."""
-    listed = _told().get("pending", [])
-    return list(listed) if isinstance(listed, list) else []
-
-
 def faults() -> Iterator[str]:
     """Where the promise does not hold: one sentence each."""
     known = {pattern.id for pattern in patterns()}
@@ -81,12 +75,8 @@ def faults() -> Iterator[str]:
                 yield f"{case.name}/patterns.txt: there is no pattern {name}"
         if len(set(case.patterns)) != len(case.patterns):
             yield f"{case.name}/patterns.txt names a pattern twice"
-    for name in pending():
-        if name not in known:
-            yield f"pending: there is no pattern {name}"
     for pattern in patterns():
-        if pattern.id not in pending():
-            yield from _faults_of(pattern)
+        yield from _faults_of(pattern)
 
 
 def _faults_of(pattern: Pattern) -> Iterator[str]:
@@ -144,9 +134,6 @@ def table() -> list[str]:
         "|---|---|---|---|---|---|",
     ]
     for pattern in patterns():
-        if pattern.id in pending():
-            lines.append(f"| {pattern.id} | {pattern.title} | pending | | | |")
-            continue
         codes = []
         for code in pattern.codes:
             items = [item for case in pattern.cases for item in case.of(code)]

@@ -10,6 +10,7 @@ from codemods.analysis.flow import reaching
 from codemods.analysis.holding import (
     DECLARED,
     NOTHING,
+    OTHER,
     UNSEEN,
     Declared,
     Defined,
@@ -19,6 +20,7 @@ from codemods.analysis.holding import (
     Other,
     Path,
     Record,
+    Unseen,
     WrapCall,
 )
 from codemods.analysis.module import Module
@@ -59,17 +61,18 @@ class Attributes:
         receivers = self.links.held(module, node.value)
         held = self._of_all(module, receivers, node.attr, path, not_yet)
         if node.attr in _INSIDE and not path:
-            held |= frozenset(h for h in receivers if isinstance(h, WrapCall | Declared))
+            held |= _inside(node.attr, receivers)
         if not any(isinstance(h, Instance | Defined | Record) for h in receivers):
             held |= self._same_class_chain(module, node, path, not_yet)
-        return held or frozenset({UNSEEN})
+        is_known = any(isinstance(h, Other) and not isinstance(h, Unseen) for h in receivers)
+        return held or frozenset({OTHER if is_known else UNSEEN})
 
     def named(self, module: Module, holder: ast.expr, name: str, path: Path) -> HeldSet:
         """What `getattr(holder, name)` gives."""
         receivers = self.links.held(module, holder)
         held = self._of_all(module, receivers, name, path, frozenset())
         if name in _INSIDE and not path:
-            held |= frozenset(h for h in receivers if isinstance(h, WrapCall | Declared))
+            held |= _inside(name, receivers)
         return held
 
     def _of_all(
@@ -241,6 +244,12 @@ class Attributes:
         if node not in self._chains:
             self._chains[node] = ast.unparse(node)
         return self._chains[node]
+
+
+def _inside(name: str, receivers: HeldSet) -> HeldSet:
+    """The module inside a wrapper; what was compiled is any module."""
+    kinds = (WrapCall, Declared, Instance) if name == "_orig_mod" else (WrapCall, Declared)
+    return frozenset(h for h in receivers if isinstance(h, kinds))
 
 
 def given_to_field(call: ast.Call, fields: list[str], name: str) -> list[tuple[ast.expr, Path]]:

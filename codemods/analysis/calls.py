@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from codemods.analysis.attributes import given_to_field
+from codemods.analysis.containers import METHODS
 from codemods.analysis.evidence import is_optimizer
 from codemods.analysis.flow import reaching
+from codemods.analysis.frames import returned
+from codemods.analysis.functions import Function
 from codemods.analysis.holding import (
     DECLARED,
     NOTHING,
@@ -59,7 +62,7 @@ class Calls:
             return known
         functions = self.links.functions.meant(module, node.func)
         if functions:
-            return NOTHING.union(*(self._returned(home, f, path) for home, f in functions))
+            return NOTHING.union(*(self._returned(module, node, home, f, path) for home, f in functions))
         kept = self._handed_through(module, node, path)
         if kept is not None:
             return kept
@@ -91,7 +94,9 @@ class Calls:
             case ast.Name(id="super") if symbol is None:
                 return NOTHING
         if symbol is None or symbol.module is None:
-            return self.links.containers.call(module, node, path)
+            is_method = isinstance(node.func, ast.Attribute) and node.func.attr in METHODS
+            if not (is_method and self.links.functions.meant(module, node.func)):
+                return self.links.containers.call(module, node, path)
         return None
 
     def _constructed(
@@ -146,9 +151,9 @@ class Calls:
         return None
 
     def _returned(
-        self, home: Module, function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, path: Path
+        self, module: Module, node: ast.Call, home: Module, function: Function, path: Path
     ) -> HeldSet:
-        held = self.links.functions.returned(home, function, path)
+        held = returned(self.links, module, node, home, function, path)
         told = None if isinstance(function, ast.Lambda) else function.returns
         if told is None or path:
             return held

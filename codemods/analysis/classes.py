@@ -25,6 +25,8 @@ class Classes:
     index: Index
     modules: dict[str, Module]
     _lineages: dict[ast.ClassDef, list[ClassAt]] = field(default_factory=dict)
+    _methods: dict[ast.ClassDef, dict[str, Method]] = field(default_factory=dict)
+    _fields: dict[ast.ClassDef, list[str]] = field(default_factory=dict)
     _heirs: dict[ast.ClassDef, list[ClassAt]] | None = None
 
     def lineage(self, node: ast.ClassDef, module: Module) -> list[ClassAt]:
@@ -60,10 +62,28 @@ class Classes:
     def family(self, instance: Instance) -> list[ClassAt]:
         """The classes whose methods can run on an object."""
         found = list(self.lineage(instance.node, instance.module))
-        if not instance.is_exact:
-            for heir, module in self.heirs(instance.node):
-                found += self.lineage(heir, module)
+        for heir, module in self.standing_in(instance):
+            found += self.lineage(heir, module)
         return list(dict.fromkeys(found))
+
+    def standing_in(self, instance: Instance) -> list[ClassAt]:
+        """The heirs that an object can be of."""
+        if instance.is_exact:
+            return []
+        heirs, within = self.heirs(instance.node), instance.within
+        if within is None or not heirs:
+            return heirs
+        return [(heir, module) for heir, module in heirs if self._runs(self.lineage(heir, module), within)]
+
+    def _runs(self, line: list[ClassAt], method: Method) -> bool:
+        """Whether the objects of a class run a method of a base: not where it is overridden for good."""
+        for node, _ in line:
+            own = self._defined(node).get(method.name)
+            if own is method:
+                return True
+            if own is not None and not _calls_super(own, method.name):
+                return False
+        return True
 
     def is_a(self, instance: Instance, owner: ast.ClassDef) -> bool:
         """Whether an object has what a class defines."""
@@ -72,8 +92,7 @@ class Classes:
     def methods(self, instance: Instance, name: str) -> list[tuple[Module, Method]]:
         """The methods that `x.<name>` can mean: the nearest one, and those of heirs that may stand in."""
         starts = [(instance.node, instance.module)]
-        if not instance.is_exact:
-            starts += self.heirs(instance.node)
+        starts += self.standing_in(instance)
         found: list[tuple[Module, Method]] = []
         for start, module in starts:
             nearest = self._nearest(self.lineage(start, module), name)
@@ -95,13 +114,22 @@ class Classes:
 
     def _nearest(self, line: list[ClassAt], name: str) -> tuple[Module, Method] | None:
         for node, module in line:
-            for statement in node.body:
-                if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
-                    return module, statement
+            found = self._defined(node).get(name)
+            if found is not None:
+                return module, found
         return None
+
+    def _defined(self, node: ast.ClassDef) -> dict[str, Method]:
+        """The methods in a class's body; of one name the first."""
+        if node not in self._methods:
+            methods = (s for s in node.body if isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef))
+            self._methods[node] = {method.name: method for method in reversed(list(methods))}
+        return self._methods[node]
 
     def fields(self, node: ast.ClassDef, module: Module) -> list[str]:
         """Annotated names of a class in the order of a dataclass's constructor, those of bases first."""
+        if node in self._fields:
+            return self._fields[node]
         names: dict[str, None] = {}
         for current, _ in reversed(self.lineage(node, module)):
             for statement in current.body:
@@ -109,7 +137,8 @@ class Classes:
                     continue
                 if "ClassVar" not in ast.unparse(statement.annotation):
                     names[statement.target.id] = None
-        return list(names)
+        self._fields[node] = list(names)
+        return self._fields[node]
 
     def is_named_tuple(self, node: ast.ClassDef, module: Module) -> bool:
         """Whether a class is a `typing.NamedTuple`."""
@@ -144,3 +173,14 @@ class Classes:
             if symbol is not None and symbol.module and isinstance(symbol.node, ast.ClassDef):
                 found.append(Instance(symbol.node, symbol.module, is_exact=False))
         return found
+
+
+def _calls_super(method: Method, name: str) -> bool:
+    """Whether a method calls the one it overrides."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr == name
+        and isinstance(node.value, ast.Call | ast.Name)
+        and not (isinstance(node.value, ast.Name) and node.value.id == "self")
+        for node in ast.walk(method)
+    )

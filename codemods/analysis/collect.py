@@ -12,6 +12,7 @@ from codemods.analysis.evaluate import Evaluator
 from codemods.analysis.holding import WrapCall
 from codemods.analysis.index import Index
 from codemods.analysis.link import Links
+from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
 from codemods.editing.layout import configured_line_length
 from codemods.editing.notebooks import code_bytes, read_notebook
@@ -132,14 +133,15 @@ def _line_length(target: Path) -> int | None:
 
 def link(index: Index, modules: dict[str, Module], options: Options) -> Project:
     """The project of these modules."""
+    meanings = Meanings(index)
     known = -1
     while known != len(modules):  # following a name can read a module that no pattern announced
         known = len(modules)
-        callers = _callers(index, modules)
-        wraps = _wrap_calls(index, modules)
+        callers = _callers(meanings, modules)
+        wraps = _wrap_calls(index, meanings, modules)
     index.freeze(modules)
     links = Links(index, modules, callers, {w.node: w for w in wraps})
-    return Project(options, modules, index, links, Evaluator(index, callers), wraps)
+    return Project(options, modules, index, links, Evaluator(index, callers), meanings, wraps)
 
 
 def _closure(hits: list[str], targets: dict[str, set[str]]) -> list[str]:
@@ -197,24 +199,22 @@ def _enabling(index: Index, module: Module, call: ast.Call) -> ast.With | None:
     return None
 
 
-def _callers(index: Index, modules: dict[str, Module]) -> dict[ast.AST, list[tuple[Module, ast.Call]]]:
+def _callers(meanings: Meanings, modules: dict[str, Module]) -> dict[ast.AST, list[tuple[Module, ast.Call]]]:
     """Definition -> calls of it, `functools.partial(f, ...)` and thread-like `target=f` left out."""
     found: dict[ast.AST, list[tuple[Module, ast.Call]]] = {}
     for module in list(modules.values()):
-        for call in module.calls():
-            symbol = index.resolve(module, call.func)
-            if symbol is not None and symbol.module is not None and symbol.node is not None:
+        for call, symbol in meanings.calls(module):
+            if symbol.module is not None and symbol.node is not None:
                 found.setdefault(symbol.node, []).append((module, call))
     return found
 
 
-def _wrap_calls(index: Index, modules: dict[str, Module]) -> list[WrapCall]:
+def _wrap_calls(index: Index, meanings: Meanings, modules: dict[str, Module]) -> list[WrapCall]:
     found = []
     for path in sorted(modules):
         module = modules[path]
-        for call in module.calls():
-            symbol = index.resolve(module, call.func)
-            name = symbol.name if symbol is not None else ""
+        for call, symbol in meanings.calls(module):
+            name = symbol.name
             if name == FSDP:
                 found.append(WrapCall(module, call))
             elif name == "torch.distributed.fsdp.wrap.wrap":

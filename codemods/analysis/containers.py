@@ -11,6 +11,7 @@ from codemods.analysis.holding import (
     OTHER,
     Held,
     HeldSet,
+    Instance,
     Part,
     Path,
     WrapCall,
@@ -18,6 +19,7 @@ from codemods.analysis.holding import (
     key_of,
 )
 from codemods.analysis.holding import Declared as DeclaredType
+from codemods.analysis.holding import Other as OtherType
 from codemods.analysis.module import Module
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ _SAME = frozenset({"list", "tuple", "OrderedDict", "ModuleList", "deque", "Mappi
 _SOME_ORDER = frozenset(
     {"sorted", "reversed", "iter", "set", "frozenset", "filter", "tqdm", "cycle", "chain"}
 )
+METHODS = frozenset({"get", "pop", "setdefault", "values", "items", "keys", "popitem", "popleft", "copy"})
+"""Methods of containers that classes of a project have too."""
 
 
 @dataclass(slots=True)
@@ -159,4 +163,6 @@ class Containers:
         sites: list[WrapCall | None] = [h for h in found if isinstance(h, WrapCall)]
         if any(isinstance(h, DeclaredType) for h in found) or self.links.evidence.is_evident(module, model):
             sites.append(None)
-        return frozenset(Part(site) for site in sites)
+        is_certain = not any(isinstance(h, OtherType | Instance) for h in found)
+        parts: set[Held] = {Part(site) for site in sites}
+        return frozenset(parts if is_certain or not parts else parts | {OTHER})

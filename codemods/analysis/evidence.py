@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from codemods.analysis.flow import reaching
 from codemods.analysis.index import Index, Symbol
 from codemods.analysis.module import Module
 from codemods.torch_names import FSDP
@@ -35,7 +36,7 @@ class Evidence:
 
     index: Index
     modules: dict[str, Module]
-    _evidence: dict[tuple[str, ast.AST, str], bool] | None = field(default=None)
+    _evidence: dict[tuple[str, ast.AST, str], list[ast.expr]] | None = field(default=None)
 
     def annotated(self, module: Module, annotation: ast.expr) -> bool:
         """Whether an annotation is FSDP1's class and nothing else (a union says only maybe)."""
@@ -93,8 +94,9 @@ class Evidence:
                     subject = self._subject(home, call)
                     if subject is not None:
                         key = (home.path, home.scope_of(call).node, ast.unparse(subject))
-                        self._evidence[key] = True
-        return (module.path, module.scope_of(node).node, ast.unparse(node)) in self._evidence
+                        self._evidence.setdefault(key, []).append(subject)
+        subjects = self._evidence.get((module.path, module.scope_of(node).node, ast.unparse(node)), [])
+        return any(_is_same(module, node, subject) for subject in subjects)
 
     def _subject(self, module: Module, call: ast.Call) -> ast.expr | None:
         if not isinstance(call.func, ast.Attribute) or call.func.attr not in _STATIC:
@@ -108,6 +110,15 @@ class Evidence:
         if call.func.attr == "optim_state_dict_to_load":
             return None  # before torch 2.1 the state dict came first
         return call.args[0] if call.args and isinstance(call.args[0], ast.Name | ast.Attribute) else None
+
+
+def _is_same(module: Module, one: ast.expr, other: ast.expr) -> bool:
+    """Whether a name can have the same value at two places: not where it is bound anew in between."""
+    found = module.scope_of(one).lookup(one.id) if isinstance(one, ast.Name) else None
+    if found is None:
+        return True
+    here, there = (set(reaching(module, *found, node)) for node in (one, other))
+    return bool(here & there)
 
 
 def is_optimizer(symbol: Symbol | None, call: ast.Call) -> bool:

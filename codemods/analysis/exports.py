@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -37,19 +38,22 @@ def names_taken(
     modules = list(modules)
     words = {module.path: reads(module) for module in modules}
     imports = [taken for module in modules for taken in _imports(module, index)]
-    found: set[tuple[str, str]] = set()
+    found: dict[str, set[str]] = defaultdict(set)
     grown = True
     while grown:
-        size = len(found)
+        size = sum(map(len, found.values()))
         for taken in imports:
             path = taken.taker.path
-            wanted = words[path] | {name for file, name in found if file == path}
             if taken.name == "*":
-                found |= {(taken.holder, name) for name in wanted}
-            elif taken.local in wanted or not goes_unread(taken.taker, taken.local):
-                found.add((taken.holder, taken.name))
-        grown = len(found) > size
-    return found
+                found[taken.holder] |= words[path] | found[path]
+            elif (
+                taken.local in words[path]
+                or taken.local in found[path]
+                or not goes_unread(taken.taker, taken.local)
+            ):
+                found[taken.holder].add(taken.name)
+        grown = sum(map(len, found.values())) > size
+    return {(path, name) for path, names in found.items() for name in names}
 
 
 def _imports(module: Module, index: Index) -> list[_Taken]:

@@ -19,11 +19,23 @@ def reaching(module: Module, scope: Scope, bindings: Sequence[Binding], use: ast
     inside = module.scope_of(use) is scope
     if not inside or not isinstance(scope.node, _WITH_STATEMENTS):
         return list(bindings)
-    walker = _Walker(module, bindings, module.statement(use))
-    start = frozenset(b for b in bindings if b.kind is BindingKind.PARAMETER)
-    walker.block(scope.node.body, start)
+    hits = _hits(module, scope, bindings).get(module.statement(use))
     # A place that no path reaches is dead code, or code after a jump this walk does not see through.
-    return [b for b in bindings if b in walker.hits] if walker.reached else list(bindings)
+    return [b for b in bindings if b in hits] if hits is not None else list(bindings)
+
+
+def _hits(module: Module, scope: Scope, bindings: Sequence[Binding]) -> dict[ast.stmt, _Live]:
+    """Statement -> the bindings in force there; one walk for all uses of a name in its scope."""
+    name = bindings[0].name if bindings else ""
+    is_whole = scope.bindings.get(name) is bindings
+    if is_whole and (scope, name) in module.flows:
+        return module.flows[scope, name]
+    assert isinstance(scope.node, _WITH_STATEMENTS)
+    walker = _Walker(module, bindings)
+    walker.block(scope.node.body, frozenset(b for b in bindings if b.kind is BindingKind.PARAMETER))
+    if is_whole:
+        module.flows[scope, name] = walker.hits
+    return walker.hits
 
 
 _WITH_STATEMENTS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -32,15 +44,13 @@ _WITH_STATEMENTS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunction
 class _Walker:
     """Runs a scope's statements in the abstract; what is live is a set of bindings, None after a jump."""
 
-    def __init__(self, module: Module, bindings: Iterable[Binding], use: ast.stmt) -> None:
-        self._use = use
+    def __init__(self, module: Module, bindings: Iterable[Binding]) -> None:
         self._at: dict[ast.stmt, list[Binding]] = {}
         for binding in bindings:
             if binding.kind is not BindingKind.PARAMETER:
                 self._at.setdefault(module.statement(binding.node), []).append(binding)
         self._jumps: list[set[Binding]] = []
-        self.hits: _Live = frozenset()
-        self.reached = False
+        self.hits: dict[ast.stmt, _Live] = {}
 
     def block(self, statements: Sequence[ast.stmt], live: _Live | None) -> _Live | None:
         for statement in statements:
@@ -50,9 +60,13 @@ class _Walker:
         return live
 
     def _statement(self, statement: ast.stmt, live: _Live) -> _Live | None:
-        if statement is self._use:
-            self.hits |= live | frozenset(b for b in self._at.get(statement, ()) if _is_walrus(b))
-            self.reached = True
+        known = self.hits.get(statement)
+        here = (
+            live | frozenset(b for b in self._at[statement] if _is_walrus(b))
+            if statement in self._at
+            else live
+        )
+        self.hits[statement] = here if known is None else known | here
         match statement:
             case ast.If():
                 live = self._bound(statement, live)

@@ -138,8 +138,8 @@ class Functions:
         """`cls(...)` in the methods of a class and of its bases."""
         found = []
         for node, home in self.links.classes.lineage(owner, module):
-            for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
-                if isinstance(call.func, ast.Name) and call.func.id == "cls":
+            for call in home.called("cls"):
+                if isinstance(call.func, ast.Name) and node in home.ancestors(call):
                     found.append(CallOf(home, call, True))
         return found
 
@@ -218,6 +218,16 @@ class Functions:
                 if seen is not None and seen[0] is scope:
                     found.append(CallOf(module, call, False))
         return found
+
+    def call_of(self, module: Module, function: Function, home: Module, call: ast.Call) -> CallOf:
+        """A call, with what is known of how the function is called there."""
+        return CallOf(home, call, self._is_bound(module, function, home, call))
+
+    def arguments(
+        self, function: Function, parameter: ast.arg, call: CallOf, path: Path
+    ) -> list[tuple[ast.expr, Path]]:
+        """The expressions that a call gives to a parameter; none where it is left out."""
+        return _arguments(function, parameter, call, path)
 
     def given(self, module: Module, function: Function, parameter: ast.arg, path: Path) -> HeldSet:
         """What every call gives to a parameter."""

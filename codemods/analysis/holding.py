@@ -76,11 +76,13 @@ class Instance:
 
     Attributes:
         is_exact: of that class itself; False for `self` and annotations, which heirs can stand for.
+        within: the method whose `self` it is: heirs that have another in its place do not run it.
     """
 
     node: ast.ClassDef
     module: Module
     is_exact: bool = True
+    within: ast.FunctionDef | ast.AsyncFunctionDef | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,13 @@ from codemods.analysis.stores import Stores
 from codemods.analysis.variables import Variables
 
 _DEEPEST = 70
-_LONGEST = 6
-_MOST = 2000
+_EXACT = 2
+_LONGEST = 1
+_OFTEN = 2
+_MOST = 2000000
 """Expressions followed for one question: what is not found by then has no short way to a wrap call."""
 _FOREVER = 1 << 30
+_TRIES = 2
 
 
 @dataclass(slots=True)
@@ -66,7 +69,10 @@ class Links:
     _active: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
     _partial: dict[tuple[ast.expr, Path], tuple[HeldSet, int]] = field(default_factory=dict)
     _cut: int = _FOREVER
+    _tries: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
     _steps: int = 0
+    _optimizers: dict[ast.Call, bool] = field(default_factory=dict)
+    _asked: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
     _is_possible: bool = False
     evidence: Evidence = field(init=False)
     stores: Stores = field(init=False)
@@ -106,6 +112,10 @@ class Links:
             return Sharded(sites)
         return Maybe(sites)
 
+    def is_certain_part(self, module: Module, node: ast.expr) -> bool:
+        """Whether an expression holds modules inside a sharded model and nothing else."""
+        return all(isinstance(h, Part | WrapCall | Declared) for h in self.held(module, node))
+
     def parts_of(self, module: Module, node: ast.expr) -> bool:
         """Whether an expression can hold a module inside a sharded model."""
         return self._is_possible and any(isinstance(h, Part) for h in self.held(module, node))
@@ -113,7 +123,7 @@ class Links:
     def is_unseen(self, module: Module, node: ast.expr) -> bool:
         """Whether it was not found where what an expression holds comes from."""
         held = self.held(module, node)
-        return not held or any(isinstance(h, Unseen) for h in held)
+        return all(isinstance(h, Unseen) for h in held)
 
     def optimizers(self, module: Module, node: ast.expr) -> list[tuple[Module, ast.Call]]:
         """The constructor calls of the optimizers an expression can hold."""
@@ -121,7 +131,10 @@ class Links:
 
     def builds_optimizer(self, module: Module, call: ast.Call) -> bool:
         """Whether a call constructs an optimizer."""
-        return is_optimizer(self.index.resolve(module, call.func), call)
+        known = self._optimizers.get(call)
+        if known is None:
+            known = self._optimizers[call] = is_optimizer(self.index.resolve(module, call.func), call)
+        return known
 
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds the optimizer of a sharded model."""
@@ -160,6 +173,8 @@ class Links:
         Within a circle answers are partial; they are kept until the place where the circle was entered is
         answered, and asked anew afterwards.
         """
+        if len(path) > _EXACT:
+            path = (*path[:_EXACT], *((None,) * min(len(path) - _EXACT, _LONGEST)))
         key = (node, path)
         known = self._known.get(key)
         if known is not None:
@@ -170,7 +185,7 @@ class Links:
             return partial
         depth = len(self._active)
         self._steps = self._steps + 1 if depth else 0
-        if key in self._active or depth > _DEEPEST or len(path) > _LONGEST or self.is_given_up:
+        if key in self._active or depth > _DEEPEST or self.is_given_up:
             self._cut = min(self._cut, self._active.get(key, 0))
             return NOTHING
         outer, self._cut, before = self._cut, _FOREVER, len(self._partial)
@@ -179,15 +194,22 @@ class Links:
             result = self._at(module, node, path)
         finally:
             del self._active[key]
-        if self._cut >= depth:
+        times = self._asked[key] = self._asked.get(key, 0) + 1
+        if self._cut >= depth or times >= _OFTEN:
             self._known[key] = result
             while len(self._partial) > before:
-                self._partial.popitem()
+                self._settle(*self._partial.popitem())
             self._cut = outer
         else:
             self._partial[key] = (result, self._cut)
             self._cut = min(outer, self._cut)
         return result
+
+    def _settle(self, key: tuple[ast.expr, Path], answer: tuple[HeldSet, int]) -> None:
+        """Keep a partial answer for good once it was found a second time: circles can be many."""
+        self._tries[key] = self._tries.get(key, 0) + 1
+        if self._tries[key] >= _TRIES:
+            self._known[key] = answer[0]
 
     @property
     def is_given_up(self) -> bool:

@@ -7,38 +7,19 @@ import bisect
 import re
 from collections.abc import Iterator
 
-from codemods.analysis.scopes import Scope
+from codemods.analysis.scopes import Binding, Scope
 from codemods.analysis.table import ScopeTable
 from codemods.model import Place, Span
 from codemods.sources import SourceFile
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_OUTWARD = re.compile(r"\b(?:global|nonlocal)\b")
-_KEYWORDS = {
-    ast.Import: re.compile(r"\bimport\b"),
-    ast.ImportFrom: re.compile(r"\bimport\b"),
-    ast.With: re.compile(r"\bwith\b"),
-    ast.If: re.compile(r"\bif\b|\belif\b"),
-    ast.For: re.compile(r"\bfor\b"),
-    ast.comprehension: re.compile(r"\bfor\b"),
-}
-"""Kinds of nodes that stand only where a keyword stands."""
 
 
 class Module:
-    """One parsed file: its tree, scopes, and the way from tree positions to text positions.
+    """One parsed file: its tree, scopes, and the way from tree positions to text positions."""
 
-    Functions are looked into when something asks about them (`codemods.analysis.table`): `named` and
-    `nodes` open those whose text can hold what is asked for, a node's own fields and ancestors are there
-    always.
-    """
-
-    def __init__(self, source: SourceFile, *, keep: bool = True) -> None:
+    def __init__(self, source: SourceFile) -> None:
         """Parse.
-
-        Args:
-            keep: whether functions that nobody looks into stay in memory, or are parsed again if someone
-                does.
 
         Raises:
             SyntaxError, ValueError, RecursionError: Python cannot parse the file.
@@ -47,35 +28,32 @@ class Module:
         self.path = source.path
         self.text = source.text
         self.tree = ast.parse(source.text, filename=source.path)
+        self.table = ScopeTable()
+        self.table.build(self.tree)
         self._line_starts = [0, *(m.end() for m in _LINE_END.finditer(source.text))]
-        self.table = ScopeTable(self._parsed_again)
-        self.table.build(self.tree, keep=keep)
-        self._named: dict[str, list[ast.Name | ast.Attribute]] = {}
-        self._indexed = [0, 0]
-        self._sorted: dict[type, list[ast.AST]] = {}
-        if _OUTWARD.search(self.text):
-            self._open(_OUTWARD)  # what they bind belongs to the scopes outside
+        self._named: dict[str, list[ast.Name | ast.Attribute]] | None = None
+        self.flows: dict[tuple[Scope, str], dict[ast.stmt, frozenset[Binding]]] = {}
 
     def nodes(self, kind: type[ast.AST]) -> list[ast.AST]:
-        """All nodes of exactly that type, in the order of the text.
-
-        Costs little for imports, `with`, `if` and loops; for a name or attribute ask `named`.
-        """
-        self._open(_KEYWORDS.get(kind))
-        found = self.table.nodes.get(kind, [])
-        known = self._sorted.get(kind)
-        if known is None or len(known) != len(found):
-            known = self._sorted[kind] = sorted(found, key=_position)
-        return known
+        """All nodes of exactly that type, in the order of the tree walk."""
+        return self.table.nodes.get(kind, [])
 
     def named(self, word: str) -> list[ast.Name | ast.Attribute]:
-        """Every use of a name, and every attribute of that name, in the order of the text."""
-        if word not in self.text:
-            return []
-        if self.table.closed:
-            self._open(re.compile(rf"\b{re.escape(word)}\b"))
-        self._index()
-        return sorted(self._named.get(word, ()), key=_end_position)
+        """Every use of a name, then every attribute of that name, each in the order of the tree walk."""
+        return self._by_word().get(word, [])
+
+    def words(self) -> set[str]:
+        """Every name that is used; attributes do not count."""
+        return {word for word, nodes in self._by_word().items() if isinstance(nodes[0], ast.Name)}
+
+    def _by_word(self) -> dict[str, list[ast.Name | ast.Attribute]]:
+        if self._named is None:
+            self._named = {}
+            for name in self.table.nodes[ast.Name]:
+                self._named.setdefault(name.id, []).append(name)  # type: ignore[attr-defined, arg-type]
+            for attribute in self.table.nodes[ast.Attribute]:
+                self._named.setdefault(attribute.attr, []).append(attribute)  # type: ignore[attr-defined, arg-type]
+        return self._named
 
     def called(self, word: str) -> Iterator[ast.Call]:
         """Every call of a function or method of that name."""
@@ -86,64 +64,10 @@ class Module:
 
     def scopes(self) -> list[Scope]:
         """Every scope of the module."""
-        self._open(None)
         return list(self.table.scopes.values())
-
-    def seen_scopes(self) -> list[Scope]:
-        """The scopes of the module, its classes, and the functions looked into so far."""
-        return list(self.table.scopes.values())
-
-    def open_where(self, pattern: re.Pattern[str]) -> None:
-        """Look into every function in whose text a pattern is found."""
-        self._open(pattern)
-
-    def _open(self, pattern: re.Pattern[str] | None) -> None:
-        """Open the functions in whose text a pattern is found; all for None."""
-        closed = list(self.table.closed)
-        if not closed:
-            return
-        if pattern is None:
-            for function in closed:
-                self.table.open(function)
-            return
-        ends = [function.end_lineno or 0 for function in closed]
-        wanted: dict[ast.FunctionDef | ast.AsyncFunctionDef, None] = {}
-        for match in pattern.finditer(self.text):
-            line = self.line_of(match.start())
-            at = bisect.bisect_left(ends, line)
-            if at < len(closed) and closed[at].lineno <= line:
-                wanted[closed[at]] = None
-        for function in wanted:
-            self.table.open(function)
-
-    def _parsed_again(
-        self, function: ast.FunctionDef | ast.AsyncFunctionDef
-    ) -> ast.FunctionDef | ast.AsyncFunctionDef:
-        """A function from the text, every node with the position it has in the file."""
-        start, end = self._line_starts[function.lineno - 1], self.span(function).end
-        is_inner = function.col_offset > 0
-        above = "\n" * (function.lineno - 2) + "if 1:\n" if is_inner else "\n" * (function.lineno - 1)
-        found = ast.parse(above + self.text[start:end]).body[0]
-        if isinstance(found, ast.If):
-            found = found.body[0]
-        assert isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef)
-        return found
-
-    def _index(self) -> None:
-        """Sort the names and attributes that were looked at since the last time by their word."""
-        names, attributes = self.table.nodes[ast.Name], self.table.nodes[ast.Attribute]
-        if self._indexed == [len(names), len(attributes)]:
-            return
-        by_word = self._named
-        for node in names[self._indexed[0] :]:
-            by_word.setdefault(node.id, []).append(node)  # type: ignore[attr-defined, arg-type]
-        for node in attributes[self._indexed[1] :]:
-            by_word.setdefault(node.attr, []).append(node)  # type: ignore[attr-defined, arg-type]
-        self._indexed = [len(names), len(attributes)]
 
     def statements(self) -> Iterator[ast.stmt]:
         """Every statement."""
-        self._open(None)
         for kind, nodes in self.table.nodes.items():
             if issubclass(kind, ast.stmt):
                 for node in nodes:
@@ -258,12 +182,3 @@ class Module:
 def _first_line(node: ast.stmt) -> int:
     decorators = getattr(node, "decorator_list", None)
     return decorators[0].lineno if decorators else node.lineno
-
-
-def _position(node: ast.AST) -> tuple[int, int]:
-    place = node.target if isinstance(node, ast.comprehension) else node
-    return getattr(place, "lineno", 0), getattr(place, "col_offset", 0)
-
-
-def _end_position(node: ast.expr) -> tuple[int, int]:
-    return node.end_lineno or 0, node.end_col_offset or 0

@@ -26,6 +26,7 @@ from codemods.analysis.state_dicts import (
     enclosing,
     setting_of,
 )
+from codemods.analysis.values import options
 
 if TYPE_CHECKING:
     from codemods.project import MethodCall, Project
@@ -166,7 +167,7 @@ def _decided_at_run_time(project: Project) -> RunTime:
     told = [c for c in choices(project) if not c.is_local and not is_for_other_stack(project, c)]
     calls = {choice.call: choice.why for choice in told if choice.why}
     waiting = [c.sites(project) for c in told if c.why]
-    for use in project.static_calls("get_state_dict_type"):
+    for use in project.static_calls("get_state_dict_type") if told else ():
         waiting.append(_sites(project, use.module, argument(use.node, 0, "module")))
     asked = list(_bare_calls(project))
     for call, model in asked:
@@ -222,7 +223,7 @@ def in_force(project: Project, module: Module, node: ast.AST, model: ast.expr) -
             return AtRunTime(run_time.calls[block.call], block)
         setting = setting_of(project, module, block.call)
         return setting if isinstance(setting, Unknown) else InForce(setting, block)
-    foreign = _foreign_context(project, module, node, model)
+    foreign = _foreign_context(project, module, node, model) or _under_other_stack(project, module, node)
     if foreign is not None:
         return foreign
     decision = decided(project, module, node, model)
@@ -233,6 +234,19 @@ def in_force(project: Project, module: Module, node: ast.AST, model: ast.expr) -
     if run_time.concerns(_sites(project, module, model)):
         return AtRunTime("the kind of state dict is decided at run time")
     return InForce(decision or Setting())
+
+
+def _under_other_stack(project: Project, module: Module, node: ast.AST) -> Unknown | None:
+    """Whether a kept context around a place is made for models of FSDP1 only."""
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            return None
+        for item in parent.items if isinstance(parent, ast.With) else ():
+            made = {value.origin.node for value in options(project.evaluate(module, item.context_expr))}
+            for choice in choices(project) if made else ():
+                if choice.call in made and is_for_other_stack(project, choice):
+                    return Unknown(OTHER_STACK)
+    return None
 
 
 def _foreign_context(project: Project, module: Module, node: ast.AST, model: ast.expr) -> Unknown | None:

@@ -94,7 +94,7 @@ def _from_callers(project: Project, module: Module, node: ast.AST, depth: int) -
     if function is None or depth == 0:
         return None
     found: list[Setting | Unknown | None] = []
-    for caller, call in project.links.calls_of(module, function):
+    for caller, call in _calls_of(project, module, function):
         block = enclosing(project, caller, call, None)
         if block is not None:
             found.append(setting_of(project, caller, block.call))
@@ -106,12 +106,22 @@ def _from_callers(project: Project, module: Module, node: ast.AST, depth: int) -
     return _agreed(told, "it is called inside and outside of `state_dict_type` contexts that differ")
 
 
+def _calls_of(
+    project: Project, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef
+) -> Iterator[tuple[Module, ast.Call]]:
+    """The calls of a function, without `x.state_dict()`: what those ask of a model is translated there."""
+    for caller, call in project.links.calls_of(module, function):
+        asks = isinstance(call.func, ast.Attribute) and call.func.attr in ("state_dict", "load_state_dict")
+        if not asks:
+            yield caller, call
+
+
 def around_callers(project: Project, module: Module, node: ast.AST, depth: int) -> Iterator[Block]:
     """The blocks in which the function around a place is called."""
     function = module.function(node)
     if function is None or depth == 0:
         return
-    for caller, call in project.links.calls_of(module, function):
+    for caller, call in _calls_of(project, module, function):
         block = enclosing(project, caller, call, None)
         if block is not None:
             yield block

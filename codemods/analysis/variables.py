@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from codemods.analysis.flow import reaching
@@ -38,13 +38,14 @@ class Variables:
     """The part of `Links` that is about names."""
 
     links: Links
+    _live: dict[ast.Name, list[Binding]] = field(default_factory=dict)
 
     def name(self, module: Module, node: ast.Name, path: Path) -> HeldSet:
         """What a variable holds where it is read."""
         if node.id in ("self", "cls"):
             owner = module.class_of(node)
             if owner is not None:
-                return NOTHING if path else frozenset({_itself(node.id, owner, module)})
+                return NOTHING if path else frozenset({_itself(node, owner, module)})
         found = module.scope_of(node).lookup(node.id)
         if found is None:
             return self._starred(module, node, path)
@@ -53,8 +54,11 @@ class Variables:
             symbol = self.links.index.resolve(module, node)
             if symbol is not None:
                 return defined(symbol, path)
-        held: set[Held] = set()
-        for binding in reaching(module, scope, bindings, node):
+        live = self._live.get(node)
+        if live is None:
+            live = self._live[node] = reaching(module, scope, bindings, node)
+        held: set[Held] = set() if live else {UNSEEN}
+        for binding in live:
             held |= self.binding(module, binding, path)
         if isinstance(scope.node, ast.Module):
             held |= self._stored_from_outside(module, scope, node.id, path)
@@ -185,8 +189,12 @@ class Variables:
         return frozenset(held)
 
 
-def _itself(name: str, owner: ast.ClassDef, module: Module) -> Held:
-    return Instance(owner, module, is_exact=False) if name == "self" else Defined(owner, module)
+def _itself(node: ast.Name, owner: ast.ClassDef, module: Module) -> Held:
+    if node.id == "cls":
+        return Defined(owner, module)
+    around = [p for p in module.ancestors(node) if isinstance(p, ast.FunctionDef | ast.AsyncFunctionDef)]
+    method = next((f for f in around if module.parent(f) is owner), None)
+    return Instance(owner, module, is_exact=False, within=method)
 
 
 def defined(symbol: Symbol, path: Path) -> HeldSet:

@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 
 from codemods.configuration.comments import ignores, judged, suppresses, suppressions_in, todos
 from codemods.configuration.json_tree import read_json
+from codemods.configuration.nested import all_commands
 from codemods.configuration.rule import Surroundings, config_checks
-from codemods.configuration.shell import commands
 from codemods.configuration.tree import ConfigFile, Mapping, below
 from codemods.editing.apply import apply_edits, compatible
 from codemods.editing.todo import todo_lines
@@ -27,7 +27,7 @@ from codemods.model import (
     Span,
     Suppression,
 )
-from codemods.sources import CONFIG_SUFFIXES, SourceFile
+from codemods.sources import SourceFile
 from codemods.whole import only_whole_file
 
 _LARGEST = 512 * 1024
@@ -53,11 +53,6 @@ class ConfigRewrite:
     read: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
     suppressions: list[Suppression] = field(default_factory=list)
-
-
-def is_configuration(path: str) -> bool:
-    """Whether a path is that of a configuration file, by its ending."""
-    return PurePosixPath(path).suffix in CONFIG_SUFFIXES
 
 
 def plan_configuration(
@@ -92,8 +87,9 @@ def plan_configuration(
 def named_configs(file: ConfigFile) -> set[str]:
     """Files named as `fsdp_config` by a script or configuration, seen from its folder and from the target."""
     names: set[str] = set()
-    if file.kind == "shell":
-        options = (option for command in commands(file.text) for option in command.options())
+    if file.kind in ("shell", "docker"):
+        found = all_commands(file.text, is_docker=file.kind == "docker")
+        options = (option for command in found for option in command.options())
         names = {str(o.values[0].text) for o in options if o.name == "fsdp_config" and o.values}
     for root in file.roots:
         for mapping in below(root):
@@ -107,6 +103,10 @@ def named_configs(file: ConfigFile) -> set[str]:
 def _read(target: Path, path: str, around: Surroundings, done: ConfigRewrite) -> ConfigFile | None:
     try:
         if (target / path).stat().st_size > _LARGEST:
+            if _names_settings(target / path):
+                done.skipped[path] = (
+                    f"names FSDP settings, but is larger than {_LARGEST // 1024} KiB: it was not read"
+                )
             return None
         data = (target / path).read_bytes()
     except OSError as error:
@@ -119,6 +119,17 @@ def _read(target: Path, path: str, around: Surroundings, done: ConfigRewrite) ->
     except (ValueError, RecursionError) as error:
         done.skipped[path] = f"cannot be parsed: {error}"
         return None
+
+
+def _names_settings(path: Path) -> bool:
+    """Whether a large file says anything about FSDP, read in pieces that overlap."""
+    rest = b""
+    with path.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            if _SETTINGS.search(rest + piece):
+                return True
+            rest = piece[-64:]
+    return False
 
 
 def parse(path: str, data: bytes) -> ConfigFile:
@@ -138,7 +149,7 @@ def parse(path: str, data: bytes) -> ConfigFile:
             return ConfigFile(source, "yaml", read_yaml(text))
         case ".json":
             return ConfigFile(source, "json", (read_json(text),))
-    return ConfigFile(source, "shell")
+    return ConfigFile(source, "docker" if "docker" in PurePosixPath(path).name.lower() else "shell")
 
 
 def _rewrite(file: ConfigFile, options: Options, around: Surroundings, done: ConfigRewrite) -> None:
@@ -224,8 +235,8 @@ def _todo_edits(file: ConfigFile, reported: list[Reported]) -> list[Edit]:
 def todo_position(file: ConfigFile, position: int) -> int:
     """Where a comment line can stand: before the line, in shell before the command's first line, never within
     braces."""
-    if file.kind == "shell":
-        for command in commands(file.text):
+    if file.kind in ("shell", "docker"):
+        for command in all_commands(file.text, is_docker=file.kind == "docker"):
             if command.span.start <= position < command.span.end:
                 return file.line_start(_array_start(file.text, command.span.start))
     flows = [m.span for root in file.roots for m in below(root) if m.flow and m.span.start < position]

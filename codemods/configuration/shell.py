@@ -6,6 +6,7 @@ because that is how long argument lists are kept.
 
 from __future__ import annotations
 
+import enum
 import re
 from dataclasses import dataclass
 
@@ -45,11 +46,32 @@ class Option:
     joined: bool
 
 
+class Style(enum.Enum):
+    """How the words of a command are told apart when it runs."""
+
+    SHELL = enum.auto()
+    """By a shell, which takes quotes off."""
+    SPLIT = enum.auto()
+    """By blanks alone: the value of a variable used without quotes."""
+    ITEMS = enum.auto()
+    """Each is one string of a list."""
+    UNKNOWN = enum.auto()
+    """Nobody knows: a text whose use was not found."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The words of one command or array."""
+    """The words of one command or array.
+
+    Attributes:
+        outer: the quotation mark around all of it, where it stands within a quoted text.
+        is_python: that text is one of Python's.
+    """
 
     words: tuple[Word, ...]
+    style: Style = Style.SHELL
+    outer: str = ""
+    is_python: bool = False
 
     @property
     def span(self) -> Span:
@@ -77,9 +99,28 @@ class Command:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Heredoc:
+    """Lines that a script gives to a command.
+
+    Attributes:
+        reader: the words of that command.
+    """
+
+    span: Span
+    reader: tuple[str, ...]
+
+
 def commands(text: str) -> list[Command]:
-    """The commands of a script, in order."""
+    """The commands of a script, in order; not those within quoted texts and here-documents."""
     return _Scanner(text).run()
+
+
+def heredocs(text: str) -> list[Heredoc]:
+    """The here-documents of a script."""
+    scanner = _Scanner(text)
+    scanner.run()
+    return scanner.heredocs
 
 
 class _Scanner:
@@ -90,6 +131,7 @@ class _Scanner:
         self.position = 0
         self.words: list[Word] = []
         self.found: list[Command] = []
+        self.heredocs: list[Heredoc] = []
         self.in_array = False
 
     def run(self) -> list[Command]:
@@ -102,6 +144,18 @@ class _Scanner:
         if self.words:
             self.found.append(Command(tuple(self.words)))
         self.words = []
+
+    def _heredoc(self, opening: re.Match[str]) -> None:
+        """The rest of the line belongs to the command; the lines to the closing word are its input."""
+        body = self.text.find("\n", opening.end())
+        body = len(self.text) if body < 0 else body + 1
+        closing = re.compile(rf"^[ \t]*{re.escape(opening.group(2))}[ \t]*\r?$", re.MULTILINE)
+        end = closing.search(self.text, body)
+        rest = commands(self.text[opening.end() : body])
+        reads = [word.raw for word in self.words] + [word.raw for c in rest for word in c.words]
+        self.heredocs.append(Heredoc(Span(body, end.start() if end else len(self.text)), tuple(reads)))
+        self.position = end.end() if end else len(self.text)
+        self._end()
 
     def _step(self) -> None:
         text, position = self.text, self.position
@@ -125,11 +179,7 @@ class _Scanner:
             self.position += 1
             self._end()
         elif heredoc := _HEREDOC.match(text, position):
-            end = re.compile(rf"^\s*{re.escape(heredoc.group(2))}\s*$", re.MULTILINE).search(
-                text, heredoc.end()
-            )
-            self.position = end.end() if end else len(text)
-            self._end()
+            self._heredoc(heredoc)
         elif character in "<>":
             self.position += 1
         else:

@@ -191,12 +191,8 @@ def _add(
 def _passed_on(project: Project, marks: Marks, single: set[ast.AST]) -> Iterator[ast.AST]:
     names = {getattr(node, "name", "") for node in single}
     for module in project.modules.values():
-        if not any(name in module.text for name in names):
-            continue
-        for node in (*module.nodes(ast.Name), *module.nodes(ast.Attribute)):
-            assert isinstance(node, ast.Name | ast.Attribute)
-            last = node.id if isinstance(node, ast.Name) else node.attr
-            if last not in names or not isinstance(node.ctx, ast.Load):
+        for node in (node for name in sorted(names) for node in module.named(name)):
+            if not isinstance(node.ctx, ast.Load):
                 continue
             home, found = _definition(project, module, node)
             if found is None or found not in single or found in (node, *module.ancestors(node)):

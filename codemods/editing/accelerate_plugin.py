@@ -11,9 +11,9 @@ import ast
 
 from codemods.analysis.values import CallValue, Literal, Named, Opaque, Value
 from codemods.configuration.settings import strategy_named
-from codemods.editing.code import code, insert_text, replace
+from codemods.editing.code import code, delete, insert_text
 from codemods.editing.plugin_types import LeftToPerson, PluginCall, is_within, policy, precision
-from codemods.editing.removal import delete_arguments
+from codemods.editing.removal import delete_arguments, delete_dict_items
 from codemods.model import Edit, Span
 
 GONE = (
@@ -56,7 +56,7 @@ def translate(plugin: PluginCall) -> None:
     Raises:
         LeftToPerson: it has to stay as it is.
     """
-    if plugin.call.args or len(plugin.given) != len(plugin.call.keywords):
+    if plugin.table is None and (plugin.call.args or len(plugin.given) != len(plugin.call.keywords)):
         raise LeftToPerson(
             "the plugin's arguments are not all named here",
             "name them, or set `fsdp_version=2` and `reshard_after_forward=True` (False for SHARD_GRAD_OP) "
@@ -80,17 +80,26 @@ def _settle(plugin: PluginCall) -> None:
     does."""
     module, call = plugin.module, plugin.call
     gone = [*plugin.deleted, *(plugin.given[name] for name in GONE if name in plugin.given)]
-    kept = [keyword for keyword in call.keywords if keyword not in gone]
+    kept = [keyword for keyword in plugin.given.values() if keyword not in gone]
+    added = [plugin.written(argument) for argument in plugin.added]
     if not kept:
-        span = Span(module.span(call.func).end, module.span(call).end)
-        plugin.edits = [Edit(module.path, span, (f"({', '.join(plugin.added)})",))]
+        span, text = Span(module.span(call.func).end, module.span(call).end), f"({', '.join(added)})"
+        if plugin.table is not None:
+            span, text = module.span(plugin.table), f"{{{', '.join(added)}}}"
+        outside = [edit for edit in plugin.edits if not span.holds(edit.span)]
+        plugin.edits = [*outside, Edit(module.path, span, (text,))]
         return
-    plugin.edits += delete_arguments(module, call, gone)
-    if plugin.added:
+    if plugin.table is not None:
+        values = [keyword.value for keyword in gone]
+        positions = [i for i, value in enumerate(plugin.table.values) if value in values]
+        plugin.edits += delete_dict_items(module, plugin.table, positions)
+    else:
+        plugin.edits += delete_arguments(module, call, gone)
+    if added:
         start = module.span(kept[0]).start
         line = module.text[module.line_start(start) : start]
         separator = f",\n{line}" if not line.strip() else ", "
-        plugin.edits.append(insert_text(module, kept[0], separator.join(plugin.added) + separator))
+        plugin.edits.append(insert_text(module, kept[0], separator.join(added) + separator))
 
 
 def _layout(plugin: PluginCall) -> None:
@@ -101,7 +110,6 @@ def _layout(plugin: PluginCall) -> None:
         return
     if both is not None:
         plugin.deleted.append(both)
-    keyword = plugin.given["sharding_strategy"]
     said = _name_of(plugin.value("sharding_strategy"))
     strategy = strategy_named(said) if said is not None else None
     if strategy is None:
@@ -121,9 +129,10 @@ def _layout(plugin: PluginCall) -> None:
             "`NO_SHARD` keeps every parameter whole; Accelerate's FSDP2 has no such layout",
             "leave the plugin out: DDP, Accelerate's default, is the same layout",
         )
-    plugin.edits.append(
-        replace(plugin.module, keyword, (f"reshard_after_forward={strategy == 'FULL_SHARD'}",))
-    )
+    plugin.rename("sharding_strategy", "reshard_after_forward", str(strategy == "FULL_SHARD"))
+    definition = plugin.sole_definition("sharding_strategy")
+    if definition is not None:
+        plugin.edits.append(delete(plugin.module, definition))
 
 
 def _unread_layout(plugin: PluginCall, keyword: ast.keyword) -> None:

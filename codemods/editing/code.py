@@ -93,6 +93,7 @@ def finding(
     fades: bool = False,
     needs: Iterable[str] = (),
     detail: str = "",
+    shares: Iterable[str] = (),
 ) -> Finding:
     """A finding at a node; see `codemods.model.Finding`."""
     return Finding(
@@ -106,6 +107,7 @@ def finding(
         fades=fades,
         needs=frozenset(needs),
         detail=detail,
+        shares=frozenset(shares),
     )
 
 

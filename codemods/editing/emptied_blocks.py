@@ -60,6 +60,9 @@ def outside_gate(module: Module, statement: ast.stmt) -> ast.stmt:
 
 def _only_imports(gate: ast.If | ast.Try) -> bool:
     parts = [s for s in ast.walk(gate) if isinstance(s, ast.stmt)]
+    values = [s.value for s in parts if isinstance(s, ast.Assign)]
+    if not all(isinstance(value, ast.Constant | ast.Name | ast.Attribute) for value in values):
+        return False
     return (len(gate.orelse) > 0 or isinstance(gate, ast.Try)) and all(
         isinstance(s, ast.Import | ast.ImportFrom | ast.If | ast.Try | ast.Pass | ast.Assign | ast.Raise)
         for s in parts

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from codemods.editing import helper_text as part
 from codemods.editing.helper_draft import Draft
+from codemods.editing.helper_layout import Style, laid_out
 from codemods.editing.helper_sharding import mixed_precision, sharding
 from codemods.editing.helper_state_dict_text import STATE_DICT_PARTS, with_what_they_need
 from codemods.editing.helper_training_text import TRAINING_HEADER, TRAINING_PARTS
@@ -26,6 +27,7 @@ POLICY_PARTS = {
     "or_policy": part.OR_POLICY,
     "ModuleWrapPolicy": part.MODULE_POLICY,
 }
+_PLAIN = Style()
 _TYPE_OF = {
     "sharding_strategy": "ShardingStrategy",
     "mixed_precision": "MixedPrecision",
@@ -67,14 +69,14 @@ class Needs:
         return Needs(self.keywords | other.keywords, self.fields | other.fields)
 
 
-def assemble(names: frozenset[str], needs: Needs, torch: tuple[int, int] = PUBLIC_FROM) -> str:
-    """The text of a helper module that defines these names, and what they need.
+def assemble(names: frozenset[str], needs: Needs, style: Style = _PLAIN) -> str:
+    """The text of a helper module that defines these names, and what they need."""
+    return laid_out(_joined(names, needs, style), style)
 
-    Args:
-        torch: the oldest torch it must run on.
-    """
+
+def _joined(names: frozenset[str], needs: Needs, style: Style) -> str:
     names = with_what_they_need(names)
-    draft = Draft(names, needs.keywords, needs.fields)
+    draft = Draft(names, needs.keywords, needs.fields, style.torch)
     parts: list[str] = []
     types = set(names)
     if "shard_model" in names:
@@ -91,11 +93,12 @@ def assemble(names: frozenset[str], needs: Needs, torch: tuple[int, int] = PUBLI
     if "shard_model" in names:
         parts += sharding(draft)
     parts += [text for name, text in (*TRAINING_PARTS.items(), *STATE_DICT_PARTS.items()) if name in names]
-    text = _for_torch("\n\n".join(parts), torch)
+    text = _for_torch("\n\n".join(parts), style.torch)
     needs_policy = "WrapPolicy" in re.sub(r"ModuleWrapPolicy", "", text)
     lead = f"{part.WRAP_POLICY}\n\n" if needs_policy else "\n"
     header = part.HEADER if names - {*TRAINING_PARTS, *STATE_DICT_PARTS} else TRAINING_HEADER
-    return f"{header}\n{_imports(lead + text, torch)}\n{lead}{text}"
+    future = "from __future__ import annotations\n\n" if style.python < (3, 10) else ""
+    return f"{header}\n{future}{_imports(lead + text, style)}\n{lead}{text}"
 
 
 def _line(source: str, names: list[str]) -> str:
@@ -119,19 +122,21 @@ def _for_torch(text: str, torch: tuple[int, int]) -> str:
     return text
 
 
-def _imports(text: str, torch: tuple[int, int]) -> str:
-    """Exactly the imports the text uses."""
+def _imports(text: str, style: Style) -> str:
+    """Exactly the imports the text uses; before Python 3.9 `collections.abc` has no subscripts."""
     plain = [f"import {m}" for m in ("contextlib", "enum", "functools", "math") if f"{m}." in text]
     stdlib = []
     if "deque(" in text:
         stdlib.append("from collections import deque")
     abc = [n for n in ("Callable", "Iterable", "Iterator", "Mapping", "Sequence") if f"{n}[" in text]
-    if abc:
+    if abc and style.python >= (3, 9):
         stdlib.append(f"from collections.abc import {', '.join(abc)}")
     if "@dataclass" in text:
         stdlib.append(f"from dataclasses import dataclass{', field' if 'field(' in text else ''}")
-    if re.search(r"\bAny\b", text):
-        stdlib.append("from typing import Any")
+    typing = ["Any"] if re.search(r"\bAny\b", text) else []
+    typing += abc if style.python < (3, 9) else []
+    if typing:
+        stdlib.append(f"from typing import {', '.join(typing)}")
     if "WeakKeyDictionary(" in text:
         stdlib.append("from weakref import WeakKeyDictionary")
     plain_third = ["import torch"] if "torch." in text else []
@@ -149,10 +154,19 @@ def _imports(text: str, torch: tuple[int, int]) -> str:
     fsdp = [n for n in ("CPUOffloadPolicy", "FSDPModule", "MixedPrecisionPolicy") if n in text]
     fsdp += ["fully_shard"] if "fully_shard(" in text else []
     if fsdp:
-        third.append(_line(at_home("torch.distributed.fsdp.fully_shard", torch).rpartition(".")[0], fsdp))
+        third.append(
+            _line(at_home("torch.distributed.fsdp.fully_shard", style.torch).rpartition(".")[0], fsdp)
+        )
     tensors = [n for n in ("DTensor", "Replicate", "distribute_tensor") if re.search(rf"\b{n}\b", text)]
     if tensors:
-        third.append(_line(at_home("torch.distributed.tensor.DTensor", torch).rpartition(".")[0], tensors))
+        third.append(
+            _line(at_home("torch.distributed.tensor.DTensor", style.torch).rpartition(".")[0], tensors)
+        )
     third.sort(key=lambda line: line.split()[1])
     groups = ["\n".join([*plain, *stdlib]), "\n".join([*plain_third, *third])]
     return "\n\n".join(g for g in groups if g) + "\n"
+
+
+def _home_of(name: str, style: Style) -> str:
+    """The module that a torch has a name in."""
+    return at_home(name, style.torch).rpartition(".")[0]

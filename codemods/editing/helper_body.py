@@ -42,7 +42,7 @@ def _body(draft: Draft) -> list[str]:
         lines.append("precision = mixed_precision or MixedPrecision()")
     if draft.needs_device:
         lines.append(f"device = training_device({'device_id' if draft.has('device_id') else ''})")
-    lines += [*_options(draft), *_ignored(draft), *_units(draft), *_shard(draft)]
+    lines += [*_options(draft), *_ignored(draft), *_units(draft), *_sharded(draft)]
     if draft.has("forward_prefetch"):
         lines += [
             "if forward_prefetch:",
@@ -101,7 +101,9 @@ def _ignored(draft: Draft) -> list[str]:
         lines.append("parameters |= {p for m in modules for p in m.parameters()}")
     else:
         lines.append("parameters = {p for m in modules for p in m.parameters()}")
-    return [*lines, "if parameters:", '    options["ignored_params"] = parameters  # torch 2.7 and later']
+    if draft.takes_out:
+        return lines
+    return [*lines, "if parameters:", '    options["ignored_params"] = parameters']
 
 
 def _units(draft: Draft) -> list[str]:
@@ -123,6 +125,12 @@ def _units(draft: Draft) -> list[str]:
         "        policy = with_full_precision(policy, full_precision)",
         f"    units = find_units(model, policy{more})",
     ]
+
+
+def _sharded(draft: Draft) -> list[str]:
+    if not draft.takes_out:
+        return _shard(draft)
+    return ["with taken_out(model, parameters):", *(f"    {line}" for line in _shard(draft))]
 
 
 def _shard(draft: Draft) -> list[str]:

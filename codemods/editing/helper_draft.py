@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from codemods.torch_names import PUBLIC_FROM
+
 KEYWORDS = {
     "process_group": "ProcessGroup | tuple[ProcessGroup, ProcessGroup] | None = None",
     "sharding_strategy": "ShardingStrategy | None = None",
@@ -30,11 +32,13 @@ class Draft:
         names: functions and types that the repository names.
         keywords: of `shard_model`; `**` for keywords not known until run time.
         fields: of `MixedPrecision`; `batch_norm` where the repository has such layers.
+        torch: the oldest torch it must run on.
     """
 
     names: frozenset[str]
     keywords: frozenset[str]
     fields: frozenset[str]
+    torch: tuple[int, int] = PUBLIC_FROM
 
     def has(self, *keywords: str) -> bool:
         """Whether `shard_model` takes one of these keywords."""
@@ -58,6 +62,11 @@ class Draft:
     @property
     def ignores(self) -> bool:
         return self.has("ignored_modules", "ignored_states")
+
+    @property
+    def takes_out(self) -> bool:
+        """Whether ignored parameters are hidden from `fully_shard`, which before torch 2.7 cannot be told."""
+        return self.ignores and self.torch < (2, 7)
 
     @property
     def keeps_precision(self) -> bool:

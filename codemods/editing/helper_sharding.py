@@ -67,6 +67,8 @@ def sharding(draft: Draft) -> list[str]:
         parts.append(_broadcast(draft))
     if draft.casts_buffers:
         parts.append(_cast_buffers(draft))
+    if draft.takes_out:
+        parts.append(part.TAKEN_OUT)
     parts.append(shard_model(draft))
     return parts
 

@@ -230,8 +230,9 @@ def _like_parameter(value: Any, parameter: nn.Parameter, from_rank0: bool) -> An
     """A value of a parameter's state, sharded as the parameter is."""
     if not isinstance(value, torch.Tensor):
         return value
+    # A value of another shape is such as `step`, which parameters must not share.
     if isinstance(value, DTensor) or value.shape != parameter.shape:
-        return value.clone()  # such as `step`, which parameters must not share
+        return value.clone()
     if value.is_meta:
         value = torch.empty_like(value, device=parameter.device)
     value = value.to(parameter.device, copy=True)
@@ -340,6 +341,7 @@ NEEDED_BY = {
     "optim_state_dict": _SETTINGS | {"full_tensors"},
     "optim_state_dict_to_load": _SETTINGS | {"numbered_optim_state"},
     "numbered_optim_state": frozenset({"parameter_names"}),
+    "no_sync_of_either": frozenset({"no_sync"}),
     "rekey_optim_state_dict": frozenset({"parameter_names", "OptimStateKeyType"}),
 }
 """Part -> the parts it uses."""

@@ -273,7 +273,7 @@ MESH_OF_STRATEGY = """\
         ShardingStrategy.HYBRID_SHARD,
         ShardingStrategy._HYBRID_SHARD_ZERO2,
     ):
-        per_node = torch.get_device_module(device).device_count()
+        per_node = getattr(torch, device.type).device_count()
         shape = (world_size // per_node, per_node)
     else:
         return init_device_mesh(device.type, (world_size,), mesh_dim_names=("shard",))
@@ -294,4 +294,26 @@ POLICY_METHOD = '''\
             reduce_dtype=self.reduce_dtype or self.param_dtype,
             cast_forward_inputs={cast},
         )
+'''
+
+TAKEN_OUT = '''\
+@contextlib.contextmanager
+def taken_out(model: nn.Module, parameters: set[nn.Parameter]) -> Iterator[None]:
+    """Inside of the block `fully_shard` does not see these parameters.
+
+    It neither shards nor moves them; torch 2.7 has `ignored_params` for that.
+    """
+    taken = [
+        (module, name, parameter)
+        for module in model.modules()
+        for name, parameter in module._parameters.items()
+        if parameter in parameters
+    ]
+    for module, name, _ in taken:
+        module._parameters[name] = None
+    try:
+        yield
+    finally:
+        for module, name, parameter in taken:
+            module._parameters[name] = parameter
 '''

@@ -25,6 +25,12 @@ def no_sync(model: nn.Module) -> Iterator[None]:
         model.set_requires_gradient_sync(True)
 '''
 
+NO_SYNC_OF_EITHER = '''\
+def no_sync_of_either(model: nn.Module) -> contextlib.AbstractContextManager[None]:
+    """`no_sync` of a sharded model, or of one in DistributedDataParallel."""
+    return no_sync(model) if isinstance(model, FSDPModule) else model.no_sync()
+'''
+
 CLIP_GRAD_NORM = '''\
 @torch.no_grad()
 def clip_grad_norm_(
@@ -191,6 +197,7 @@ def load_full_optimizer(
 
 TRAINING_PARTS = {
     "no_sync": NO_SYNC,
+    "no_sync_of_either": NO_SYNC_OF_EITHER,
     "clip_grad_norm_": CLIP_GRAD_NORM,
     "summon_full_params": SUMMON_FULL_PARAMS,
     "full_tensors": FULL_TENSORS,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from codemods.analysis.index import module_parts
+from codemods.editing.helper_additions import with_additions
 from codemods.editing.helper_assembly import KNOWN_NAMES, Needs, assemble
-from codemods.editing.helper_home import common_folder, package_for_all
+from codemods.editing.helper_layout import Style
+from codemods.editing.helper_places import HelperPlace, helper_places
+from codemods.editing.helper_style import style_of
 from codemods.model import Edit, Ref
 from codemods.project import Project
 
@@ -28,7 +30,7 @@ class HelperHome:
         names: its functions and types that the repository's files name.
         needs: keywords and fields in use.
         newline: line ending of the files that use it.
-        torch: the oldest torch it must run on.
+        style: how the repository writes its code.
     """
 
     path: str
@@ -37,14 +39,16 @@ class HelperHome:
     names: frozenset[str]
     needs: Needs
     newline: str
-    torch: tuple[int, int]
+    style: Style = field(default_factory=Style)
 
     def import_name(self, path: str) -> str:
         """What a file imports it as."""
         stem = PurePosixPath(self.path).stem
         if path in self.relative:
-            up = len(PurePosixPath(path).parent.parts) - len(PurePosixPath(self.path).parent.parts)
-            return "." * (up + 1) + stem
+            here, there = PurePosixPath(path).parent.parts, PurePosixPath(self.path).parent.parts
+            same = next((n for n, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), None)
+            same = min(len(here), len(there)) if same is None else same
+            return "." * (len(here) - same + 1) + ".".join([*there[same:], stem])
         return f"{self.package}.{stem}" if self.package else stem
 
 
@@ -54,18 +58,15 @@ def helper_homes(
     """File -> its helper module, for the files whose edits use one."""
     names = {path: _names_of(found) for path, found in edits.items()}
     homes: dict[str, HelperHome] = {}
-    groups: dict[str, list[str]] = {}
-    for path in sorted(path for path in edits if names[path]):
-        groups.setdefault(project.group(path), []).append(path)
-    for group in groups.values():
-        wanted = frozenset().union(*(names[path] for path in group))
+    for place in helper_places(project, [path for path in edits if names[path]], target):
+        wanted = frozenset().union(*(names[path] for path in place.files))
         joined = Needs()
-        for path in group:
+        for path in place.files:
             joined = joined.joined(needs.get(path, Needs()))
         if "batch_norm" in project.mentions:
             joined = joined.joined(Needs(fields=frozenset({"batch_norm"})))
-        home = _home(project, group, wanted, joined, target)
-        homes.update(dict.fromkeys(group, home))
+        home = _home(project, place, wanted, joined, target)
+        homes.update(dict.fromkeys(place.files, home))
     return homes
 
 
@@ -77,22 +78,15 @@ def _names_of(edits: Iterable[Edit]) -> set[str]:
 
 
 def _home(
-    project: Project, group: list[str], names: frozenset[str], needs: Needs, target: Path
+    project: Project, place: HelperPlace, names: frozenset[str], needs: Needs, target: Path
 ) -> HelperHome:
-    folder = common_folder([PurePosixPath(path).parent for path in group])
-    package = _package_of(project, folder, target)
-    if not package and (shared := package_for_all(project, group, folder)) is not None:
-        folder, package = shared
-    relative = frozenset(
-        p
-        for p in group
-        if package and PurePosixPath(p).is_relative_to(folder) and _imports_relatively(project, p)
-    )
-    newline = Counter(project.modules[path].source.newline for path in group).most_common(1)[0][0]
+    relative = frozenset(p for p in place.files if _imports_relatively(project, p, place))
+    newlines = Counter(project.modules[path].source.newline for path in place.files)
+    newline, style = newlines.most_common(1)[0][0], style_of(project, target)
     number, stem = 1, project.options.helper_module
     while True:
-        path = (folder / f"{stem}.py").as_posix()
-        home = HelperHome(path, package, relative, names, needs, newline, project.options.target_torch)
+        path = (place.folder / f"{stem}.py").as_posix()
+        home = HelperHome(path, place.package, relative, names, needs, newline, style)
         if not (target / path).exists() or _can_serve(home, (target / path).read_bytes()):
             return home
         number += 1
@@ -108,7 +102,15 @@ def _can_serve(home: HelperHome, data: bytes) -> bool:
         return False
     if MARK not in (ast.get_docstring(ast.parse(text)) or ""):
         return False
-    return _is_enough(home, names, needs) or assemble(frozenset(names), needs, home.torch) == text
+    untouched = assemble(frozenset(names), needs, home.style) == text
+    return _is_enough(home, names, needs) or untouched or _only_lacks_parts(home, names, needs)
+
+
+def _only_lacks_parts(home: HelperHome, names: set[str], needs: Needs) -> bool:
+    """Whether nothing that stands in an edited module would have to change, only to be added to."""
+    has_keywords = "shard_model" not in names or home.needs.keywords <= needs.keywords
+    has_fields = "MixedPrecision" not in names or home.needs.fields <= needs.fields
+    return has_keywords and has_fields
 
 
 def _is_enough(home: HelperHome, names: set[str], needs: Needs) -> bool:
@@ -116,51 +118,27 @@ def _is_enough(home: HelperHome, names: set[str], needs: Needs) -> bool:
     return assemble(home.names | there, home.needs.joined(needs)) == assemble(there, needs)
 
 
-def _package_of(project: Project, folder: PurePosixPath, target: Path) -> str:
-    """The dotted name other files import that folder's modules under; packages by their `__init__.py`
-    otherwise."""
-    seen: Counter[str] = Counter()
-    for path, module in project.modules.items():
-        for node in module.nodes(ast.ImportFrom):
-            assert isinstance(node, ast.ImportFrom)
-            found = project.index.locate(node.module, path) if node.module and not node.level else None
-            if found is not None and node.module is not None:
-                parts = module_parts(found)
-                if tuple(parts[: len(folder.parts)]) == folder.parts and len(parts) > len(folder.parts):
-                    above = node.module.split(".")[: len(folder.parts) - len(parts)]
-                    seen[".".join(above)] += 1
-    if seen:
-        return seen.most_common(1)[0][0]
-    names: list[str] = []
-    current = folder
-    while current.parts and (target / current / "__init__.py").exists():
-        names.insert(0, current.name)
-        current = current.parent
-    return ".".join(names)
-
-
-def _imports_relatively(project: Project, path: str) -> bool:
-    module = project.modules[path]
-    levels = [node.level for node in module.nodes(ast.ImportFrom) if isinstance(node, ast.ImportFrom)]
-    own = [
-        node
-        for node in module.nodes(ast.ImportFrom)
-        if isinstance(node, ast.ImportFrom)
-        and node.level == 0
-        and project.index.locate(node.module or "", path)
-    ]
-    return any(levels) and not own
+def _imports_relatively(project: Project, path: str, place: HelperPlace) -> bool:
+    """Whether a file of the helper module's package imports the package's modules by dots, and only so."""
+    top = PurePosixPath(*place.folder.parts[: len(place.folder.parts) - place.package.count(".")])
+    if not place.package or not PurePosixPath(path).is_relative_to(top):
+        return False
+    nodes = [n for n in project.modules[path].nodes(ast.ImportFrom) if isinstance(n, ast.ImportFrom)]
+    absolute = [n for n in nodes if n.level == 0 and project.index.locate(n.module or "", path)]
+    return any(node.level for node in nodes) and not absolute
 
 
 def helper_source(home: HelperHome, before: bytes | None) -> bytes:
     """The contents of a helper module; what an earlier run wrote there, and what a person changed, stays."""
     if before is None:
-        return _encoded(assemble(home.names, home.needs, home.torch), home.newline)
+        return _encoded(assemble(home.names, home.needs, home.style), home.newline)
     names, needs = _already_there(_text(before))
     if _is_enough(home, names, needs):
         return before
     newline = "\r\n" if b"\r\n" in before else "\n"
-    return _encoded(assemble(home.names | names, home.needs.joined(needs), home.torch), newline)
+    whole = assemble(home.names | names, home.needs.joined(needs), home.style)
+    is_untouched = assemble(frozenset(names), needs, home.style) == _text(before)
+    return _encoded(whole if is_untouched else with_additions(_text(before), whole), newline)
 
 
 def _encoded(text: str, newline: str) -> bytes:

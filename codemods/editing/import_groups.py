@@ -42,7 +42,11 @@ class ImportGroups:
             line = import_line(source, names, self._width) if is_from else plain_import(names[0])
             entry = (is_from, source.lower(), line)
             group = self._group(source)
-            if vacant and self._fits(vacant[0], source):
+            others = {self._group(other) for (other, _), _ in order if other != source}
+            fits = bool(vacant) and (
+                self._fits(vacant[0], source) or self._succeeds(vacant[0], source, freed, others)
+            )
+            if fits:
                 places.append((vacant.pop(0), [entry]))
                 if self._is_grouped(group):
                     home[group] = places[-1][1]
@@ -64,6 +68,18 @@ class ImportGroups:
         if not self._is_grouped(self._group(source)):
             return True
         return self._group_of(place) == self._group(source) and len(self._in_group(source)) <= 1
+
+    def _succeeds(self, place: ast.stmt, source: str, freed: list[ast.stmt], others: set[int]) -> bool:
+        """Whether an import may take the place of a group of which nothing stays, being the next group.
+
+        Args:
+            others: groups of the other imports that are added.
+        """
+        assert isinstance(place, ast.Import | ast.ImportFrom)
+        staying = {self._group_of(s) for s in self._top if s not in freed} | others
+        old, new = self._group_of(place), self._group(source)
+        between = range(min(old, new), max(old, new) + 1)
+        return self._is_grouped(old) and staying.isdisjoint(between)
 
     def _in_group(self, source: str) -> list[ast.Import | ast.ImportFrom]:
         return [s for s in self._top if self._group_of(s) == self._group(source)]

@@ -158,6 +158,7 @@ def _in_functions(
         own = [
             gate for s, gate in gates.items() if gate not in taken and _function_name(module, s) == function
         ]
+        own = [gate for gate in own if _is_direct(module, gate)] or own
         statements = own or _places(module, function)
         place = outside_gate(module, min(statements, key=lambda s: module.span(s).start))
         span = module.span(place)
@@ -174,11 +175,16 @@ def _in_functions(
     return changes, taken
 
 
+def _is_direct(module: Module, statement: ast.stmt) -> bool:
+    """Whether a statement stands in a function's body itself, where everything below comes after it."""
+    return module.parent(statement) is module.function(statement)
+
+
 def _places(module: Module, function: str) -> list[ast.stmt]:
     """Where a function can take an import: at its imports, or else at its first statement."""
     inside = [s for s in module.statements() if _function_name(module, s) == function]
     for kind in (ast.ImportFrom, ast.Import):
-        imports: list[ast.stmt] = [s for s in inside if isinstance(s, kind)]
+        imports: list[ast.stmt] = [s for s in inside if isinstance(s, kind) and _is_direct(module, s)]
         if imports:
             return imports
     return [s for s in inside if not _is_docstring(s)] or inside

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import io
+import itertools
 import re
 import tokenize
 from collections import Counter
@@ -37,11 +38,14 @@ def wrap_long_lines(before: str, after: str, width: int, newline: str) -> str:
     # Several statements on a line are their author's style; a bracket opened among them would hide the rest.
     long = [number for number in long if starts[number] < 2]
     commented = _comment_columns(text)
-    nodes = _nodes_by_line(tree)
+    nodes, contents = _nodes_by_line(tree), _contents(tree)
     for number in long:
         line = lines[number - 1][: commented.get(number)].rstrip()
         comment = lines[number - 1][len(line) :]
         if len(line) <= width:
+            continue
+        if number in contents and not comment:
+            lines[number - 1] = _Breaker(line, width).one_a_line(contents[number])
             continue
         for node in nodes.get(number, []):
             broken = _Breaker(line, width).broken(node)
@@ -74,6 +78,19 @@ def _nodes_by_line(tree: ast.Module) -> dict[int, list[ast.AST]]:
     return found
 
 
+def _contents(tree: ast.Module) -> dict[int, list[ast.AST]]:
+    """Line -> the arguments of a call, several, that have this line to themselves."""
+    found: dict[int, list[ast.AST]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and len(node.args) + len(node.keywords) > 1:
+            items: list[ast.expr | ast.keyword] = [*node.args, *node.keywords]
+            line = items[0].lineno
+            is_own = (node.func.end_lineno or 0) < line < (node.end_lineno or 0)
+            if is_own and all(item.lineno == item.end_lineno == line for item in items):
+                found[line] = [*sorted(items, key=lambda item: item.col_offset)]
+    return found
+
+
 class _Pair(ast.AST):
     """A key of a dict display with its value, as if it were one node."""
 
@@ -101,6 +118,16 @@ class _Breaker:
         new = self._render(node, start, indent, tail, parenthesize=is_statement)
         result = head + new + tail
         return result if new != self._text(node) and self._fits(result) else None
+
+    def one_a_line(self, items: list[ast.AST]) -> str:
+        """The arguments of a call that share this line, each on its own."""
+        start, end = self._columns(items[0])[0], self._columns(items[-1])[1]
+        if self.line[:start].strip() or self.line[end:].strip(" ,") or not self.line.isascii():
+            return self.line
+        bounds = itertools.pairwise(items)
+        if any(self.line[self._columns(a)[1] : self._columns(b)[0]].strip() != "," for a, b in bounds):
+            return self.line  # parentheses of the user's: left as they are
+        return "\n".join(f"{' ' * start}{self._item(item, start, ',')}," for item in items)
 
     def _fits(self, text: str) -> bool:
         return all(len(line) <= self.width for line in text.split("\n"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from codemods.analysis.module import Module
 from codemods.analysis.values import CallValue, DictValue, Literal, Named, Sequenced, Value
-from codemods.editing.code import code, join, replace
+from codemods.editing.code import code, delete, join, replace
 from codemods.model import Code, Edit
 from codemods.project import Project
 
@@ -38,8 +38,9 @@ class PluginCall:
     """One call, and what its translation comes to.
 
     Attributes:
-        given: its keyword arguments by name.
+        given: its keyword arguments by name; those of `**{...}` are the dictionary's items.
         added: new arguments, as text.
+        table: the dictionary that holds them all.
         notes: an argument, and what ends with it.
     """
 
@@ -51,19 +52,48 @@ class PluginCall:
     added: list[str] = field(default_factory=list)
     notes: list[tuple[ast.keyword, str]] = field(default_factory=list)
     deleted: list[ast.keyword] = field(default_factory=list)
+    table: ast.Dict | None = None
 
     def value(self, name: str) -> Value:
         """What an argument comes to."""
         return self.project.evaluate(self.module, self.given[name].value)
 
     def put(self, name: str, new: Code) -> None:
-        """Replace an argument's value."""
-        self.edits.append(replace(self.module, self.given[name].value, new))
+        """Replace an argument's value; where it is a variable of its own, the variable's."""
+        definition = self.sole_definition(name)
+        place = definition.value if definition is not None else self.given[name].value
+        self.edits.append(replace(self.module, place, new))
+
+    def sole_definition(self, name: str) -> ast.Assign | None:
+        """The only assignment of the variable that an argument is, if it is used nowhere else."""
+        node = self.given[name].value
+        found = self.module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        if found is None or len(found[1]) != 1 or not isinstance(found[1][0].node, ast.Assign):
+            return None
+        uses = [
+            n for n in self.module.nodes(ast.Name) if isinstance(n, ast.Name) and n.id == found[1][0].name
+        ]
+        assignment = found[1][0].node
+        is_plain = len(assignment.targets) == 1 and isinstance(assignment.targets[0], ast.Name)
+        return assignment if is_plain and len(uses) == 2 else None
+
+    def rename(self, name: str, new_name: str, value: str) -> None:
+        """Another argument in place of one."""
+        keyword = self.given[name]
+        text = f"{new_name}={value}" if self.table is None else f'"{new_name}": {value}'
+        self.edits.append(replace(self.module, keyword, (text,)))
+
+    def written(self, argument: str) -> str:
+        """A new argument as it is written: `name=value`, or as an item of the dictionary."""
+        name, _, value = argument.partition("=")
+        return argument if self.table is None else f'"{name}": {value}'
 
 
 def is_within(plugin: PluginCall, name: str, node: ast.AST) -> bool:
-    """Whether a node stands within an argument."""
-    return any(child is node for child in ast.walk(plugin.given[name].value))
+    """Whether a node stands within an argument, or is the value of a variable that is for it alone."""
+    definition = plugin.sole_definition(name)
+    root = definition.value if definition is not None else plugin.given[name].value
+    return any(child is node for child in ast.walk(root))
 
 
 def precision(plugin: PluginCall) -> None:
@@ -117,7 +147,12 @@ def policy(plugin: PluginCall) -> None:
             'use `auto_wrap_policy="transformer_based_wrap"` and `transformer_cls_names_to_wrap=[...]`, and '
             "`fsdp_version=2`",
         )
-    plugin.put(name, ('"transformer_based_wrap"',))
+    definition = plugin.sole_definition(name)
+    if definition is not None:
+        plugin.edits.append(delete(plugin.module, definition))
+        plugin.edits.append(replace(plugin.module, plugin.given[name].value, ('"transformer_based_wrap"',)))
+    else:
+        plugin.put(name, ('"transformer_based_wrap"',))
     if classes and "transformer_cls_names_to_wrap" not in plugin.given:
         plugin.added.append(f"transformer_cls_names_to_wrap=[{', '.join(classes)}]")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind
+from codemods.editing.emptied_blocks import outside_gate
 from codemods.torch_names import PRIVATE_HOME, PUBLIC_FROM, at_home, canonical, is_fsdp_namespace
 
 _MODULES = frozenset(
@@ -61,6 +62,7 @@ class Spelling:
     width: int
     torch: tuple[int, int] = PUBLIC_FROM
     needed: set[Needed] = field(default_factory=set)
+    _in_branches: set[Needed] = field(default_factory=set)
     superseded: set[tuple[str, str]] = field(default_factory=set)
     _taken: set[str] | None = None
 
@@ -137,12 +139,25 @@ class Spelling:
 
     def _import_from(self, module: str, name: str, position: int) -> str:
         ours = is_fsdp_namespace(module) or module in (self.helper, PRIVATE_HOME)
-        function = self._function_with_import(position) if ours else ""
+        function, is_direct = self._function_with_import(position) if ours else ("", True)
         local = name
         if name in self._names() and not self._is_import_of(module, name):
             local = name if self._goes_away(name) else f"{name}_"
-        self.needed.add(Needed(module, name, "" if local == name else local, function))
+        wanted = Needed(module, name, "" if local == name else local, function)
+        if not is_direct:
+            self._in_branches.add(wanted)
+        self.needed.add(wanted)
         return local
+
+    def imports(self) -> list[Needed]:
+        """The imports to add, in order.
+
+        An import in a branch makes a name the function's own, so that it must not stand beside one at the
+        top, which the rest of the function reads.
+        """
+        at_top = {replace(wanted, function="") for wanted in self._in_branches} & self.needed
+        doubled = {w for w in self._in_branches if replace(w, function="") in at_top}
+        return sorted(self.needed - doubled)
 
     def _names(self) -> set[str]:
         if self._taken is None:
@@ -167,8 +182,13 @@ class Spelling:
         symbol = self.index.imported(self.module, binding.target)
         return is_fsdp_namespace(symbol.name if symbol is not None else canonical(binding.target))
 
-    def _function_with_import(self, position: int) -> str:
-        """The function around a position whose body imports from torch's FSDP, by qualified name."""
+    def _function_with_import(self, position: int) -> tuple[str, bool]:
+        """The function around a position whose body imports from torch's FSDP before it, by qualified name,
+        and whether it does so on every path.
+
+        An import in a branch of the function counts within that branch, if no other branch has one: other
+        places are reached without it.
+        """
         for scope in self.module.scopes():
             if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
@@ -176,13 +196,28 @@ class Spelling:
             start, end = self.module.span(scope.node.body[0]).start, self.module.span(scope.node).end
             if not start <= position < end:
                 continue
-            if any(
-                b.kind is BindingKind.IMPORT and _imports_fsdp(b)
+            imports = {
+                outside_gate(self.module, self.module.statement(b.node))
                 for bound in scope.bindings.values()
                 for b in bound
-            ):
-                return qualified(self.module, scope.node)
-        return ""
+                if b.kind is BindingKind.IMPORT and _imports_fsdp(b)
+            }
+            above = [s for s in imports if self._is_above(s, position)]
+            direct = any(self.module.parent(s) is scope.node for s in above)
+            one_block = len({self.module.parent(s) for s in imports}) == 1
+            if direct or (above and one_block):
+                return qualified(self.module, scope.node), direct
+        return "", True
+
+    def _is_above(self, statement: ast.stmt, position: int) -> bool:
+        """Whether every path to a place goes through a statement: it stands in a block around the place."""
+        parent = self.module.parent(statement)
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and statement in block:
+                end = self.module.span(block[-1]).end
+                return self.module.span(statement).end <= position < end
+        return False
 
 
 def _imports_fsdp(binding: Binding) -> bool:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from dataclasses import replace as replaced
 from typing import TYPE_CHECKING
 
+from codemods.analysis.flow import reaching
 from codemods.analysis.module import Module
-from codemods.analysis.state_dict_choices import decided_at_run_time
+from codemods.analysis.state_dict_choices import KindChoice, decided_at_run_time
 from codemods.analysis.state_dict_kinds import LOCAL
 from codemods.analysis.state_dicts import (
     Block,
@@ -28,6 +29,7 @@ from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dicts import API, Edits, Refused, model_loaded, model_saved, plain_options
 from codemods.editing.statements import remove_with_item
 from codemods.model import Code, Edit, Ref
+from codemods.shared_types import STATE_DICT_KIND, shared_call, shared_type
 
 if TYPE_CHECKING:
     from codemods.project import Project
@@ -40,6 +42,7 @@ _HARMLESS = frozenset(
 _HARMLESS_METHODS = frozenset(
     {"parameters", "named_parameters", "modules", "named_modules", "eval", "train", "children"}
 )
+_NO_MODULES = ("optim", "sched", "scaler", "loader", "sampler", "tokenizer", "config", "callback")
 _NAMES = {
     (Kind.FULL, Flags(True, True)): "full_on_rank0",
     (Kind.FULL, Flags(False, False)): "full_on_every_rank",
@@ -117,6 +120,15 @@ def run_time_choice(module: Module, call: ast.Call) -> Edit:
     return Edit(module.path, module.span(call.func), (Ref(f"helper.{call.func.attr}"),))
 
 
+def shared_by_choice(project: Project, choice: KindChoice) -> set[str]:
+    """What a choice is changed together with: the names in it, and the values it takes from elsewhere."""
+    given = [*choice.call.args[1:], *(k.value for k in choice.call.keywords if k.arg != "module")]
+    found = {shared_call(choice.module, choice.call)}
+    if not all(any(mark in ast.unparse(a) for mark in ("StateDictType", "DictConfig")) for a in given):
+        found.add(shared_type(project, choice.module, STATE_DICT_KIND))
+    return found
+
+
 def _without_context(block: Block, before: Code) -> list[Edit]:
     if block.kept is not None:
         kept = delete(block.module, block.kept)
@@ -130,6 +142,30 @@ def _is_model(project: Project, block: Block, node: ast.expr) -> bool:
     return same_model(project, block.module, node, block.module, block.model)
 
 
+def _is_part(block: Block, node: ast.expr) -> bool:
+    """Whether an expression names a part of the block's model: `model.encoder`, or a variable that holds
+    it."""
+    module = block.module
+    if isinstance(node, ast.Name):
+        found = module.scope_of(node).lookup(node.id)
+        live = reaching(module, *found, node) if found is not None else []
+        values = [b.value for b in live if b.value is not None and not b.unpack]
+        steps = ast.Attribute | ast.Subscript
+        return (
+            bool(live)
+            and len(values) == len(live)
+            and all(isinstance(value, steps) and _is_part(block, value) for value in values)
+        )
+    whole, inner = ast.unparse(block.model), node
+    if any(word in ast.unparse(node).lower().removeprefix(whole.lower()) for word in _NO_MODULES):
+        return False
+    while isinstance(inner, ast.Attribute | ast.Subscript):
+        inner = inner.value
+        if ast.unparse(inner) == whole:
+            return True
+    return False
+
+
 def _translate(
     project: Project, block: Block, call: ast.Call, setting: Setting | None, shared: _Shared
 ) -> Edits:
@@ -141,10 +177,12 @@ def _translate(
     if not isinstance(call.func, ast.Attribute):
         return []
     name, receiver = call.func.attr, call.func.value
-    if name == "state_dict" and _is_model(project, block, receiver):
+    if name in ("state_dict", "load_state_dict") and (
+        _is_model(project, block, receiver) or _is_part(block, receiver)
+    ):
+        if name == "load_state_dict":
+            return model_loaded(module, call, setting)
         return model_saved(module, call, setting, shared.model)
-    if name == "load_state_dict" and _is_model(project, block, receiver):
-        return model_loaded(module, call, setting)
     holder = project.resolve(module, receiver)
     if holder is None or not holder.name.endswith(".FullyShardedDataParallel"):
         return []

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from codemods.analysis.module import Module
+from codemods.analysis.values import CallValue, options
 from codemods.editing.code import code, join
 from codemods.model import Code, Edit, Span
 from codemods.torch_names import FSDP
@@ -132,17 +133,21 @@ def unwrapping_loop(module: Module, node: ast.AST) -> ast.While | None:
 def can_only_be_sharded(project: Project, module: Module, receiver: ast.expr) -> bool:
     """Whether an object that was not found can, with a method that few classes have, only be FSDP1's.
 
-    Not so for `self`, names that other libraries' objects go by, beside another FSDP, and in a project
-    without FSDP1.
+    Not so for `self`, names that other libraries' objects go by, objects whose making is seen, beside another
+    FSDP, and in a project without FSDP1.
     """
     if not isinstance(receiver, ast.Name | ast.Attribute):
         return False
     words = ast.unparse(receiver).lower()
     if words == "self" or any(word in words for word in _OTHERS):
         return False
+    if any(isinstance(value, CallValue) for value in options(project.evaluate(module, receiver))):
+        return False
     if any(word in module.text for word in _OTHER_FSDP):
         return False
-    return bool(project.uses(FSDP)) and project.resolve(module, receiver) is None
+    if not project.uses(FSDP) or project.resolve(module, receiver) is not None:
+        return False
+    return project.links.is_unseen(module, receiver)
 
 
 def may_be_ddp(module: Module) -> bool:

@@ -17,6 +17,7 @@ from codemods.rule import (
     rule,
 )
 from codemods.shard_call import Argument, Inline, Translation, keyword_rules
+from codemods.shared_types import shared_call, taken_types
 from codemods.wrap_site import arguments_of, may_be_on_meta, refusal
 
 
@@ -51,7 +52,14 @@ def wrap_call(project: Project) -> Iterator[Finding]:
 def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
     refused_form = refusal(project, site)
     if refused_form is not None:
-        yield finding(site.module, site.node, "FM103", refused_form[0], remedy=refused_form[1])
+        yield finding(
+            site.module,
+            site.node,
+            "FM103",
+            refused_form[0],
+            remedy=refused_form[1],
+            shares=[shared_call(site.module, site.node)],
+        )
         return
     arguments, unknown = arguments_of(project, site)
     rules = keyword_rules()
@@ -64,6 +72,7 @@ def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
             "FM104",
             f"FSDP1 has no keyword {names}",
             remedy="remove it, or rewrite this call by hand",
+            shares=[shared_call(site.module, site.node)],
         )
         return
     results = [(a, rules[a.name](a)) for a in arguments]
@@ -72,7 +81,14 @@ def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
     refused = [(a, r) for a, r in results if r.refused]
     if refused:
         _, result = refused[0]
-        yield finding(site.module, site.node, "FM103", result.refused, remedy=result.remedy)
+        yield finding(
+            site.module,
+            site.node,
+            "FM103",
+            result.refused,
+            remedy=result.remedy,
+            shares=[shared_call(site.module, site.node)],
+        )
         return
     is_on_meta = may_be_on_meta(project, site)
     is_known = not unknown and not is_on_meta and site.kind == "call"
@@ -122,6 +138,7 @@ def _as_helper_call(
     needs = {argument.name for argument, result in results if result.keep} | more
     needs |= {"**"} if unknown else set()
     nested = is_nested(project, site) and ("mixed_precision" in needs or unknown)
+    taken = {argument.name for argument, _ in results} | ({"**"} if unknown else set())
     policies = [ast.unparse(a.node) for a, r in results if a.name == "auto_wrap_policy" and r.keep]
     return finding(
         site.module,
@@ -131,5 +148,6 @@ def _as_helper_call(
         safety=Safety.SAFE,
         edits=helper_call_edits(site, results, is_nested=nested),
         needs=needs | ({"is_root"} if nested else set()),
+        shares={shared_call(site.module, site.node)} | taken_types(project, site.module, site.node, taken),
         detail=f"by the policy `{policies[0]}`" if policies else "the whole model is one unit",
     )

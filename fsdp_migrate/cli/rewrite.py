@@ -123,10 +123,12 @@ def rewrite(
 def _planned(target: Path, files: list[str], options: Options, chosen: frozenset[str]) -> Rewrite:
     """Where no file says FSDP, the rules are not even imported."""
     from codemods.model import Rewrite
-    from codemods.sources import any_names_fsdp
+    from codemods.sources import any_names_fsdp, is_configuration
 
     if not any_names_fsdp(target, files):
-        return Rewrite((), (), (), searched=len(files), read=0)
+        python = [path for path in files if not is_configuration(path)]
+        configs = sum(is_configuration(path) for path in chosen)
+        return Rewrite((), (), (), searched=len(python), read=0, configs=(configs, 0))
     from codemods.plan import plan_rewrite
     from fsdp_migrate import console
 

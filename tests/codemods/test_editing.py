@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -270,6 +271,30 @@ def test_a_second_rewrite_adds_to_the_helper_module(tmp_path: Path) -> None:
     }
     _, beside = rewrite_of(tmp_path, edited)
     assert "fsdp2_sharding.py" not in beside and "def shard_model" in beside["fsdp2_sharding_2.py"]
+
+
+def test_an_edited_helper_module_is_added_to_and_keeps_its_edits(tmp_path: Path) -> None:
+    wrap = f"{_FSDP} as F\n\nm = F(m, device_id=cfg.d)\n"
+    save = (
+        f"import a\n{_FSDP} as F\n\n\ndef save(m, kind):\n"
+        "    with F.state_dict_type(m, kind):\n        return m.state_dict()\n"
+    )
+    _, texts = rewrite_of(tmp_path, {"a.py": wrap})
+    edited = texts["fsdp2_sharding.py"].replace("unit by unit", "piece by piece") + "\n\nOURS = 1\n"
+    _, again = rewrite_of(tmp_path, {"a.py": texts["a.py"], "fsdp2_sharding.py": edited, "b.py": save})
+    helper = again["fsdp2_sharding.py"]
+    assert "fsdp2_sharding_2.py" not in again
+    assert "piece by piece" in helper and "OURS = 1" in helper
+    names = {n.name for n in ast.parse(helper).body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    assert {"shard_model", "state_dict_type", "model_state_dict", "full_tensors", "StateDictType"} <= names
+    (tmp_path / "fsdp2_sharding.py").write_text(helper)
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F", "fsdp2_sharding.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    _, third = rewrite_of(
+        tmp_path, {"a.py": texts["a.py"], "fsdp2_sharding.py": helper, "b.py": again["b.py"]}
+    )
+    assert "fsdp2_sharding.py" not in third
 
 
 def test_diffs_are_taken_by_git(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import json
 import random
@@ -21,10 +22,12 @@ from torch import nn
 
 from codemods.editing.helper_assembly import POLICY_PARTS, Needs, assemble
 from codemods.editing.helper_draft import KEYWORDS
+from codemods.editing.helper_layout import Style
 from codemods.editing.helper_state_dict_text import STATE_DICT_PARTS
 from codemods.editing.helper_training_text import TRAINING_PARTS
 
 ROOT = Path(__file__).parents[2]
+_PLAIN = Style()
 _FIELDS = [
     "buffer_dtype",
     "cast_forward_inputs",
@@ -35,25 +38,26 @@ _FIELDS = [
 ]
 
 
-def _assembled(names: set[str], keywords: set[str], fields: set[str]) -> str:
-    return assemble(frozenset(names), Needs(frozenset(keywords), frozenset(fields)))
+def _assembled(names: set[str], keywords: set[str], fields: set[str], style: Style = _PLAIN) -> str:
+    return assemble(frozenset(names), Needs(frozenset(keywords), frozenset(fields)), style)
 
 
-def _modules() -> list[str]:
+def _modules(style: Style = _PLAIN) -> list[str]:
     """One module per part alone, one with everything, and thirty random ones."""
     chance = random.Random(0)
     keywords = [*KEYWORDS, "**"]
-    found = [_assembled({"shard_model"}, {k}, set()) for k in keywords]
+    found = [_assembled({"shard_model"}, {k}, set(), style) for k in keywords]
     found += [
-        _assembled({name}, set(), {"buffer_dtype"})
+        _assembled({name}, set(), {"buffer_dtype"}, style)
         for name in (*POLICY_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS, "CPUOffload")
     ]
     everything = {"shard_model", *POLICY_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS}
-    found.append(_assembled(everything, set(keywords), set(_FIELDS)))
+    found.append(_assembled(everything, set(keywords), set(_FIELDS), style))
     for _ in range(30):
         names = {"shard_model", *chance.sample(list(POLICY_PARTS), chance.randint(0, 3))}
         some = set(chance.sample(keywords, chance.randint(0, 9)))
-        found.append(_assembled(names, some, set(chance.sample(_FIELDS, chance.randint(0, 4)))))
+        fields = set(chance.sample(_FIELDS, chance.randint(0, 4)))
+        found.append(_assembled(names, some, fields, style))
     return found
 
 
@@ -65,21 +69,42 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_linter_and_formatter_have_nothing_to_say(folder: Path) -> None:
-    ruff = [sys.executable, "-m", "ruff"]
-    check = [*ruff, "check", "--isolated", "--select", "E,F,W,I,UP", "--target-version", "py310", "."]
-    done = subprocess.run(
-        [*check, "--output-format", "json"], cwd=folder, capture_output=True, text=True, check=False
+def _ruff(folder: Path, *arguments: str) -> str:
+    command = [sys.executable, "-m", "ruff", *arguments, "."]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+
+
+_STYLES = {
+    "79": Style(width=79),
+    "80, two columns": Style(width=80, indent="  "),
+    "88": Style(),
+    "100, single quotes": Style(width=100, quote="'"),
+    "119, tabs": Style(width=119, indent="\t"),
+    "120, Python 3.9": Style(width=120, python=(3, 9), torch=(2, 7)),
+    "72, Python 3.8": Style(width=72, python=(3, 8)),
+}
+
+
+@pytest.mark.parametrize("name", _STYLES)
+def test_linter_and_formatter_have_nothing_to_say(name: str, tmp_path: Path) -> None:
+    style = _STYLES[name]
+    for number, text in enumerate(_modules(style)):
+        (tmp_path / f"helper_{number}.py").write_text(text)
+        ast.parse(text, feature_version=style.python)
+    quote = "single" if style.quote == "'" else "double"
+    indent = "tab" if style.indent == "\t" else "space"
+    (tmp_path / "ruff.toml").write_text(
+        f"line-length = {style.width}\nindent-width = {len(style.indent.expandtabs(4))}\n"
+        f'target-version = "py3{style.python[1]}"\n[format]\nindent-style = "{indent}"\n'
+        f'quote-style = "{quote}"\n'
     )
-    assert {(m["code"], m["message"]) for m in json.loads(done.stdout)} == set()
-    form = subprocess.run(
-        [*ruff, "format", "--isolated", "--diff", "."],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert form.stdout == ""
+    # Lines of docstrings are written for 88 columns and more.
+    rules = "F,W,I,UP" if style.width < 88 or style.indent == "\t" else "E,F,W,I,UP"
+    found = json.loads(_ruff(tmp_path, "check", "--select", rules, "--output-format", "json"))
+    allowed = {"UP035", "UP006"} if style.python < (3, 9) else set()
+    allowed |= {"W191"} if style.indent == "\t" else set()
+    assert {(m["code"], m["message"]) for m in found if m["code"] not in allowed} == set()
+    assert _ruff(tmp_path, "format", "--diff") == ""
 
 
 def test_types_hold(folder: Path) -> None:

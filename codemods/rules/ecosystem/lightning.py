@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 
 from codemods.analysis.library_calls import is_lightning, lightning_calls
 from codemods.configuration.settings import strategy_named
-from codemods.rule import Finding, Module, Project, finding, rule
+from codemods.editing.lightning_strategy import NotProvable, trainer_around, translate
+from codemods.rule import Finding, Module, Project, Safety, finding, rule
 
 _STRATEGIES = ("fsdp", "fsdp_cpu_offload")
 _PASSED_ON = ("process_group_backend", "timeout")
@@ -22,17 +23,19 @@ _PASSED_ON = ("process_group_backend", "timeout")
     {
         "FM630": "Lightning's strategy for FSDP1",
         "FM631": "Lightning's strategy for FSDP1, asked for by its name",
+        "FM632": "Lightning's strategy becomes that of FSDP2",
     },
     order=20,
 )
 def lightning_strategy(project: Project) -> Iterator[Finding]:
-    """Lightning's `FSDPStrategy` is left to a person, with the exact `ModelParallelStrategy` and
+    """Lightning's `FSDPStrategy` becomes `ModelParallelStrategy`, and the `LightningModule` gets the
     `fully_shard` calls.
 
     The two are no drop-in for each other: `FSDPStrategy` wraps the module itself; `ModelParallelStrategy`
     shards nothing, and a module whose `configure_model` (Fabric: the `parallelize_fn`) makes no `fully_shard`
-    calls would train unsharded without a word. Which modules become units is written in your module, so the
-    new calls belong there.
+    calls would train unsharded without a word. Where the trainer, its number of processes, and the project's
+    class that it trains can be seen, that class is given a `configure_model` (one that has `fully_shard`
+    calls is kept). Otherwise, and for Fabric, the place is left to you with the calls to write.
 
     What each argument becomes:
 
@@ -46,14 +49,28 @@ def lightning_strategy(project: Project) -> Iterator[Finding]:
     - `state_dict_type`: `save_distributed_checkpoint`, True for "sharded". The default differs: Lightning's
       FSDP saves "full", Fabric's "sharded", `ModelParallelStrategy` distributed;
     - `tensor_parallel_size` has to be 1: its default, "auto", would take the machines' processes for tensor
-      parallelism.
+      parallelism; `data_parallel_size` has to be the number of all processes: its default is the number of
+      machines.
     """
     for module, call, symbol in lightning_calls(project):
         fabric = "fabric" in symbol.name
+        why = "Fabric's loop is the program's own"
+        trainer = trainer_around(module, call) if not fabric else None
+        used = project.resolve(module, trainer.func) if trainer is not None else None
+        if trainer is not None and used is not None and is_lightning(used) and used.name.endswith(".Trainer"):
+            try:
+                edits = translate(project, module, call, trainer)
+            except NotProvable as error:
+                why = str(error)
+            else:
+                done = "`FSDPStrategy` becomes `ModelParallelStrategy`, and the module shards itself"
+                yield finding(module, call, "FM632", done, safety=Safety.SAFE, edits=edits)
+                continue
+        elif not fabric:
+            why = "the trainer it is given to was not found"
         message = (
             "`FSDPStrategy` wraps the module with FSDP1; FSDP2 runs under `ModelParallelStrategy`, which "
-            "leaves the sharding "
-            "to your module"
+            f"leaves the sharding to your module ({why})"
         )
         yield finding(module, call, "FM630", message, remedy=_remedy(module, call, fabric=fabric))
     for module in project.modules.values():
@@ -74,6 +91,15 @@ def _by_name(project: Project, module: Module, call: ast.Call) -> Iterator[Findi
         if keyword.arg == "strategy" and named:
             assert isinstance(keyword.value, ast.Constant)
             fabric = symbol.name.endswith("Fabric")
+            if not fabric and keyword.value.value == "fsdp":
+                try:
+                    edits = translate(project, module, keyword.value, call)
+                except NotProvable:
+                    pass
+                else:
+                    done = '`"fsdp"` becomes `ModelParallelStrategy`, and the module shards itself'
+                    yield finding(module, keyword, "FM632", done, safety=Safety.SAFE, edits=edits)
+                    continue
             offload = keyword.value.value == "fsdp_cpu_offload"
             yield finding(
                 module,
@@ -109,7 +135,7 @@ def _text(said: dict[str, str], constants: Mapping[str, object], *, fabric: bool
         )
     kind = constants.get("state_dict_type", "sharded" if fabric else "full")
     arguments = ["parallelize_fn=parallelize"] if fabric else []
-    arguments += ['data_parallel_size="auto"', "tensor_parallel_size=1"]
+    arguments += ["data_parallel_size=world_size", "tensor_parallel_size=1"]
     arguments.append(f"save_distributed_checkpoint={kind == 'sharded'}")
     arguments += [f"{name}={said[name]}" for name in _PASSED_ON if name in said]
     where = "`parallelize(model, device_mesh)`" if fabric else "`configure_model`"
@@ -128,7 +154,7 @@ def _text(said: dict[str, str], constants: Mapping[str, object], *, fabric: bool
         else ""
     )
     return (
-        f"use `ModelParallelStrategy({', '.join(arguments)})`, and in {where} call `fully_shard(module, "
-        f"{', '.join(options)})` on "
+        f"use `ModelParallelStrategy({', '.join(arguments)})`, and in {where}, once, call "
+        f"`fully_shard(module, {', '.join(options)})` on "
         f"{units}, and on the model last{checkpointing}"
     )

@@ -8,10 +8,10 @@ from codemods.rule import Literal, Sequenced, finding
 from codemods.shard_call import Argument, Inline, Translation, keyword
 
 
-@keyword("ignored_modules", {"FM117": "ignored parameters need torch 2.7"})
+@keyword("ignored_modules", {"FM117": "parameters that are not sharded"})
 def ignored_modules(argument: Argument) -> Translation:
     """`ignored_modules` becomes `ignored_params=` on every `fully_shard` call; None and an empty list are
-    dropped.
+    dropped. For torch 2.6, which has no such argument, the helper module hides the parameters from it.
 
     FSDP2 neither moves ignored parameters to the device nor reduces their gradients, as FSDP1 did not reduce
     them.
@@ -31,8 +31,8 @@ def ignored_modules(argument: Argument) -> Translation:
         argument.module,
         argument.node,
         "FM117",
-        "ignored parameters need `fully_shard(ignored_params=)`, which torch has from 2.7 on",
-        remedy="train with torch 2.7 or later, and rewrite with --target-torch 2.7",
+        "ignored parameters are hidden from `fully_shard`, which takes `ignored_params=` from torch 2.7 on",
+        remedy="where torch is 2.7 or later, rewrite with `--target-torch 2.7`",
         is_note=True,
     )
     return Translation(inline=None, findings=(note,))

@@ -8,7 +8,7 @@ from codemods.rule import Literal, Sequenced, finding
 from codemods.shard_call import Argument, Inline, Translation, keyword
 
 
-@keyword("ignored_states", {"FM118": "ignored parameters need torch 2.7"})
+@keyword("ignored_states", {"FM118": "parameters that are not sharded"})
 def ignored_states(argument: Argument) -> Translation:
     """`ignored_states`, modules or parameters, becomes `ignored_params=` on every `fully_shard` call; None
     and an empty list are dropped.
@@ -31,8 +31,8 @@ def ignored_states(argument: Argument) -> Translation:
         argument.module,
         argument.node,
         "FM118",
-        "ignored parameters need `fully_shard(ignored_params=)`, which torch has from 2.7 on",
-        remedy="train with torch 2.7 or later, and rewrite with --target-torch 2.7",
+        "ignored parameters are hidden from `fully_shard`, which takes `ignored_params=` from torch 2.7 on",
+        remedy="where torch is 2.7 or later, rewrite with `--target-torch 2.7`",
         is_note=True,
     )
     return Translation(inline=None, findings=(note,))

@@ -54,8 +54,8 @@ def _casts_saved_buffers(argument: Argument) -> bool:
     if all(fields is None or _is_none(fields.get("buffer_dtype")) for fields in chosen):
         return False
     for module in argument.project.modules.values():
-        for call in module.calls():
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "register_buffer":
+        for call in module.called("register_buffer"):
+            if isinstance(call.func, ast.Attribute):
                 told = call.args[2:] + [k.value for k in call.keywords if k.arg == "persistent"]
                 if not any(isinstance(node, ast.Constant) and node.value is False for node in told):
                     return True

@@ -54,18 +54,17 @@ def check_is_root(project: Project) -> Iterator[Finding]:
     and what is assigned to one has no effect. `apply(fn)` exists and sees DTensors
     where FSDP1 gave full parameters. Each is left to a person with what to use instead."""
     for module in list(project.modules.values()):
-        for node in module.nodes(ast.Attribute):
-            assert isinstance(node, ast.Attribute)
-            remedy = _ATTRIBUTES.get(node.attr) or _METHODS.get(node.attr)
-            if remedy and (
-                _is_unit(module, node.value) or not isinstance(project.sharded(module, node.value), No)
-            ):
+        for node in (n for name in _ATTRIBUTES | _METHODS for n in module.named(name)):
+            if not isinstance(node, ast.Attribute):
+                continue
+            remedy = _ATTRIBUTES.get(node.attr) or _METHODS[node.attr]
+            if _is_unit(module, node.value) or not isinstance(project.sharded(module, node.value), No):
                 what = "sees DTensors, not full parameters" if node.attr == "apply" else "does not exist"
                 yield _finding(module, node, f"`.{node.attr}` of an FSDP2 model {what}", remedy)
-        for call in module.calls():
+        for call in (c for name in ("getattr", "hasattr", "setattr") for c in module.called(name)):
             match call:
                 case ast.Call(
-                    func=ast.Name(id="getattr" | "hasattr" | "setattr"),
+                    func=ast.Name(),
                     args=[model, ast.Constant(value=str(name)), *_],
                 ) if name in _ATTRIBUTES:
                     if _is_unit(module, model) or not isinstance(project.sharded(module, model), No):

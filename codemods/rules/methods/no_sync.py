@@ -50,7 +50,8 @@ def no_sync(project: Project) -> Iterator[Finding]:
     This is done where every backward pass of the function stands in that block. Everywhere else (a plain
     `with model.no_sync():`, a context in a variable, an `ExitStack`, the bound method handed on) a context
     manager of five lines is written into the helper module and the place keeps its shape:
-    `with no_sync(model):`.
+    `with no_sync(model):`. A model that can be wrapped in DistributedDataParallel as well, or whose
+    origin was not found, is asked what it is.
 
     With bfloat16 compute and float32 reduction FSDP1 accumulated in bfloat16 between synchronisations and
     FSDP2 accumulates in float32: the second is more accurate, and the results then differ."""
@@ -61,31 +62,13 @@ def no_sync(project: Project) -> Iterator[Finding]:
                 continue
             holding = project.sharded(module, node.value)
             if isinstance(holding, No):
-                if not may_be_ddp(module) and can_only_be_sharded(project, module, node.value):
-                    yield finding(
-                        module,
-                        node,
-                        "FM303",
-                        "FSDP1's wrapper has this method, but where this object comes from was not found",
-                        remedy=(
-                            "if this is the sharded model: `set_requires_gradient_sync(...)` for each "
-                            "micro-batch"
-                        ),
-                    )
-                continue
-            if isinstance(holding, Maybe) and may_be_ddp(module):
-                yield finding(
-                    module,
-                    node,
-                    "FM303",
-                    "this model can be sharded or wrapped in DistributedDataParallel, which keeps its "
-                    "`no_sync`",
-                    remedy=(
-                        "where it is an FSDPModule use `set_requires_gradient_sync(...)`, else `no_sync()`"
-                    ),
-                )
+                if can_only_be_sharded(project, module, node.value):
+                    yield _either(module, node)
                 continue
             call = module.parent(node)
+            if isinstance(holding, Maybe) and may_be_ddp(module):
+                yield _either(module, node)
+                continue
             if isinstance(call, ast.Call) and call.func is node:
                 edits = _chosen_per_batch(project, module, call, node.value) or [
                     _as_function(module, call, node.value)
@@ -101,6 +84,25 @@ def no_sync(project: Project) -> Iterator[Finding]:
                 safety=Safety.SAFE,
                 edits=edits,
             )
+
+
+def _either(module: Module, node: ast.Attribute) -> Finding:
+    """Of a model that is sharded or wrapped in DistributedDataParallel, which keeps its `no_sync`."""
+    call = module.parent(node)
+    if isinstance(call, ast.Call) and call.func is node:
+        place: ast.expr = call
+        new = code(module, "{helper.no_sync_of_either}({model})", model=node.value)
+    else:
+        place = node
+        new = code(module, "{functools.partial}({helper.no_sync_of_either}, {model})", model=node.value)
+    return finding(
+        module,
+        node,
+        "FM303",
+        "gradient synchronisation is a switch of a sharded model, a context of DistributedDataParallel",
+        safety=Safety.SAFE,
+        edits=[replace(module, place, new)],
+    )
 
 
 def _as_function(module: Module, call: ast.Call, model: ast.expr) -> Edit:

@@ -5,7 +5,8 @@ Source: `FullyShardedDataParallel.set_state_dict_type`, `.get_state_dict_type`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+from collections.abc import Collection, Iterator
 
 from codemods.rule import (
     LOCAL,
@@ -14,6 +15,7 @@ from codemods.rule import (
     KindChoice,
     Project,
     Safety,
+    argument,
     choices,
     decided_at_run_time,
     delete,
@@ -22,6 +24,7 @@ from codemods.rule import (
     rule,
     run_time_choice,
     same_model,
+    shared_by_choice,
 )
 
 _REMEDY = "delete the call and say at each state dict call what kind it gives (`StateDictOptions`)"
@@ -39,8 +42,9 @@ def set_state_dict_type(project: Project) -> Iterator[Finding]:
     the calls ask what is in force: a kind from settings, different choices for one model, a choice on some
     paths only, a call whose result (what was in force before) is kept, and `get_state_dict_type`.
 
-    LOCAL_STATE_DICT is left to a person, together with every other lasting choice for the same model, and
-    so are choices in a branch for FSDP1 models beside one for FSDP2 models."""
+    LOCAL_STATE_DICT is left to a person, together with every other lasting choice for the same model; so are
+    choices in a branch for FSDP1 models beside one for FSDP2 models, and calls on an object whose class was
+    not found (`model.set_state_dict_type(model, ...)`)."""
     run_time = decided_at_run_time(project).calls
     lasting = [choice for choice in choices(project) if choice.lasts]
     local = [choice for choice in lasting if choice.is_local]
@@ -61,6 +65,7 @@ def set_state_dict_type(project: Project) -> Iterator[Finding]:
                 f"the helper module's function takes FSDP1's place: {run_time[choice.call]}",
                 safety=Safety.SAFE,
                 edits=[run_time_choice(choice.module, choice.call)],
+                shares=shared_by_choice(project, choice),
             )
         else:
             yield finding(
@@ -71,7 +76,17 @@ def set_state_dict_type(project: Project) -> Iterator[Finding]:
                 safety=Safety.SAFE,
                 edits=[delete(choice.module, choice.module.statement(choice.call))],
             )
+    yield from _of_unknown_models(project, {choice.call for choice in choices(project)})
     for use in project.static_calls("get_state_dict_type"):
+        if not run_time:
+            yield finding(
+                use.module,
+                use.node,
+                "FM406",
+                "an FSDP2 model has no state dict type to ask for, and no call that chooses one was found",
+                remedy="keep what your code chose in a variable of its own",
+            )
+            continue
         yield finding(
             use.module,
             use.node,
@@ -80,6 +95,16 @@ def set_state_dict_type(project: Project) -> Iterator[Finding]:
             safety=Safety.SAFE,
             edits=[run_time_choice(use.module, use.node)],
         )
+
+
+def _of_unknown_models(project: Project, known: Collection[ast.Call]) -> Iterator[Finding]:
+    """`model.set_state_dict_type(model, ...)`, as FSDP1's class is called, where the model was not found."""
+    for call in project.method_calls("set_state_dict_type", "state_dict_type"):
+        given = argument(call.node, 0, "module")
+        is_static = given is not None and ast.unparse(given) == ast.unparse(call.receiver)
+        if is_static and call.node not in known and project.resolve(call.module, call.receiver) is None:
+            why = "a choice of the kind of state dict for a model whose class was not found"
+            yield finding(call.module, call.node, "FM406", why, remedy=_REMEDY)
 
 
 def _may_be_same(project: Project, choice: KindChoice, other: KindChoice) -> bool:

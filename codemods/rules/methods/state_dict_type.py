@@ -23,7 +23,9 @@ from codemods.rule import (
     plan_block,
     rule,
     run_time_choice,
+    shared_by_choice,
 )
+from codemods.shared_types import shared_call
 
 _REMEDY = (
     "save with `get_model_state_dict`/`get_optimizer_state_dict` and load with `set_model_state_dict`/"
@@ -75,7 +77,7 @@ def state_dict_type(project: Project) -> Iterator[Finding]:
             if isinstance(plan, Refused):
                 yield _left(choice, plan.why, _LOCAL if plan.why == LOCAL else _REMEDY)
             else:
-                yield _translated(choice, plan)
+                yield _translated(project, choice, plan)
         elif choice.is_local:
             yield _left(choice, LOCAL, _LOCAL)
         else:
@@ -86,17 +88,27 @@ def state_dict_type(project: Project) -> Iterator[Finding]:
                 f"the helper module's context takes FSDP1's place: {run_time[choice.call]}",
                 safety=Safety.SAFE,
                 edits=[run_time_choice(choice.module, choice.call)],
+                shares=shared_by_choice(project, choice),
             )
 
 
 def _left(choice: KindChoice, why: str, remedy: str) -> Finding:
-    return finding(choice.module, choice.call, "FM401", why, remedy=remedy)
+    shares = [shared_call(choice.module, choice.call)]
+    return finding(choice.module, choice.call, "FM401", why, remedy=remedy, shares=shares)
 
 
-def _translated(choice: KindChoice, plan: BlockPlan) -> Finding:
+def _translated(project: Project, choice: KindChoice, plan: BlockPlan) -> Finding:
     message = (
         f"state dicts of this block say themselves what kind they are ({plan.kind})"
         if plan.kind
         else f"state dicts of this block ask the helper module what kind they are: {plan.why}"
     )
-    return finding(choice.module, choice.call, "FM401", message, safety=Safety.SAFE, edits=plan.edits)
+    return finding(
+        choice.module,
+        choice.call,
+        "FM401",
+        message,
+        safety=Safety.SAFE,
+        edits=plan.edits,
+        shares=shared_by_choice(project, choice) if not plan.kind else (),
+    )

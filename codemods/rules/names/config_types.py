@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from codemods.analysis.library_calls import held_by_libraries
 from codemods.rule import Edit, Finding, NameUse, Project, Ref, Safety, delete_argument, finding, rule
+from codemods.shared_types import WRAP_TYPES, shared_call, shared_type
 from codemods.torch_names import MIXED_PRECISION_FIELDS
 from codemods.wrap_site import refusal, stray_keywords
 
@@ -113,7 +114,22 @@ def _moved(project: Project, use: NameUse, new: str) -> Finding:
         edits=[Edit(module.path, module.span(node), (Ref(f"helper.{new}"),))],
         needs=needs,
         fades=True,
+        remedy=f"change `{new}` together with the wrap calls that take it",
+        shares=_shares(project, use, new),
     )
+
+
+def _shares(project: Project, use: NameUse, name: str) -> set[str]:
+    """What a use of a type is changed together with: the wrap call it stands in, or its files' uses."""
+    if name not in WRAP_TYPES.values():
+        return set()
+    calls = {site.node for site in project.wraps if site.module is use.module}
+    for parent in use.module.ancestors(use.node):
+        if isinstance(parent, ast.Call) and parent in calls:
+            return {shared_call(use.module, parent)}
+        if isinstance(parent, ast.stmt):
+            break
+    return {shared_type(project, use.module, name)}
 
 
 def _fields(call: ast.Call) -> set[str]:
@@ -127,11 +143,10 @@ def _fields(call: ast.Call) -> set[str]:
 def _is_assigned_to(project: Project) -> bool:
     """Whether the project changes a precision after it is made: `policy.param_dtype = torch.float16`."""
     return any(
-        isinstance(node, ast.Attribute)
-        and isinstance(node.ctx, ast.Store)
-        and node.attr in MIXED_PRECISION_FIELDS
+        isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         for module in project.modules.values()
-        for node in module.nodes(ast.Attribute)
+        for name in MIXED_PRECISION_FIELDS
+        for node in module.named(name)
     )
 
 

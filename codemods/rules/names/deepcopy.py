@@ -26,12 +26,11 @@ def deepcopy(project: Project) -> Iterator[Finding]:
     `torch._foreach_lerp_` over the two models' parameters. `torch.save(model)` fails as well, because the
     class of a unit is made at run time: save a state dict.
     """
-    for module in list(project.modules.values()):
-        for call in module.calls():
-            symbol = project.resolve(module, call.func)
-            if symbol is None or symbol.name not in (*_COPIES, *_PICKLES) or not call.args:
+    for name in (*_COPIES, *_PICKLES):
+        for module, call in project.calls_of(name):
+            if not call.args:
                 continue
-            is_copied = symbol.name in _COPIES
+            is_copied = name in _COPIES
             holding = project.sharded(module, call.args[0])
             if isinstance(holding, No):
                 continue

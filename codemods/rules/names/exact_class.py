@@ -49,7 +49,13 @@ def exact_class(project: Project) -> Iterator[Finding]:
                 remedy="test with `isinstance`",
                 safety=Safety.UNSAFE if edits else Safety.MANUAL,
                 edits=edits,
+                is_note=not edits and not _is_certain(project, module, subject),
             )
+
+
+def _is_certain(project: Project, module: Module, subject: ast.expr) -> bool:
+    """Whether what is asked is always a part of a sharded model, as far as it was found by its values."""
+    return not project.links.parts_of(module, subject) or project.links.is_certain_part(module, subject)
 
 
 def _is_about_wrapper(project: Project, module: Module, question: ast.Compare) -> bool:
@@ -93,6 +99,8 @@ def _is_submodule(project: Project, module: Module, subject: ast.expr) -> bool:
         if not isinstance(project.sharded(module, held), No):
             return not (isinstance(held, ast.Name) and held.id == "self")
     if not isinstance(project.sharded(module, subject), No):
+        return True
+    if project.links.parts_of(module, subject):
         return True
     if not isinstance(subject, ast.Name):
         return False

@@ -39,7 +39,7 @@ def optimizer(project: Project) -> Iterator[Finding]:
                 built.append((module, call, owner))
                 continue
             moved = moved_behind(module, module.statement(call), wrap, ast.unparse(owner))
-            is_repaired = not moved and _is_repaired(module, wrap)
+            is_repaired = not moved and _is_repaired(project, module, wrap)
             yield _finding(module, call, moved, is_repaired=is_repaired)
             symbol = project.resolve(module, call.func)
             seen |= {call, symbol.node if symbol is not None else None}
@@ -63,7 +63,7 @@ def _wrapped_elsewhere(
         made = origins.of(module, owner)
         for site, there in wrapped:
             if made & there and origins.is_earlier((module, call), (site.module, site.node)):
-                is_repaired = _is_repaired(site.module, site.module.statement(site.node))
+                is_repaired = _is_repaired(project, site.module, site.module.statement(site.node))
                 yield _finding(module, call, [], is_repaired=is_repaired)
                 seen.add(call)
                 break
@@ -89,10 +89,10 @@ def _finding(module: Module, call: ast.Call, moved: list[Edit], *, is_repaired: 
     )
 
 
-def _is_repaired(module: Module, wrap: ast.stmt) -> bool:
-    """Whether an optimizer gets other parameters after the wrap, in the same function."""
-    end = module.span(wrap).end
-    for node in ast.walk(module.function(wrap) or module.tree):
+def _is_repaired(project: Project, module: Module, wrap: ast.stmt, depth: int = 2) -> bool:
+    """Whether an optimizer gets other parameters after the wrap, in its function or one that calls it."""
+    end, function = module.span(wrap).end, module.function(wrap)
+    for node in ast.walk(function or module.tree):
         if not isinstance(node, ast.Call | ast.Assign) or module.span(node).start < end:
             continue
         if isinstance(node, ast.Call):
@@ -101,7 +101,8 @@ def _is_repaired(module: Module, wrap: ast.stmt) -> bool:
                 return True
         elif any("param_groups" in ast.unparse(target) for target in node.targets):
             return True
-    return False
+    calls = project.links.calls_of(module, function) if function is not None and depth else []
+    return any(_is_repaired(project, home, home.statement(call), depth - 1) for home, call in calls)
 
 
 def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:

@@ -9,7 +9,18 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.counts import count_goes_over_ranks
-from codemods.rule import Finding, Maybe, Module, No, Project, finding, rule, uses_orig_params
+from codemods.rule import (
+    Finding,
+    Maybe,
+    Module,
+    No,
+    ParameterLoop,
+    Project,
+    finding,
+    parameter_loops,
+    rule,
+    uses_orig_params,
+)
 
 _SHAPES = {"ndim", "dim", "shape", "size"}
 _VALUES = {
@@ -49,11 +60,11 @@ def parameter_values(project: Project) -> Iterator[Finding]:
     Within `summon_full_params` of the same model parameters are whole before and after: nothing is said."""
     for module in list(project.modules.values()):
         yield from _of_mapped(project, module)
-        for loop in _loops(module):
-            model = _owner(loop.iter)
-            if model is None or isinstance(project.sharded(module, model), No):
+        for loop in parameter_loops(project, module):
+            model = loop.owner
+            if isinstance(project.sharded(module, model), No):
                 continue
-            if _is_whole(project, module, loop, model):
+            if _is_whole(project, module, loop.node, model):
                 continue
             yield from _of_loop(project, module, loop)
             test = _test_of_name(module, loop)
@@ -80,7 +91,8 @@ def _of_mapped(project: Project, module: Module) -> Iterator[Finding]:
 
 
 def _is_whole(project: Project, module: Module, loop: ast.AST, model: ast.expr) -> bool:
-    """Whether `summon_full_params` of the same model is around the loop: whole parameters, then and now."""
+    """Whether `summon_full_params` of the model, or of what it is a part of, is around the loop: whole
+    parameters, then and now."""
     text = ast.unparse(model)
     summons = {use.node for use in project.static_calls("summon_full_params")}
     for parent in module.ancestors(loop):
@@ -89,18 +101,11 @@ def _is_whole(project: Project, module: Module, loop: ast.AST, model: ast.expr) 
                 call = item.context_expr
                 if call in summons and isinstance(call, ast.Call):
                     given = [*call.args, *(k.value for k in call.keywords)]
-                    if any(ast.unparse(one) == text for one in given):
+                    if any(f"{text}.".startswith(f"{ast.unparse(one)}.") for one in given):
                         return True
         elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
             return False
     return False
-
-
-def _loops(module: Module) -> Iterator[ast.For | ast.comprehension]:
-    for kind in (ast.For, ast.comprehension):
-        for node in module.nodes(kind):
-            assert isinstance(node, ast.For | ast.comprehension)
-            yield node
 
 
 def _mapped(module: Module) -> Iterator[tuple[ast.Lambda, ast.expr]]:
@@ -118,29 +123,59 @@ def _owner(node: ast.expr) -> ast.expr | None:
     return node.func.value if node.func.attr in ("parameters", "named_parameters") else None
 
 
-def _of_loop(project: Project, module: Module, loop: ast.For | ast.comprehension) -> Iterator[Finding]:
-    body = loop.body if isinstance(loop, ast.For) else [module.parent(loop)]
-    names = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
-    for part in (n for s in body if s is not None for n in ast.walk(s)):
+def _body(module: Module, loop: ParameterLoop) -> Iterator[ast.AST]:
+    """Every node of what a loop does."""
+    node = loop.node
+    for part in node.body if isinstance(node, ast.For) else [module.parent(node)]:
+        yield from ast.walk(part) if part is not None else ()
+
+
+def _of_loop(project: Project, module: Module, loop: ParameterLoop) -> Iterator[Finding]:
+    names = set(loop.parameters)
+    for part in _body(module, loop):
         # `flat = p.grad.view(-1)` is the same tensor under another name.
         if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name):
             names |= {part.targets[0].id} if _root(part.value) in names else set()
     seen = set()
-    for node in (n for part in body if part is not None for n in ast.walk(part)):
+    for node in _body(module, loop):
         code = _code_of(node, names)
-        if code is None or code in seen:
+        if (
+            code is None
+            or code in seen
+            or (code == "FM514" and _is_of_parameters(project, module, loop, node))
+        ):
             continue
         seen.add(code)
         yield _finding(project, module, node, code)
 
 
-def _test_of_name(module: Module, loop: ast.For | ast.comprehension) -> ast.expr | None:
+def _is_of_parameters(project: Project, module: Module, loop: ParameterLoop, node: ast.AST) -> bool:
+    """Whether `average.copy_(...)` is given parameters of sharded models only: DTensors of one layout."""
+    call = module.parent(node)
+    if not isinstance(node, ast.Attribute) or node.attr != "copy_" or not isinstance(call, ast.Call):
+        return False
+    tensors = {
+        name
+        for other in parameter_loops(project, module)
+        if other.node is loop.node and not isinstance(project.sharded(module, other.owner), No)
+        for name in other.parameters
+    }
+    used = {n.id for a in call.args for n in ast.walk(a) if isinstance(n, ast.Name)}
+    return bool(used & tensors) and not any(_is_tensor_like(module, loop, n) for n in used - tensors)
+
+
+def _is_tensor_like(module: Module, loop: ParameterLoop, name: str) -> bool:
+    """Whether another name of the loop can be a plain tensor: not a module, nor a number by its name."""
+    known = module.scope_of(loop.owner).lookup(name)
+    is_import = known is not None and any(isinstance(b.node, ast.Import) for b in known[1])
+    return not is_import and not any(word in name.lower() for word in ("decay", "beta", "alpha", "tau"))
+
+
+def _test_of_name(module: Module, loop: ParameterLoop) -> ast.expr | None:
     """The first condition in a loop over `named_parameters()` that asks about the name."""
-    target = loop.target
-    if not isinstance(target, ast.Tuple) or not isinstance(target.elts[0], ast.Name):
+    if loop.name is None:
         return None
-    body = loop.body if isinstance(loop, ast.For) else [module.parent(loop)]
-    for node in (n for part in body if part is not None for n in ast.walk(part)):
+    for node in _body(module, loop):
         match node:
             case ast.If(test=test) | ast.IfExp(test=test):
                 tests = [test]
@@ -149,7 +184,7 @@ def _test_of_name(module: Module, loop: ast.For | ast.comprehension) -> ast.expr
             case _:
                 continue
         for test in tests:
-            if any(isinstance(n, ast.Name) and n.id == target.elts[0].id for n in ast.walk(test)):
+            if any(isinstance(n, ast.Name) and n.id == loop.name for n in ast.walk(test)):
                 return test
     return None
 

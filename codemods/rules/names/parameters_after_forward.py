@@ -36,6 +36,8 @@ def parameters_after_forward(project: Project) -> Iterator[Finding]:
             project, module, call.node, text
         ):
             continue
+        if _takes_names_only(module, call.node):
+            continue
         if _is_kept(project, module, call.node) or _is_written(module, call.node):
             yield finding(
                 module,
@@ -49,13 +51,22 @@ def parameters_after_forward(project: Project) -> Iterator[Finding]:
             )
 
 
+def _takes_names_only(module: Module, call: ast.Call) -> bool:
+    """`for name, _ in model.named_parameters()`."""
+    loop = module.parent(call)
+    if not isinstance(loop, ast.For | ast.comprehension) or not isinstance(loop.target, ast.Tuple):
+        return False
+    last = loop.target.elts[-1]
+    return isinstance(last, ast.Name) and last.id == "_"
+
+
 def _last_was_forward(project: Project, module: Module, node: ast.Call, text: str) -> bool:
     """Whether, before a place in its function, the model last ran forward and not backward."""
     function = module.function(node)
-    if function is None or _is_summoned(module, node):
+    if _is_summoned(module, node):
         return False
     start, last, is_forward = module.span(module.statement(node)).start, -1, False
-    for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
+    for call in (n for n in ast.walk(function or module.tree) if isinstance(n, ast.Call)):
         place = module.span(call).start
         if not last < place < start or module.function(call) is not function:
             continue

@@ -37,7 +37,7 @@ def patched_internals(project: Project) -> Iterator[Finding]:
                     if _is_fsdp1s(project.resolve(module, holder)):
                         yield _finding(module, call, f"{ast.unparse(holder)}.{name}")
                 case ast.Call(args=[ast.Constant(value=str(name)), *_]) if name.startswith(f"{_PREFIX}_"):
-                    if "import" not in ast.unparse(call.func):
+                    if ast.unparse(call.func).rpartition(".")[2] in ("patch", "setattr"):
                         yield _finding(module, call, name)
 
 
@@ -46,6 +46,8 @@ def _is_fsdp1s(symbol: Symbol | None) -> bool:
     if symbol is None or symbol.module is not None:
         return False
     name = symbol.name
+    if name.startswith(f"{_PREFIX}_fully_shard"):
+        return False
     return name == FSDP or name == _PREFIX.rstrip(".") or is_fsdp1(name) or name.startswith(f"{_PREFIX}_")
 
 

@@ -29,7 +29,8 @@ def private(project: Project) -> Iterator[Finding]:
 
     `_handle`, `_handles`, `_all_handles`, `flat_param` are left to a person with what to use instead. In an
     FSDP2 model names carry no `_fsdp_wrapped_module.` prefix: `name.replace("_fsdp_wrapped_module.", "")`
-    is harmless and kept, a test or split on the prefix is reported. Resharding by hand has a public form:
+    and `name.split("_fsdp_wrapped_module.")[-1]` are harmless and kept, a test for the prefix is reported.
+    Resharding by hand has a public form:
 
         if isinstance(m, FSDP) and m._handle is not None:        if isinstance(m, FSDPModule):
             m._handle.reshard(True)                                  m.reshard()
@@ -108,6 +109,9 @@ def _decides(module: Module, node: ast.Constant) -> bool:
     if isinstance(parent, ast.Compare):
         return True
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
+        part = module.parent(parent)
+        if parent.func.attr in ("split", "partition", "rpartition") and isinstance(part, ast.Subscript):
+            return ast.unparse(part.slice) != "-1"  # what stands behind the prefix: all of it, without one
         return parent.func.attr in (
             "split",
             "startswith",
@@ -118,4 +122,6 @@ def _decides(module: Module, node: ast.Constant) -> bool:
             "rpartition",
             "count",
         )
-    return isinstance(parent, ast.Call) and getattr(parent.func, "id", "") in ("hasattr", "getattr")
+    if isinstance(parent, ast.Call) and getattr(parent.func, "id", "") == "getattr":
+        return len(parent.args) < 3  # with a default: the model itself, as it should be
+    return isinstance(parent, ast.Call) and getattr(parent.func, "id", "") == "hasattr"

@@ -22,10 +22,11 @@ def quantised_weights(project: Project) -> Iterator[Finding]:
     FSDP1 copied them as numbers into a flat parameter (fsdp_qlora stores 4-bit weights as bfloat16 for that).
     FSDP2 cuts every parameter by itself and puts one of the plain class in its place: what `Params4bit` keeps
     beside the numbers is lost. A class that FSDP2 can cut (`NF4Tensor` of torchao) works; frozen quantised
-    weights can also be left out with `ignored_params`. Said once per file, in projects that wrap a model."""
-    groups = {project.group(site.module.path) for site in project.wraps}
+    weights can also be left out with `ignored_params`. Said once per file that wraps a model, is
+    imported where one is wrapped, or imports that."""
+    linked = project.with_wraps()
     for module in list(project.modules.values()):
-        if project.group(module.path) not in groups:
+        if module.path not in linked:
             continue
         for call in sorted(module.calls(), key=lambda c: module.span(c).start):
             if _quantises(project, module, call):

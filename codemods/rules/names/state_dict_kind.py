@@ -7,7 +7,7 @@ Source: `torch/distributed/fsdp/api.py` (`StateDictType`, `FullStateDictConfig` 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from codemods.analysis.library_calls import held_by_libraries
 from codemods.rule import (
@@ -22,6 +22,7 @@ from codemods.rule import (
     finding,
     rule,
 )
+from codemods.shared_types import STATE_DICT_KIND, shared_call, shared_type
 
 _PREFIX = "torch.distributed.fsdp."
 _CONFIGS = (
@@ -73,7 +74,21 @@ def state_dict_kind(project: Project) -> Iterator[Finding]:
                 safety=Safety.SAFE,
                 edits=[Edit(use.module.path, use.module.span(use.node), (Ref(f"helper.{name}"),))],
                 fades=True,
+                remedy=f"change `{name}` together with the `state_dict_type` calls that take it",
+                shares=_shares(project, use, run_time),
             )
+
+
+def _shares(project: Project, use: NameUse, run_time: Collection[ast.Call]) -> set[str]:
+    """What a use is changed together with: the choice it stands in, or its files' choices and uses."""
+    if use.symbol.name.endswith("OptimStateKeyType"):
+        return set()
+    for parent in use.module.ancestors(use.node):
+        if isinstance(parent, ast.Call) and parent in run_time:
+            return {shared_call(use.module, parent)}
+        if isinstance(parent, ast.stmt):
+            break
+    return {shared_type(project, use.module, STATE_DICT_KIND)}
 
 
 def _is_for_fsdp1(project: Project, use: NameUse, run_time: dict[ast.Call, str]) -> bool:

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 
 from codemods.rule import (
     Finding,
+    Holding,
     Maybe,
     Module,
     No,
     Project,
     Safety,
+    argument,
     code,
     finding,
     is_result_used,
@@ -35,13 +37,9 @@ def torch_clip(project: Project) -> Iterator[Finding]:
     rank. On FSDP2 parameters it clips by the norm of the whole gradient. The new behaviour is what was
     meant, but training curves change, so a person should know. With `--unsafe-fixes` a used result gets
     `.full_tensor()`, because it is a DTensor now; nothing else has to be done."""
-    for module in list(project.modules.values()):
-        for call in module.calls():
-            symbol = project.resolve(module, call.func)
-            if symbol is None or symbol.name not in _FUNCTIONS or not call.args:
-                continue
-            model = _owner(call.args[0])
-            holding = project.sharded(module, model) if model is not None else No()
+    for name in _FUNCTIONS:
+        for module, call in project.calls_of(name):
+            model, holding = _owner(project, module, argument(call, 0, "parameters"))
             if model is None or isinstance(holding, No):
                 continue
             text = ast.unparse(model)
@@ -66,11 +64,13 @@ def torch_clip(project: Project) -> Iterator[Finding]:
             )
 
 
-def _owner(node: ast.expr) -> ast.expr | None:
-    """`m` of `m.parameters()`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters":
-        return node.func.value
-    return None
+def _owner(project: Project, module: Module, given: ast.expr | None) -> tuple[ast.expr | None, Holding]:
+    """The sharded model whose parameters are given, if there is one."""
+    for model in project.links.parameters.iterated(module, given) if given is not None else ():
+        holding = project.sharded(module, model)
+        if not isinstance(holding, No):
+            return model, holding
+    return None, No()
 
 
 def _already_full(module: Module, call: ast.Call) -> bool:

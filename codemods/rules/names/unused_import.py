@@ -28,11 +28,12 @@ def unused_import(project: Project) -> Iterator[Finding]:
 
     Imports that a rewrite leaves without a use go by themselves; this is about those that had none before.
     In an `__init__.py` and where `__all__` names it, an import is for others and stays, with a finding."""
-    handed_on = names_taken(project.modules.values(), project.index, _words)
+    read = {path: _words(module) for path, module in project.modules.items()}
+    handed_on = names_taken(project.modules.values(), project.index, lambda module: read[module.path])
     for module in list(project.modules.values()):
         if module.path.endswith("__init__.py") or "__all__" in module.text:
             continue
-        words = _words(module)
+        words = read[module.path]
         for node in module.nodes(ast.ImportFrom):
             assert isinstance(node, ast.ImportFrom)
             if isinstance(module.parent(node), ast.ClassDef):
@@ -63,7 +64,7 @@ def unused_import(project: Project) -> Iterator[Finding]:
 
 def _words(module: Module) -> set[str]:
     """Names read anywhere in a file, string annotations included."""
-    found = {n.id for n in module.nodes(ast.Name) if isinstance(n, ast.Name)}
+    found = module.words()
     for node in module.nodes(ast.Constant):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_annotation(module, node):
             found.update(re.findall(r"\w+", node.value))

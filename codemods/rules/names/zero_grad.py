@@ -51,11 +51,14 @@ def _accumulating_blocks(project: Project, module: Module) -> set[ast.AST]:
         assert isinstance(node, ast.Attribute)
         if node.attr != "no_sync" or isinstance(project.sharded(module, node.value), No):
             continue
+        child: ast.AST = node
         for parent in module.ancestors(node):
             if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
                 break
-            if isinstance(parent, ast.With | ast.For | ast.While):
+            # A `with` around the place where the context is only made is another one.
+            if isinstance(parent, ast.For | ast.While) or isinstance(child, ast.withitem):
                 found.add(parent)
+            child = parent
     return found
 
 

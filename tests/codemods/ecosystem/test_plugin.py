@@ -164,11 +164,88 @@ def test_what_needs_a_person_stays_fsdp1(tmp_path: Path, arguments: str) -> None
     assert (tmp_path / "train.py").read_text() == text
 
 
-def test_precision_made_elsewhere_is_left_in_both_places(tmp_path: Path) -> None:
+def test_precision_that_others_use_is_left_in_both_places(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import torch\nfrom accelerate import FullyShardedDataParallelPlugin\nfrom torch.distributed.fsdp "
         "import MixedPrecision\n\n"
         "precision = MixedPrecision(param_dtype=torch.bfloat16)\n"
-        "plugin = FullyShardedDataParallelPlugin(mixed_precision_policy=precision)\n"
+        "plugin = FullyShardedDataParallelPlugin(mixed_precision_policy=precision)\nprint(precision)\n"
     )
     assert rewrite_in_place(tmp_path).open_codes == ["FM202", "FM621"]
+
+
+ELSEWHERE = {
+    "a dictionary": (
+        "options = {\n    'sharding_strategy': 'SHARD_GRAD_OP',\n    'use_orig_params': True,\n"
+        "    'state_dict_type': 'SHARDED_STATE_DICT',  # small files\n}\n",
+        "**options",
+    ),
+    "a dictionary on the spot": ("", "**{'sharding_strategy': 'FULL_SHARD', 'cpu_offload': True}"),
+    "a dictionary of what goes": (
+        "options = {'use_orig_params': True, 'limit_all_gathers': True}\n",
+        "**options",
+    ),
+    "dict(...)": (
+        "options = dict(sharding_strategy=ShardingStrategy.SHARD_GRAD_OP, forward_prefetch=False)\n",
+        "**options",
+    ),
+    "a strategy in a variable": ("how = ShardingStrategy.SHARD_GRAD_OP\n", "sharding_strategy=how"),
+    "offload in a variable": ("offload = CPUOffload(offload_params=True)\n", "cpu_offload=offload"),
+    "a policy in a variable": (f"policy = {POLICY}\n", "auto_wrap_policy=policy, use_orig_params=True"),
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_arguments_written_elsewhere_mean_the_same(tmp_path: Path, name: str) -> None:
+    before, arguments = ELSEWHERE[name]
+    call = f"FullyShardedDataParallelPlugin({arguments})"
+    imports = [line for word, line in IMPORTS.items() if word in before + call]
+    source = "\n".join(imports) + f"\n\n{before}plugin = {call}\n"
+    rewritten(tmp_path, call)
+    (tmp_path / "train.py").write_text(source)
+    old = of_plugin(plugin(source)) if "policy" not in name else None
+    result = rewrite_in_place(tmp_path)
+    assert result.open_codes == []
+    after = (tmp_path / "train.py").read_text()
+    new = plugin(after)
+    assert new.fsdp_version == 2
+    assert old is None or of_plugin(new) == old
+    if "policy" in name:
+        assert sorted(new.transformer_cls_names_to_wrap) == ["Block", "Other"]
+    assert "torch.distributed.fsdp import" not in after
+    assert ("# small files" in after) is ("# small files" in source)
+    assert rewrite_in_place(tmp_path).codes == []
+
+
+def test_precision_in_a_variable_of_its_own_becomes_a_policy(tmp_path: Path) -> None:
+    rewritten(tmp_path, "None")
+    source = (
+        "import torch\nfrom accelerate import FullyShardedDataParallelPlugin\n"
+        "from torch.distributed.fsdp import MixedPrecision\n\n"
+        "bf16 = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)\n"
+        "plugin = FullyShardedDataParallelPlugin(mixed_precision_policy=bf16)\n"
+    )
+    (tmp_path / "train.py").write_text(source)
+    assert rewrite_in_place(tmp_path).open_codes == []
+    policy = plugin((tmp_path / "train.py").read_text()).mixed_precision_policy
+    assert (type(policy).__name__, policy.param_dtype, policy.reduce_dtype) == (
+        "MixedPrecisionPolicy",
+        torch.bfloat16,
+        torch.float32,
+    )
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "options = {'use_orig_params': True}\nprint(options)\n",
+        "options = {'use_orig_params': True}\noptions['forward_prefetch'] = True\n",
+        "key = 'use_orig_params'\noptions = {key: True}\n",
+    ],
+)
+def test_a_dictionary_that_others_use_is_left(tmp_path: Path, before: str) -> None:
+    rewritten(tmp_path, "None")
+    source = f"{IMPORTS['FullyShardedDataParallelPlugin']}\n\n{before}"
+    source += "plugin = FullyShardedDataParallelPlugin(**options)\n"
+    (tmp_path / "train.py").write_text(source)
+    assert rewrite_in_place(tmp_path).open_codes == ["FM621"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 
-from carriers import CARRIERS
 from hazards import HAZARDS, Hazard
 
 from codemods.analysis.collect import link
@@ -29,8 +28,7 @@ from torch import nn
 class Block(nn.Module):
     pass
 class Net(nn.Module):
-    def generate(self, x):
-        return self(x)
+    pass
 class Engine:
     module = process_group = None
     def __call__(self, x): return x
@@ -74,7 +72,7 @@ def program(carrier: dict[str, str], hazard: Hazard, made: str) -> Program | Non
         at = next((i for i, line in enumerate(lines) if line.lstrip().startswith(">>> ")), None)
         if at is not None:
             indent, subject = lines[at].split(">>> ")
-            if lines[at - 1].endswith("[") and not hazard.is_expression:
+            if is_in_expression(carrier) and not hazard.is_expression:
                 return None
             used = textwrap.indent(hazard.text.format(m=subject), indent).splitlines()
             marked = next((i for i, line in enumerate(used) if line.endswith("# <-")), 0)
@@ -85,6 +83,11 @@ def program(carrier: dict[str, str], hazard: Hazard, made: str) -> Program | Non
     if made != SHARDED:  # a sharded model that has nothing to do with it
         files["main.py"] += ("" if _FSDP in files["main.py"] else _FSDP) + f"\nstranger = {SHARDED}\n"
     return Program(files, *place)
+
+
+def is_in_expression(carrier: dict[str, str]) -> bool:
+    """Whether the model arrives within an expression."""
+    return any("[\n" in text.partition(">>>")[0][-40:] for text in carrier.values() if ">>>" in text)
 
 
 def project_of(files: dict[str, str]) -> Project:
@@ -105,7 +108,7 @@ def project_of(files: dict[str, str]) -> Project:
 def found_at(made: Program) -> dict[tuple[str, int], set[str]]:
     """Codes of everything reported, done or not, by place."""
     project = project_of(made.files)
-    reported, _ = decide(project, find_all(project))
+    reported = decide(project, find_all(project))
     found: dict[tuple[str, int], set[str]] = {}
     for item in reported:
         place = item.finding.place
@@ -113,6 +116,7 @@ def found_at(made: Program) -> dict[tuple[str, int], set[str]]:
     return found
 
 
-def pairs() -> list[tuple[str, str]]:
-    """Every carrier with every hazard."""
-    return [(carrier, hazard) for carrier in CARRIERS for hazard in HAZARDS]
+def everything(*, in_expression: bool) -> Hazard:
+    """All hazards one after the other, those that fit into an expression as one tuple."""
+    texts = [h.text.replace("  # <-", "") for h in HAZARDS.values() if h.is_expression or not in_expression]
+    return Hazard(f"({', '.join(texts)})" if in_expression else "\n".join(texts), frozenset())

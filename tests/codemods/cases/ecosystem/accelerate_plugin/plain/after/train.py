@@ -16,6 +16,6 @@ def accelerator() -> Accelerator:
             param_dtype=torch.bfloat16, reduce_dtype=torch.float32
         ),
         cpu_offload=True,
-        # for LoRA
+        # use_orig_params: for LoRA
     )
     return Accelerator(fsdp_plugin=plugin)

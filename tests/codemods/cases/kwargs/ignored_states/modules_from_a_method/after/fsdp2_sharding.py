@@ -101,7 +101,7 @@ def shard_model(
     parameters = {p for p in ignored if isinstance(p, nn.Parameter)}
     parameters |= {p for m in modules for p in m.parameters()}
     if parameters:
-        options["ignored_params"] = parameters  # torch 2.7 and later
+        options["ignored_params"] = parameters
     units = []
     if auto_wrap_policy is not None:
         units = find_units(model, auto_wrap_policy, modules, parameters)

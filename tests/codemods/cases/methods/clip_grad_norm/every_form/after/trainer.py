@@ -10,8 +10,7 @@ class Pair:
     def __init__(self):
         self.generator = Model()
         fully_shard(
-            self.generator,
-            mesh=init_device_mesh("cpu", (dist.get_world_size(),)),
+            self.generator, mesh=init_device_mesh("cpu", (dist.get_world_size(),))
         )
         self.critic = Model()
         fully_shard(self.critic, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))

@@ -3,9 +3,10 @@
 Written by fsdp-migrate from this repository's FSDP1 code; plain PyTorch, yours to edit.
 """
 
+import contextlib
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -13,6 +14,27 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
+
+
+@contextlib.contextmanager
+def taken_out(model: nn.Module, parameters: set[nn.Parameter]) -> Iterator[None]:
+    """Inside of the block `fully_shard` does not see these parameters.
+
+    It neither shards nor moves them; torch 2.7 has `ignored_params` for that.
+    """
+    taken = [
+        (module, name, parameter)
+        for module in model.modules()
+        for name, parameter in module._parameters.items()
+        if parameter in parameters
+    ]
+    for module, name, _ in taken:
+        module._parameters[name] = None
+    try:
+        yield
+    finally:
+        for module, name, parameter in taken:
+            module._parameters[name] = parameter
 
 
 def shard_model(
@@ -28,9 +50,8 @@ def shard_model(
     ignored = list(ignored_modules or ())
     modules = {m for i in ignored if isinstance(i, nn.Module) for m in i.modules()}
     parameters = {p for m in modules for p in m.parameters()}
-    if parameters:
-        options["ignored_params"] = parameters  # torch 2.7 and later
-    fully_shard(model, **options)
+    with taken_out(model, parameters):
+        fully_shard(model, **options)
     return model
 
 

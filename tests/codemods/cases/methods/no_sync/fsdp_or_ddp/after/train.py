@@ -1,6 +1,8 @@
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
+from fsdp2_sharding import no_sync_of_either
+
 
 def wrap(model, sharded):
     if sharded:
@@ -11,8 +13,6 @@ def wrap(model, sharded):
 def run(model, batches, sharded):
     model = wrap(model, sharded)
     for batch in batches[:-1]:
-        # TODO(fsdp-migrate FM303): where it is an FSDPModule use
-        #   `set_requires_gradient_sync(...)`, else `no_sync()`
-        with model.no_sync():
+        with no_sync_of_either(model):
             model(batch).mean().backward()
     model(batches[-1]).mean().backward()

@@ -1,15 +1,15 @@
 import torch
 from torch.distributed.fsdp import fully_shard
 
+from fsdp2_sharding import no_sync_of_either
+
 
 def shard(model):
     return fully_shard(model)
 
 
 def accumulate(net, batches):
-    # TODO(fsdp-migrate FM303): if this is the sharded model:
-    #   `set_requires_gradient_sync(...)` for each micro-batch
-    with net.no_sync():
+    with no_sync_of_either(net):
         for batch in batches[:-1]:
             net(batch).sum().backward()
     net(batches[-1]).sum().backward()

@@ -12,5 +12,4 @@ def check(model):
     for name, _ in model.named_parameters():
         # TODO(fsdp-migrate FM513): remove the test or split on the prefix
         assert "_fsdp_wrapped_module" in name
-        # TODO(fsdp-migrate FM513): remove the test or split on the prefix
         print(name.split("_fsdp_wrapped_module.")[-1])

@@ -32,7 +32,6 @@ def with_old_handles(model):
 
 
 def storage(model):
-    from torch.distributed.fsdp import FSDPModule
     from torch.distributed.fsdp._flat_param import _free_storage
 
     for module in model.modules():

@@ -7,7 +7,7 @@ from model import Model, batch, loss_of
 
 
 def shard(model, version):
-    if version == 2:
+    if version in (1, 2):
         mesh = init_device_mesh("cpu", (dist.get_world_size(),))
         for block in model.blocks:
             fully_shard(block, mesh=mesh)
@@ -18,8 +18,6 @@ def shard(model, version):
 
 
 def clip(model, norm):
-    if isinstance(model, FSDPModule):
-        return torch.nn.utils.clip_grad_norm_(model.parameters(), norm).full_tensor()
     return torch.nn.utils.clip_grad_norm_(model.parameters(), norm).full_tensor()
 
 

@@ -46,7 +46,7 @@ def make_mesh(strategy: ShardingStrategy, device: torch.device) -> DeviceMesh:
         ShardingStrategy.HYBRID_SHARD,
         ShardingStrategy._HYBRID_SHARD_ZERO2,
     ):
-        per_node = torch.get_device_module(device).device_count()
+        per_node = getattr(torch, device.type).device_count()
         shape = (world_size // per_node, per_node)
     else:
         return init_device_mesh(device.type, (world_size,), mesh_dim_names=("shard",))

@@ -9,7 +9,7 @@ shard = functools.partial(
     shard_model,
     sharding_strategy=ShardingStrategy.SHARD_GRAD_OP,
     device_id=torch.device("cpu"),
-    # FSDP1 only
+    # limit_all_gathers: FSDP1 only
 )
 
 

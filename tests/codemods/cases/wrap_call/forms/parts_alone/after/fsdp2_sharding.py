@@ -3,8 +3,9 @@
 Written by fsdp-migrate from this repository's FSDP1 code; plain PyTorch, yours to edit.
 """
 
+import contextlib
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,7 +150,7 @@ def make_mesh(
         ShardingStrategy.HYBRID_SHARD,
         ShardingStrategy._HYBRID_SHARD_ZERO2,
     ):
-        per_node = torch.get_device_module(device).device_count()
+        per_node = getattr(torch, device.type).device_count()
         shape = (world_size // per_node, per_node)
     else:
         return init_device_mesh(device.type, (world_size,), mesh_dim_names=("shard",))
@@ -200,6 +201,27 @@ def broadcast_from_first_rank(
                 dist.broadcast(tensor.detach(), group=group, group_src=0)
 
 
+@contextlib.contextmanager
+def taken_out(model: nn.Module, parameters: set[nn.Parameter]) -> Iterator[None]:
+    """Inside of the block `fully_shard` does not see these parameters.
+
+    It neither shards nor moves them; torch 2.7 has `ignored_params` for that.
+    """
+    taken = [
+        (module, name, parameter)
+        for module in model.modules()
+        for name, parameter in module._parameters.items()
+        if parameter in parameters
+    ]
+    for module, name, _ in taken:
+        module._parameters[name] = None
+    try:
+        yield
+    finally:
+        for module, name, parameter in taken:
+            module._parameters[name] = parameter
+
+
 def shard_model(
     model: nn.Module,
     *,
@@ -243,17 +265,16 @@ def shard_model(
     modules = {m for i in ignored if isinstance(i, nn.Module) for m in i.modules()}
     parameters = {p for p in ignored if isinstance(p, nn.Parameter)}
     parameters |= {p for m in modules for p in m.parameters()}
-    if parameters:
-        options["ignored_params"] = parameters  # torch 2.7 and later
     units = []
     if auto_wrap_policy is not None:
         units = find_units(model, auto_wrap_policy, modules, parameters)
-    for unit in [*units, model]:
-        materialize(unit, param_init_fn, device)
-        if sync_module_states:
-            broadcast_from_first_rank(unit, device, mesh)
-        mp_policy = precision.policy(is_root=unit is model and is_root)
-        fully_shard(unit, mp_policy=mp_policy, **options)
+    with taken_out(model, parameters):
+        for unit in [*units, model]:
+            materialize(unit, param_init_fn, device)
+            if sync_module_states:
+                broadcast_from_first_rank(unit, device, mesh)
+            mp_policy = precision.policy(is_root=unit is model and is_root)
+            fully_shard(unit, mp_policy=mp_policy, **options)
     if forward_prefetch:
         parts = [m for m in model.modules() if isinstance(m, FSDPModule)]
         for unit, following in zip(parts, parts[1:]):

@@ -1,0 +1,120 @@
+"""What one call of a function gives back: parameters have the arguments of this call, not of every call."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from codemods.analysis.flow import reaching
+from codemods.analysis.holding import NOTHING, Held, HeldSet, Path
+from codemods.analysis.module import Module
+from codemods.analysis.scopes import Binding, BindingKind
+
+if TYPE_CHECKING:
+    from codemods.analysis.functions import CallOf, Function
+    from codemods.analysis.link import Links
+
+_DEEPEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A function that a call runs.
+
+    Attributes:
+        home: the module of the function.
+        outer: what the function with the call was called by, where that is known.
+    """
+
+    home: Module
+    function: Function
+    call: CallOf
+    outer: Frame | None = None
+
+    @property
+    def depth(self) -> int:
+        """How many calls are known, this one included."""
+        return 1 + (self.outer.depth if self.outer is not None else 0)
+
+
+def given_back(links: Links, frame: Frame, node: ast.expr, path: Path) -> HeldSet:
+    """What is at a path of an expression of the function, for this call of it."""
+    home = frame.home
+    match node:
+        case ast.Tuple(elts=elements) if path and isinstance(path[0], int):
+            if not any(isinstance(e, ast.Starred) for e in elements) and -len(elements) <= path[0] < len(
+                elements
+            ):
+                return given_back(links, frame, elements[path[0]], path[1:])
+        case ast.IfExp():
+            return given_back(links, frame, node.body, path) | given_back(links, frame, node.orelse, path)
+        case ast.Name():
+            found = home.scope_of(node).lookup(node.id)
+            if found is not None and found[0].node is frame.function:
+                bindings = reaching(home, *found, node)
+                if all(_is_plain(binding) for binding in bindings):
+                    return NOTHING.union(*(_bound(links, frame, b, path) for b in bindings))
+        case ast.Call() if frame.depth < _DEEPEST:
+            functions = links.functions.meant(home, node.func)
+            if len(functions) == 1 and node not in links.wraps:
+                return returned(links, home, node, *functions[0], path, frame)
+    return links.at(home, node, path)
+
+
+def returned(
+    links: Links,
+    module: Module,
+    node: ast.Call,
+    home: Module,
+    function: Function,
+    path: Path,
+    outer: Frame | None = None,
+) -> HeldSet:
+    """What is at a path of what a call gives.
+
+    Args:
+        module: the module of the call.
+        home: the module of the function.
+        outer: the call of the function in which this call stands.
+    """
+    values, yielded = links.functions.results(home, function)
+    symbol = links.index.resolve(module, node.func)
+    is_named = isinstance(node.func, ast.Attribute) or (symbol is not None and symbol.node is function)
+    # What a variable holds can be `functools.partial(function, ...)`, which has arguments of its own.
+    if isinstance(function, ast.Lambda) or yielded or not is_named:
+        return links.functions.returned(home, function, path)
+    frame = Frame(home, function, links.functions.call_of(home, function, module, node), outer)
+    return NOTHING.union(*(given_back(links, frame, value, path) for value in values))
+
+
+def _is_plain(binding: Binding) -> bool:
+    return binding.kind is BindingKind.PARAMETER or (
+        binding.kind is BindingKind.ASSIGN and binding.value is not None
+    )
+
+
+def _bound(links: Links, frame: Frame, binding: Binding, path: Path) -> HeldSet:
+    if binding.kind is not BindingKind.PARAMETER:
+        is_call = isinstance(binding.value, ast.Call | ast.Name | ast.IfExp)
+        if is_call and binding.value is not None and frame.depth < _DEEPEST and not _is_circular(binding):
+            return given_back(links, frame, binding.value, (*binding.unpack, *path))
+        return links.variables.binding(frame.home, binding, path)
+    parameter = binding.node
+    assert isinstance(parameter, ast.arg)
+    held: set[Held] = set()
+    arguments = links.functions.arguments(frame.function, parameter, frame.call, path)
+    if not arguments:
+        return links.variables.binding(frame.home, binding, path)
+    for argument, inner in arguments:
+        if frame.outer is not None:
+            held |= given_back(links, frame.outer, argument, inner)
+        else:
+            held |= links.at(frame.call.module, argument, inner)
+    return frozenset(held)
+
+
+def _is_circular(binding: Binding) -> bool:
+    """Whether a value is made from the same name: `model = cast(model)` in a loop has no end."""
+    names = [n for n in ast.walk(binding.value or binding.node) if isinstance(n, ast.Name)]
+    return any(n.id == binding.name for n in names)

@@ -1,0 +1,230 @@
+"""FSDP flags in a command line, wherever that stands: what becomes of them, in pieces of text.
+
+`--fsdp "full_shard auto_wrap"` of Transformers' trainers and `--fsdp_sharding_strategy ...` of `accelerate
+launch`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from codemods.configuration import accelerate, trainer
+from codemods.configuration.accelerate_layout import Launch
+from codemods.configuration.settings import Decisions, number
+from codemods.configuration.shell import Command, Option
+from codemods.configuration.writing import CannotWrite, removal, written
+from codemods.model import Span
+
+_FORMER = ("fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One thing said about a command.
+
+    Attributes:
+        edits: (span, new text) pairs that translate it; none where a person is needed.
+    """
+
+    span: Span
+    code: str
+    message: str
+    remedy: str = ""
+    is_note: bool = False
+    edits: tuple[tuple[Span, str], ...] = ()
+
+
+def flags_of(text: str, command: Command) -> Iterator[Said]:
+    """What becomes of the FSDP flags of a command.
+
+    Args:
+        text: the file's text.
+    """
+    options = command.options()
+    try:
+        if any(option.name == "fsdp" for option in options):
+            yield from _trainer(text, command, options)
+        yield from _accelerate(text, command, _of_accelerate(command, options))
+    except CannotWrite as error:
+        flags = [option for option in options if option.name.startswith("fsdp")]
+        remedy = (
+            "write FSDP2's flags by hand: `explain fsdp` and `explain fsdp_config` say what becomes of each"
+        )
+        yield Said(flags[0].span, "FM615", f"the flags stay as they are: {error}", remedy)
+
+
+def _of_accelerate(command: Command, options: list[Option]) -> list[Option]:
+    """The options that `accelerate launch` itself reads: those before the script."""
+    texts = [word.text for word in command.words]
+    is_launcher = any(text and text.endswith(("accelerate", "accelerate.commands.launch")) for text in texts)
+    if not is_launcher or ("launch" not in texts and "accelerate.commands.launch" not in texts):
+        return []
+    launched = texts.index("launch") if "launch" in texts else texts.index("accelerate.commands.launch")
+    script = next(
+        (
+            w.span.start
+            for w in command.words[launched:]
+            if w.raw.strip("\"'").endswith(".py") or w.raw.strip("\"'") in ("-m", "--module")
+        ),
+        command.span.end,
+    )
+    return [option for option in options if option.span.start < script]
+
+
+def _text(option: Option | None) -> str | None:
+    """The value of an option given one word."""
+    if option is None or not option.values:
+        return None
+    return option.values[0].text
+
+
+def _find(options: Iterable[Option], name: str) -> Option | None:
+    return next((option for option in options if option.name.replace("-", "_") == name), None)
+
+
+def _trainer(text: str, command: Command, options: list[Option]) -> Iterator[Said]:
+    fsdp = _find(options, "fsdp")
+    former = [option for name in _FORMER if (option := _find(options, name)) is not None]
+    if fsdp is None or not fsdp.values:
+        return
+    words = trainer.words_of(_words(fsdp))
+    config = _find(options, "fsdp_config")
+    if words is None:
+        raw = " ".join(word.raw for word in fsdp.values).lower()
+        if former or config is not None or any(word in raw for word in trainer.WORDS):
+            remedy = (
+                "use `--fsdp --fsdp_config '{\"version\": 2, ...}'`: `explain fsdp` says what to put there"
+            )
+            yield Said(fsdp.span, "FM615", "the value of `--fsdp` is made at run time", remedy)
+        return
+    if any(_text(option) is None for option in former):
+        remedy = 'put them into `--fsdp_config \'{"version": 2, "transformer_layer_cls_to_wrap": [...]}\'`'
+        yield Said(fsdp.span, "FM615", "the layer classes or the size to wrap are made at run time", remedy)
+        return
+    layers = _text(_find(options, _FORMER[0]))
+    asked = trainer.Asked(words, layers, number(_text(_find(options, _FORMER[1]))))
+    told = _told(config)
+    if told is not None and not trainer.is_fsdp1({trainer.bare(k): v for k, v in told.items()}):
+        return
+    done = trainer.to_fsdp2(told or {}, asked)
+    for remark in done.remarks:
+        code = "FM615" if not remark.is_note else "FM613"
+        yield Said(fsdp.span, code, remark.message, remark.remedy, remark.is_note)
+    if done.blocked:
+        return
+    if config is not None and told is None and (needed := trainer.beyond_defaults(done)):
+        message = "`--fsdp` says what has to stand in the file of `--fsdp_config`"
+        yield Said(
+            fsdp.span, "FM615", message, f"use a bare `--fsdp` here, and write {needed} into that file"
+        )
+        return
+    edits = _trainer_edits(text, command, fsdp, config, former, told, done)
+    yield Said(fsdp.span, "FM614", "`--fsdp` becomes FSDP2's", edits=tuple(edits))
+
+
+def _words(fsdp: Option) -> object:
+    """The words given: one quoted word, or several that are all the trainer's."""
+    texts = [word.text for word in fsdp.values]
+    if texts[0] is None:
+        return None
+    taken = [texts[0]]
+    for text in texts[1:]:
+        if text is None or text.lower() not in trainer.WORDS:
+            break
+        taken.append(text)
+    return " ".join(taken)
+
+
+def _told(config: Option | None) -> dict[str, object] | None:
+    """An `fsdp_config` written as JSON in the command; None where there is none, or a file is named."""
+    text = _text(config)
+    if text is None or not text.lstrip().startswith("{"):
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _trainer_edits(
+    text: str,
+    command: Command,
+    fsdp: Option,
+    config: Option | None,
+    former: list[Option],
+    told: dict[str, object] | None,
+    done: Decisions,
+) -> list[tuple[Span, str]]:
+    edits = [(removal(text, command, option), "") for option in former]
+    place = Span(fsdp.span.start, _taken(fsdp))
+    if config is not None and told is None:
+        return [*edits, (place, written(command, ["--fsdp"]))]
+    settings = {key: value for key, value in (told or {}).items() if key not in done.removed}
+    for key, (new, value) in done.replaced.items():
+        settings.pop(key)
+        settings[new] = value
+    settings.update(done.added)
+    said = json.dumps(settings)
+    if config is None:
+        return [*edits, (place, written(command, ["--fsdp", "--fsdp_config", said]))]
+    value = config.values[0].span
+    if config.joined:
+        value = Span(config.span.start, value.end)
+        return [
+            *edits,
+            (place, written(command, ["--fsdp"])),
+            (value, written(command, ["--fsdp_config", said])),
+        ]
+    return [*edits, (place, written(command, ["--fsdp"])), (value, written(command, [said]))]
+
+
+def _taken(fsdp: Option) -> int:
+    """End of the words that belong to `--fsdp`."""
+    end = fsdp.values[0].span.end
+    for word in fsdp.values[1:]:
+        if word.text is None or word.text.lower() not in trainer.WORDS:
+            break
+        end = word.span.end
+    return end
+
+
+def _accelerate(text: str, command: Command, options: list[Option]) -> Iterator[Said]:
+    given = {option.name: option for option in options if option.name.startswith("fsdp_")}
+    given = {name: option for name, option in given.items() if trainer.bare(name) in accelerate.KNOWN}
+    values = {name: _text(option) for name, option in given.items()}
+    if not given or accelerate.is_fsdp2({accelerate.bare(name): value for name, value in values.items()}):
+        return
+    first = min(given.values(), key=lambda option: option.span.start)
+    unknown = [n for n, v in values.items() if v is None and n != "fsdp_transformer_layer_cls_to_wrap"]
+    if unknown:
+        remedy = "use `--fsdp_version 2` and the FSDP2 flags; `explain fsdp_config` says what becomes of each"
+        message = f"the value of `--{unknown[0]}` is made at run time"
+        yield Said(given[unknown[0]].span, "FM615", message, remedy)
+        return
+    processes, machines = (number(_text(_find(options, name))) for name in ("num_processes", "num_machines"))
+    launch = Launch(processes, machines, _text(_find(options, "mixed_precision")) or "", can_have_mesh=False)
+    done = accelerate.to_fsdp2(values, launch)
+    for remark in done.remarks:
+        at = given.get(remark.key, first)
+        yield Said(at.span, remark.code, remark.message, remark.remedy, remark.is_note)
+    if done.blocked:
+        return
+    edits = [(removal(text, command, option), "") for name, option in given.items() if name in done.removed]
+    for name, (new, value) in done.replaced.items():
+        place = Span(given[name].span.start, given[name].values[0].span.end)
+        edits.append((place, written(command, [f"--{new}", _said(value)])))
+    if _find(options, "config_file") is not None:
+        # What is not said here may be said there, and a flag would override it.
+        done.added = [(name, value) for name, value in done.added if name == "fsdp_version"]
+    added = [word for name, value in done.added for word in (f"--{name}", _said(value))]
+    if added:
+        separator = ", " if written(command, ["a", "b"]).count(",") else " "
+        edits.append((Span(first.span.start, first.span.start), written(command, added) + separator))
+    yield Said(first.span, "FM614", "these flags become FSDP2's", edits=tuple(edits))
+
+
+def _said(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

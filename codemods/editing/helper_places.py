@@ -1,0 +1,143 @@
+"""Where a helper module can stand so that every file that uses it can import it, as the repository runs it.
+
+A file finds modules below its own root (the folder above its outermost package; a script's own folder) and
+below the roots of whatever it imports, since those are on the path of the same process.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from codemods.analysis.index import module_parts
+from codemods.analysis.module import Module
+from codemods.project import Project
+
+_PACKAGING = ("pyproject.toml", "setup.py", "setup.cfg")
+
+
+@dataclass(frozen=True, slots=True)
+class HelperPlace:
+    """A folder for a helper module.
+
+    Attributes:
+        folder: relative to the target.
+        package: its dotted name, empty at a root.
+        files: those that import the module.
+    """
+
+    folder: PurePosixPath
+    package: str
+    files: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Roots:
+    """The folders on the import path, as the repository's own imports show them."""
+
+    project: Project
+    target: Path
+    _seen: dict[str, Counter[PurePosixPath]] = field(default_factory=dict)
+    _closures: dict[str, frozenset[PurePosixPath]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for path, module in self.project.modules.items():
+            for name in _absolute_imports(module):
+                found = self.project.index.locate(name, path)
+                parts = name.split(".")
+                if found is None:
+                    continue
+                own = module_parts(found)
+                if own[-len(parts) :] == parts:
+                    root = PurePosixPath(*own[: len(own) - len(parts)])
+                    for place in (found, *(p.as_posix() for p in PurePosixPath(found).parents)):
+                        if PurePosixPath(place).is_relative_to(root / parts[0]):
+                            self._seen.setdefault(place, Counter())[root] += 1
+
+    def of(self, path: str) -> PurePosixPath:
+        """The root a file is imported from, or its own folder, which is a script's."""
+        for place in (path, *(p.as_posix() for p in PurePosixPath(path).parents)):
+            if place in self._seen:
+                return self._seen[place].most_common(1)[0][0]
+            if not (self.target / PurePosixPath(place).parent / "__init__.py").exists():
+                break
+        folder = PurePosixPath(path).parent
+        while folder.parts and (self.target / folder / "__init__.py").exists():
+            folder = folder.parent
+        return folder
+
+    def reached_from(self, path: str) -> frozenset[PurePosixPath]:
+        """The roots of a file and of everything it imports."""
+        if path not in self._closures:
+            seen, waiting = {path}, [path]
+            while waiting:
+                for other in self.project.imports.get(waiting.pop(), ()):
+                    if other not in seen:
+                        seen.add(other)
+                        waiting.append(other)
+            self._closures[path] = frozenset(self.of(other) for other in seen)
+        return self._closures[path]
+
+
+def _absolute_imports(module: Module) -> Iterable[str]:
+    for node in module.nodes(ast.ImportFrom):
+        assert isinstance(node, ast.ImportFrom)
+        if node.module and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    for node in module.nodes(ast.Import):
+        assert isinstance(node, ast.Import)
+        yield from (alias.name for alias in node.names)
+
+
+def helper_places(project: Project, files: Iterable[str], target: Path) -> list[HelperPlace]:
+    """As few places as possible, so that each file can import the module of one of them."""
+    roots = Roots(project, target)
+    left = sorted(files)
+    places = []
+    while left:
+        counts = Counter(root for path in left for root in roots.reached_from(path))
+        first = roots.reached_from(left[0])
+        root = max(first, key=lambda r: (counts[r], -len(r.parts), r.as_posix()))
+        chosen = [path for path in left if root in roots.reached_from(path)]
+        places.append(_place(project, chosen, root, roots, target))
+        left = [path for path in left if path not in chosen]
+    return places
+
+
+def _place(
+    project: Project, files: list[str], root: PurePosixPath, roots: Roots, target: Path
+) -> HelperPlace:
+    """The innermost folder below a root that holds all its files; a package, where those are installed."""
+    depth = len(root.parts)
+    tops = {PurePosixPath(path).parts[depth] for path in files if roots.of(path) == root}
+    below = [path for path in files if PurePosixPath(path).is_relative_to(root)]
+    # A script in a package that it imports by name is a file of that package too.
+    own = [PurePosixPath(path).parent for path in below if PurePosixPath(path).parts[depth] in tops]
+    folder = common_folder(own) if own else root
+    if folder == root:
+        packages = Counter(f.parts[depth] for f in own if len(f.parts) > depth)
+        if packages and _is_installed(root, target):
+            folder = root / max(sorted(packages), key=lambda name: packages[name])
+    package = ".".join(folder.parts[depth:])
+    return HelperPlace(folder, package, tuple(files))
+
+
+def _is_installed(root: PurePosixPath, target: Path) -> bool:
+    """Whether packaging lies beside the packages of a root, or above, as in a `src` layout."""
+    folders = [target / root, *([target / root.parent] if root.parts else [])]
+    return any((folder / name).is_file() for folder in folders for name in _PACKAGING[:2])
+
+
+def common_folder(folders: list[PurePosixPath]) -> PurePosixPath:
+    """The innermost folder that holds all of these."""
+    parts = folders[0].parts
+    for folder in folders[1:]:
+        same = 0
+        while same < min(len(parts), len(folder.parts)) and parts[same] == folder.parts[same]:
+            same += 1
+        parts = parts[:same]
+    return PurePosixPath(*parts)

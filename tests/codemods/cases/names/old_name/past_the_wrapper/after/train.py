@@ -1,0 +1,46 @@
+import torch
+from torch.distributed.fsdp import fully_shard
+
+from model import Model, batch, loss_of
+
+
+class Trainer:
+    def __init__(self):
+        self.model = Model()
+        self.model.load_state_dict(torch.load("start.pt"))
+        self.fsdp_model = fully_shard(self.model)
+
+    def save(self, path):
+        # TODO(fsdp-migrate FM532): ask for whole tensors: `get_model_state_dict(model,
+        #   options=StateDictOptions(full_state_dict=True))`
+        torch.save(self.model.state_dict(), path)
+
+
+def main():
+    model = Model()
+    before = model.state_dict()
+    fsdp_model = fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters())
+    loss_of(fsdp_model, batch(0)).backward()
+    optimizer.step()
+    print(sum(p.numel() for p in model.parameters()))
+    for name, parameter in model.named_parameters():
+        print(name, parameter.shape)
+    # TODO(fsdp-migrate FM532): ask for whole tensors: `get_model_state_dict(model,
+    #   options=StateDictOptions(full_state_dict=True))`
+    torch.save([before, model.state_dict()], "end.pt")
+    model = Model()
+    return model.state_dict()
+
+
+def wrap(original):
+    return fully_shard(original)
+
+
+def through_a_function(path):
+    model = Model()
+    sharded_model = wrap(model)
+    # TODO(fsdp-migrate FM532): ask for whole tensors: `get_model_state_dict(model,
+    #   options=StateDictOptions(full_state_dict=True))`
+    torch.save(model.state_dict(), path)
+    return sharded_model

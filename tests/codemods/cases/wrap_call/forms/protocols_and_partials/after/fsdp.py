@@ -1,0 +1,47 @@
+from functools import partial
+
+import torch
+
+import fsdp2_sharding
+from fsdp2_sharding import MixedPrecision, ShardingStrategy, lambda_auto_wrap_policy
+
+
+def shard_model(
+    model,
+    device_id,
+    param_dtype=torch.bfloat16,
+    reduce_dtype=torch.float32,
+    buffer_dtype=torch.float32,
+    process_group=None,
+    sharding_strategy=ShardingStrategy.FULL_SHARD,
+    sync_module_states=True,
+):
+    model = fsdp2_sharding.shard_model(
+        model=model,
+        process_group=process_group,
+        sharding_strategy=sharding_strategy,
+        auto_wrap_policy=partial(
+            lambda_auto_wrap_policy, lambda_fn=lambda m: m in model.blocks
+        ),
+        mixed_precision=MixedPrecision(
+            param_dtype=param_dtype,
+            reduce_dtype=reduce_dtype,
+            buffer_dtype=buffer_dtype,
+        ),
+        device_id=device_id,
+        sync_module_states=sync_module_states,
+    )
+    return model
+
+
+def wrap_by_protocol(model, prefetch="BACKWARD_POST"):
+    """The model says itself which of its modules to wrap, and which to leave out."""
+    parts = model.modules_to_wrap()
+    return fsdp2_sharding.shard_model(
+        model,
+        auto_wrap_policy=partial(
+            lambda_auto_wrap_policy, lambda_fn=lambda m: m in parts
+        ),
+        forward_prefetch=True,
+        device_id=torch.device("cpu"),
+    )
