@@ -254,8 +254,13 @@ def _uses(module: _Module) -> Iterator[Leftover]:
             origin = _origin(module, node)
             if origin and _is_fsdp1(origin):
                 yield Leftover(path, line, end_line, origin, ast.unparse(node).split(".")[0], False)
-            elif isinstance(node, ast.Attribute) and node.attr in FSDP1_ATTRIBUTES:
+            elif isinstance(node, ast.Attribute) and node.attr in FSDP1_ATTRIBUTES and not of_plugin(node):
                 yield Leftover(path, line, end_line, f".{node.attr}", node.attr, False)
+
+
+def of_plugin(node: ast.Attribute) -> bool:
+    """Whether a method is that of Accelerate's plugin, which has one of the name for FSDP2 too."""
+    return node.attr == "set_state_dict_type" and ast.unparse(node.value).endswith("plugin")
 
 
 def _nodes_with_statement(tree: ast.Module) -> Iterator[tuple[ast.stmt, ast.AST]]:
