@@ -139,8 +139,8 @@ def _hold_second_run(
 ) -> None:
     row.broken += [f"second run changes {name}" for name in _different(written, rewritten)]
     old, new = first.open(), again.open()
-    row.broken += [f"second run no longer reports {_said(item)}" for item in sorted((old - new).elements())]
-    row.broken += [f"second run reports {_said(item)}" for item in sorted((new - old).elements())]
+    row.broken += [f"second run no longer reports {_said(item)}" for item in sorted(old - new)]
+    row.broken += [f"second run reports {_said(item)}" for item in sorted(new - old)]
 
 
 def _hold_findings(

@@ -47,7 +47,8 @@ def scan(folder: Path) -> Surface:
             place = Place(path, call.lineno, call.end_lineno or call.lineno)
             if _wraps(call, origin):
                 wraps.append(place)
-            if isinstance(call.func, ast.Attribute) and call.func.attr in CONTEXTS:
+            name = call.func
+            if isinstance(name, ast.Attribute) and name.attr in CONTEXTS and not leftovers.of_plugin(name):
                 contexts.append(place)
     return Surface(tuple(sorted(wraps)), tuple(sorted(contexts)))
 

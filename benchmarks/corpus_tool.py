@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,10 +58,10 @@ class Run:
     cpu_s: float
     peak_bytes: int
 
-    def open(self) -> Counter[tuple[str, str]]:
-        """(path, code) of what needs a person, once for each line: the same in a second run."""
-        places = {(f.path, f.code, f.line) for f in self.findings if f.outcome == "todo"}
-        return Counter((path, code) for path, code, _ in places)
+    def open(self) -> set[tuple[str, str]]:
+        """(path, code) of what needs a person: the same in a second run. Several of one code in one statement
+        share a TODO, and are one from then on."""
+        return {(f.path, f.code) for f in self.findings if f.outcome == "todo"}
 
     def spoken_of(self) -> set[tuple[str, int]]:
         """(path, line) of every finding that is not a translation."""

@@ -268,9 +268,10 @@ def _uses(module: _Module) -> Iterator[Leftover]:
 
 
 def _attributes(node: ast.expr) -> Iterator[str]:
-    """Every attribute of a chain: `a` and `b` of `x.a.b`."""
+    """Every attribute of a chain: `a` and `b` of `x.a.b`; not those of Accelerate's plugin."""
     while isinstance(node, ast.Attribute):
-        yield node.attr
+        if not of_plugin(node):
+            yield node.attr
         node = node.value
 
 
@@ -286,6 +287,11 @@ def _strings(node: ast.AST) -> Iterator[ast.Constant]:
             is_itself = bool(rest) and ast.unparse(rest[0]) == ast.unparse(owner)
             if name.value in FSDP1_ATTRIBUTES and not is_itself:
                 yield name
+
+
+def of_plugin(node: ast.Attribute) -> bool:
+    """Whether a method is that of Accelerate's plugin, which has one of the name for FSDP2 too."""
+    return node.attr == "set_state_dict_type" and ast.unparse(node.value).endswith("plugin")
 
 
 def _nodes_with_statement(tree: ast.Module) -> Iterator[tuple[ast.stmt, ast.AST]]:
