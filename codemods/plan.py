@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from codemods.analysis.collect import Reader, read_project
+from codemods.analysis.deep_expressions import deep_expressions
 from codemods.analysis.library_calls import surroundings
 from codemods.configuration.plan import plan_configuration
 from codemods.editing import todo
@@ -49,6 +50,7 @@ from codemods.wrap_reports import DROPPED_BRANCH, wrap_reports
 _LEFT = "the file was left as it is"
 
 
+@deep_expressions()
 def plan_rewrite(
     target: Path, files: list[str], options: Options, *, only: frozenset[str] | None = None
 ) -> Rewrite:

@@ -57,10 +57,11 @@ def _sharded_classes(project: Project) -> set[ast.AST]:
         found |= {h.node for h in held if isinstance(h, Instance)}
     for module in list(project.modules.values()):
         for call in module.calls():
-            if ast.unparse(call.func).rpartition(".")[2] not in _POLICIES:
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+            if name not in _POLICIES:
                 continue
-            for name in (n for n in ast.walk(call) if isinstance(n, ast.Name | ast.Attribute)):
-                symbol = project.resolve(module, name)
+            for part in (n for n in ast.walk(call) if isinstance(n, ast.Name | ast.Attribute)):
+                symbol = project.resolve(module, part)
                 if symbol is not None and isinstance(symbol.node, ast.ClassDef):
                     found.add(symbol.node)
     return found
