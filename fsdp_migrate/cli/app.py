@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -15,14 +14,39 @@ import typer
 from typer.core import TyperGroup
 
 from fsdp_migrate import __version__
+from fsdp_migrate.cli.commands import COMMANDS
 from fsdp_migrate.exit_codes import ExitCode
 
 _GLOBAL = re.compile(r"-[vq]+|--verbose|--quiet|--no-color")
 """The options of `main_options`; no command has an option of its own that is spelled so."""
 
 
-class _AnywhereGroup(TyperGroup):
-    """Takes the global options after the name of a command too, up to `--`: what follows is a script's."""
+class _Group(TyperGroup):
+    """Loads a command when it is asked for, and takes the global options after its name too.
+
+    Up to `--`: what follows is a script's.
+    """
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        names: Any = dict.fromkeys(COMMANDS)
+        self.commands = names  # to suggest one where a name is misspelt
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        function, own_class = entry.load()
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+        single.command(cmd_name, cls=own_class)(guarded(function))
+        return typer.main.get_command(single)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -33,7 +57,7 @@ class _AnywhereGroup(TyperGroup):
 
 app = typer.Typer(
     name="fsdp-migrate",
-    cls=_AnywhereGroup,
+    cls=_Group,
     help="Moves PyTorch FSDP1 training to FSDP2: code, checkpoints, and the proof that nothing changed.",
     no_args_is_help=True,
     add_completion=False,
@@ -104,6 +128,8 @@ def _explain(error: Exception) -> ExitCode:
         if hint:
             _say(f"  hint: {hint}")
         return ExitCode(getattr(error, "exit_code", ExitCode.BAD_INPUT))
+    import traceback
+
     traceback.print_exception(error)
     _say(
         f"error: this is a fault of fsdp-migrate {__version__}, not of your input. "
@@ -114,33 +140,6 @@ def _explain(error: Exception) -> ExitCode:
 
 def _say(text: str) -> None:
     print(f"fsdp-migrate: {text}", file=sys.stderr)
-
-
-def _register() -> None:
-    """Add the commands. Their modules are cheap to import: what they need is imported when they run."""
-    from fsdp_migrate.cli import (
-        capture_layout,
-        convert_ckpt,
-        demo,
-        explain,
-        inspect_ckpt,
-        rewrite,
-        verify,
-        verify_ckpt,
-    )
-
-    app.command("rewrite")(guarded(rewrite.rewrite))
-    app.command("explain")(guarded(explain.explain))
-    app.command("rules")(guarded(explain.rules))
-    app.command("convert-ckpt")(guarded(convert_ckpt.convert_ckpt))
-    app.command("inspect-ckpt")(guarded(inspect_ckpt.inspect_ckpt))
-    app.command("verify-ckpt")(guarded(verify_ckpt.verify_ckpt))
-    app.command("capture-layout")(guarded(capture_layout.capture_layout))
-    app.command("verify", cls=verify.ScriptCommand)(guarded(verify.verify))
-    app.command("demo")(guarded(demo.demo))
-
-
-_register()
 
 
 def main() -> None:

@@ -104,5 +104,25 @@ def test_no_command_has_an_option_that_is_spelled_like_a_global_one() -> None:
     group = typer.main.get_command(app)
     taken = {"-v", "-q", "--verbose", "--quiet", "--no-color"}
     assert taken <= {spelling for option in group.params for spelling in option.opts}
-    for name, command in group.commands.items():  # type: ignore[attr-defined]
+    for name in COMMANDS:
+        command = group.get_command(None, name)  # type: ignore[attr-defined]
         assert not taken & {spelling for option in command.params for spelling in option.opts}, name
+
+
+def test_help_imports_no_command() -> None:
+    done = run("--help")
+    assert all(name in done.stdout for name in COMMANDS)
+    packages = ("fsdp_migrate", "codemods", "checkpoint_convert")
+    assert {name for name in imported(done) if name.startswith(packages)} == {
+        "fsdp_migrate",
+        "fsdp_migrate.cli",
+        "fsdp_migrate.cli.app",
+        "fsdp_migrate.cli.commands",
+        "fsdp_migrate.exit_codes",
+    }
+
+
+def test_a_misspelt_command_gets_the_nearest_name() -> None:
+    shown = CliRunner().invoke(app, ["verfy"])
+    assert shown.exit_code == 2
+    assert "'verify'" in shown.stderr
