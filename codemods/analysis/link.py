@@ -44,7 +44,7 @@ from codemods.analysis.variables import Variables
 _DEEPEST = 70
 _LONGEST = 4
 _EXACT = 2
-"""Keys of a path that are told apart; those further in stand for any, or containers that a function nests in a
+"""Keys of a path that are told apart. Those further in stand for any: containers that a function nests in a
 circle would have paths without end."""
 _FOREVER = 1 << 30
 _TRIES = 2
