@@ -59,7 +59,7 @@ def test_containers_that_grow_in_a_circle_end(tmp_path: Path, monkeypatch: pytes
     project.sharded(project.modules["main.py"], _last_use(project))
     nodes = {node for node, _ in asked}
     assert len(nodes) > 15
-    assert max(asked.values()) <= 3, "within a circle an answer is kept for good after two tries"
+    assert max(asked.values()) <= 3, "within a circle an answer is kept after two tries"
     assert len(asked) < 60 * len(nodes), "paths into containers are as short as they are told apart"
 
 
