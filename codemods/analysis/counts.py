@@ -18,7 +18,7 @@ def count_goes_over_ranks(project: Project, module: Module, node: ast.AST, depth
         return True
     function = module.function(node)
     if isinstance(statement, ast.Return) and function is not None and depth:
-        calls = project.links.written_calls_of(module, function)
+        calls = project.links.calls_of(module, function)
         return any(count_goes_over_ranks(project, home, call, depth - 1) for home, call in calls)
     names = _names_given(module, node)
     scope = function if function is not None else module.tree

@@ -157,14 +157,11 @@ class Links:
     def calls_of(
         self, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef
     ) -> list[tuple[Module, ast.Call]]:
-        """Every call of a function or method, those that something else makes (`Thread(target=f)`) too."""
-        return [(call.module, call.node) for call in self.functions.calls(module, function)]
+        """The calls of a function or method that stand in the text as calls, and so in a statement.
 
-    def written_calls_of(
-        self, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef
-    ) -> list[tuple[Module, ast.Call]]:
-        """The calls of a function or method that stand in the text as calls, and so in a statement."""
-        calls = self.calls_of(module, function)
+        `Thread(target=f)` calls f too; what it gives is followed, but that is no place where `f(...)` stands.
+        """
+        calls = ((call.module, call.node) for call in self.functions.calls(module, function))
         return [(home, call) for home, call in calls if home.parent(call) is not None]
 
     def held(self, module: Module, node: ast.expr) -> HeldSet:

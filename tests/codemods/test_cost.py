@@ -85,7 +85,7 @@ def test_calls_that_a_thread_makes_are_no_places(tmp_path: Path) -> None:
     module = project.modules["main.py"]
     function = next(f for f in module.nodes(ast.FunctionDef) if isinstance(f, ast.FunctionDef))
     assert len(project.links.calls_of(module, function)) == 2
-    assert [ast.unparse(c) for _, c in project.links.written_calls_of(module, function)] == ["train(build())"]
+    assert [ast.unparse(c) for _, c in project.links.calls_of(module, function)] == ["train(build())"]
 
 
 def test_names_are_found_in_the_order_of_the_text(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def _is_repaired(project: Project, module: Module, wrap: ast.stmt, depth: int = 
                 return True
         elif any("param_groups" in ast.unparse(target) for target in node.targets):
             return True
-    calls = project.links.written_calls_of(module, function) if function is not None and depth else []
+    calls = project.links.calls_of(module, function) if function is not None and depth else []
     return any(_is_repaired(project, home, home.statement(call), depth - 1) for home, call in calls)
 
 
