@@ -164,7 +164,7 @@ def _in_functions(
         span = module.span(place)
         indent = " " * (span.start - module.line_start(span.start))
         line = import_line(source, items, width, indent) if items[0].name else plain_import(items[0])
-        if own:
+        if place in own:  # and not in a gate that stays for what else it imports
             taken.append(place)
             after = module.text[module.line_end(span.end) :].split("\n", 1)[0]
             if isinstance(place, ast.If | ast.Try) and after.strip():
