@@ -5,6 +5,7 @@ Imports next to nothing: what the command line needs takes longer to import than
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
@@ -36,7 +37,8 @@ def leave_at_once(number: int, frame: FrameType | None) -> None:
 
 
 def _end() -> None:
-    """Without taking millions of objects apart one by one; files and child processes are closed by now."""
+    """Without taking millions of objects apart one by one; what has to be done at exit is done."""
+    atexit._run_exitfuncs()  # among it: child processes that wait for more work
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

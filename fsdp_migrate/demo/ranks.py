@@ -44,6 +44,10 @@ class RankJob:
     timeout_s: float = 120.0
 
 
+_LONGEST_END_S = 0.5
+"""How long killed ranks may take to be gone; where nobody collects orphans they never are."""
+
+
 class RankForker:
     """The process that ranks are forked from; a context manager, on whose exit no rank is left.
 
@@ -73,8 +77,13 @@ class RankForker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        until = time.monotonic() + _LONGEST_END_S
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            while time.monotonic() < until:  # the ranks are the server's children: they end by themselves
+                os.killpg(self._process.pid, 0)
+                time.sleep(0.01)
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
