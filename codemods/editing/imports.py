@@ -11,7 +11,7 @@ from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind, Scope
 from codemods.editing.import_lines import rewritten_imports
 from codemods.editing.shared_lines import apart, on_lines_of_their_own
-from codemods.editing.spelling import Spelling
+from codemods.editing.spelling import Spelling, qualified
 from codemods.sources import SourceFile
 from codemods.torch_names import canonical, is_fsdp_namespace, public_names_of
 
@@ -82,16 +82,23 @@ def _newly_unused(
 
 
 def _superseded(after: Module, spelling: Spelling) -> set[tuple[ast.AST, str]]:
-    """FSDP1 imports of names that the file now has from elsewhere."""
-    names = {n.alias or n.name for n in spelling.needed if not is_fsdp_namespace(n.module)}
-    return {
-        (binding.node, name)
-        for scope in after.scopes()
-        for name in names & scope.bindings.keys()
-        for binding in scope.bindings[name]
-        if binding.kind is BindingKind.IMPORT
-        and (is_fsdp_namespace(canonical(binding.target)) or (binding.target, name) in spelling.superseded)
-    }
+    """FSDP1 imports of names that the same scope now has from elsewhere."""
+    ours = [n for n in spelling.needed if not is_fsdp_namespace(n.module)]
+    everywhere = {n.alias or n.name for n in ours if not n.function}
+    found: set[tuple[ast.AST, str]] = set()
+    for scope in after.scopes():
+        names = set(everywhere)
+        if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            where = qualified(after, scope.node)
+            names |= {n.alias or n.name for n in ours if n.function == where}
+        for name in names & scope.bindings.keys():
+            for binding in scope.bindings[name]:
+                if binding.kind is BindingKind.IMPORT and (
+                    is_fsdp_namespace(canonical(binding.target))
+                    or (binding.target, name) in spelling.superseded
+                ):
+                    found.add((binding.node, name))
+    return found
 
 
 def _needless_stars(
