@@ -101,9 +101,20 @@ class Spelling:
         for local, bindings in self.module.scope.bindings.items():
             only_imports = all(b.kind is BindingKind.IMPORT for b in bindings)
             for binding in bindings if only_imports else ():
-                if canonical(binding.target) == name and not _is_guarded(self.module, binding):
+                if self._means(binding, name) and not _is_guarded(self.module, binding):
                     return local
         return None
+
+    def _means(self, binding: Binding, name: str) -> bool:
+        """Whether an import is of that name, or of another file of the project that hands it on."""
+        if canonical(binding.target) == name:
+            return True
+        if not name.startswith("torch.distributed.fsdp.") or not binding.target.endswith(
+            name.rpartition(".")[2]
+        ):
+            return False
+        symbol = self.index.imported(self.module, binding.target)
+        return symbol is not None and symbol.module is None and symbol.name == name
 
     def _through_parent(self, name: str) -> str | None:
         """`torch.nn.utils.x` through an import of `torch` or `torch.nn`; `dist.x`; `functools.x`."""

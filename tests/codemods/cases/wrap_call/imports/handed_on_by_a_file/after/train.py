@@ -1,0 +1,12 @@
+from compat import FSDPModule
+from fsdp2_sharding import shard_model
+
+
+def kind_of(model):
+    if isinstance(model, FSDPModule):
+        return "sharded"
+    return "new" if isinstance(model, FSDPModule) else "plain"
+
+
+def build(model):
+    return kind_of(shard_model(model))
