@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from codemods.analysis.holding import Instance
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
 from codemods.editing import todo
@@ -107,7 +108,7 @@ def _unmistakable(
             continue
         # An object that is known to be something else may well have a method of that name.
         owner = node.value if isinstance(node, ast.Attribute) and name in _METHODS else None
-        if owner is not None and not project.links.is_unseen(module, owner):
+        if owner is not None and not _can_be_wrapper(project, module, owner):
             continue
         if _is_gone(module, node, edits):
             continue
@@ -121,6 +122,19 @@ def _unmistakable(
             f"`{name}` is a name of FSDP1's wrapper, and where this object comes from was not found",
             remedy="if this is a sharded model, rewrite this by hand: an FSDP2 model does not have it",
         )
+
+
+def _can_be_wrapper(project: Project, module: Module, node: ast.expr) -> bool:
+    """Whether it was not found what an expression holds, or it is of a class that derives from FSDP1's."""
+    if project.links.is_unseen(module, node):
+        return True
+    for held in project.links.held(module, node):
+        if isinstance(held, Instance):
+            for owner, home in project.links.classes.lineage(held.node, held.module):
+                bases = (project.resolve(home, base) for base in owner.bases)
+                if any(symbol is not None and symbol.name == FSDP for symbol in bases):
+                    return True
+    return False
 
 
 def _unmistakable_names(module: Module) -> Iterator[tuple[ast.expr, str]]:

@@ -89,10 +89,24 @@ class _Module:
         return parts[:-1] if parts[-1] == "__init__" else parts
 
 
+HELPER_MODULE = "fsdp2_sharding"
+
+
 def scan(folder: Path) -> list[Leftover]:
     """Every use of an FSDP1 name below `folder`, in order; files that do not parse are passed over."""
-    found = {leftover for module in _bound_modules(folder) for leftover in _uses(module)}
-    return sorted(found)
+    modules = _bound_modules(folder)
+    own = frozenset(name for module in modules for name in _stored(module.tree) if not name.startswith("_"))
+    return sorted({leftover for module in modules for leftover in _uses(module, own)})
+
+
+def _stored(tree: ast.Module) -> Iterator[str]:
+    """Attributes that the code gives to objects of its own: `self.fsdp_modules = {}`, fields of classes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.ClassDef):
+            fields = (s.target for s in node.body if isinstance(s, ast.AnnAssign))
+            yield from (target.id for target in fields if isinstance(target, ast.Name))
 
 
 def resolved(
@@ -236,7 +250,7 @@ def _origin(module: _Module, node: ast.expr) -> str | None:
     return None
 
 
-def _uses(module: _Module) -> Iterator[Leftover]:
+def _uses(module: _Module, own: frozenset[str]) -> Iterator[Leftover]:
     path = module.path.as_posix()
     for statement, node in _nodes_with_statement(module.tree):
         line, end_line = _header(statement)
@@ -261,16 +275,17 @@ def _uses(module: _Module) -> Iterator[Leftover]:
                 yield Leftover(path, line, end_line, origin, ast.unparse(node).split(".")[0], False)
                 continue
             for name in _attributes(node):
-                if name in FSDP1_ATTRIBUTES:
+                if name in FSDP1_ATTRIBUTES and name not in own:
                     yield Leftover(path, line, end_line, f".{name}", name, False)
         elif isinstance(node, ast.Constant):
             yield Leftover(path, line, end_line, repr(node.value), str(node.value), False)
 
 
 def _attributes(node: ast.expr) -> Iterator[str]:
-    """Every attribute of a chain: `a` and `b` of `x.a.b`; not those of Accelerate's plugin."""
+    """Every attribute of a chain: `a` and `b` of `x.a.b`; not those of Accelerate's plugin and of the helper
+    module."""
     while isinstance(node, ast.Attribute):
-        if not of_plugin(node):
+        if not of_plugin(node) and not ast.unparse(node.value).endswith(HELPER_MODULE):
             yield node.attr
         node = node.value
 
