@@ -84,7 +84,7 @@ def test_calls_that_a_thread_makes_are_no_places(tmp_path: Path) -> None:
     project = project_of(tmp_path, {"main.py": _HEAD + text})
     module = project.modules["main.py"]
     function = next(f for f in module.nodes(ast.FunctionDef) if isinstance(f, ast.FunctionDef))
-    assert len(project.links.calls_of(module, function)) == 2
+    assert len(project.links.functions.calls(module, function)) == 2
     assert [ast.unparse(c) for _, c in project.links.calls_of(module, function)] == ["train(build())"]
 
 
