@@ -18,6 +18,7 @@ from codemods.configuration.plan import plan_configuration
 from codemods.editing import todo
 from codemods.editing.apply import compatible, replaces
 from codemods.editing.changes import file_changes
+from codemods.editing.helpers import is_written
 from codemods.leftovers import left_over
 from codemods.model import (
     Edit,
@@ -149,14 +150,19 @@ def split(files: list[str]) -> tuple[list[str], list[str]]:
 
 
 def find_all(project: Project) -> list[Finding]:
-    """What every rule finds, in the rules' order of precedence."""
+    """What every rule finds, in the rules' order of precedence.
+
+    The helper module of an earlier run is FSDP2 code; what its functions take may still be either kind.
+    """
     from codemods.rule import all_rules
+
+    ours = {path for path, module in project.modules.items() if is_written(module.tree)}
 
     found: list[Finding] = []
     for rule in all_rules():
         if rule.check is not None:
             found.extend(rule.check(project))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(f for f in found if f.place.path not in ours))
 
 
 def _decided(

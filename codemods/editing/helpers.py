@@ -16,7 +16,12 @@ from codemods.editing.helper_style import style_of
 from codemods.model import Edit, Ref
 from codemods.project import Project
 
-MARK = "Written by fsdp-migrate"
+_MARK = "Written by fsdp-migrate"
+
+
+def is_written(tree: ast.Module) -> bool:
+    """Whether a file is a helper module that an earlier run wrote, edited since or not."""
+    return _MARK in (ast.get_docstring(tree) or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,7 @@ def _can_serve(home: HelperHome, data: bytes) -> bool:
         names, needs = _already_there(text)
     except (UnicodeDecodeError, SyntaxError):
         return False
-    if MARK not in (ast.get_docstring(ast.parse(text)) or ""):
+    if not is_written(ast.parse(text)):
         return False
     untouched = assemble(frozenset(names), needs, home.style) == text
     return _is_enough(home, names, needs) or untouched or _only_lacks_parts(home, names, needs)
