@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from codemods.analysis.arguments import argument_for, default_of, is_bound_call, returns_of
+from codemods.analysis.arguments import argument_for, default_of, is_bound_call
 from codemods.analysis.dict_writes import writes
 from codemods.analysis.flow import reaching
 from codemods.analysis.index import Index
@@ -161,7 +161,8 @@ class Evaluator:
             return Opaque(f"parameter `{binding.name}`", origin)
         values: list[Value] = []
         for caller, call in self.callers.get(function, []):
-            argument = argument_for(function, binding.name, call, bound=is_bound_call(module, function, call))
+            bound = is_bound_call(self.index, module, function, caller, call)
+            argument = argument_for(function, binding.name, call, bound=bound)
             if isinstance(argument, ast.expr):
                 values.append(self.evaluate(caller, argument))
             elif argument is None:
@@ -297,5 +298,5 @@ class Evaluator:
         return DictValue(items, places, complete, origin)
 
     def _returned(self, module: Module, function: ast.FunctionDef) -> Value | None:
-        values = [self.evaluate(module, r) for r in returns_of(module, function)]
+        values = [self.evaluate(module, r) for r in module.results(function)[0]]
         return choice(values, values[0].origin) if values else None

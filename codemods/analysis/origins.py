@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from codemods.analysis.arguments import argument_for, is_bound_call, returns_of
+from codemods.analysis.arguments import arguments_for
 from codemods.analysis.flow import reaching
 from codemods.analysis.frames import PASS_THROUGH
 from codemods.analysis.holding import Instance
@@ -88,7 +88,7 @@ class Origins:
         self._active.add(value)
         try:
             home, definition = function
-            parts = [self._element(home, one, path) for one in returns_of(home, definition)]
+            parts = [self._element(home, one, path) for one in home.results(definition)[0]]
         finally:
             self._active.discard(value)
         return frozenset().union(*parts)
@@ -99,14 +99,14 @@ class Origins:
         function = module.parent(arguments) if arguments is not None else None
         if not isinstance(function, _Function) or not isinstance(parameter, ast.arg):
             return frozenset()
-        calls = self.links.calls_of(module, function)
+        calls = self.links.functions.calls(module, function)
         if not calls:
             return self._made(module, parameter)
         found: set[ast.AST] = set()
-        for caller, call in calls:
-            given = argument_for(function, parameter.arg, call, bound=is_bound_call(module, function, call))
-            if isinstance(given, ast.expr):
-                found |= self.of(caller, given)
+        for call in calls:
+            for given, path in arguments_for(function, parameter, call.node, (), bound=call.is_bound):
+                if not path:
+                    found |= self.of(call.module, given)
         return frozenset(found)
 
     def _attribute(self, module: Module, node: ast.Attribute) -> frozenset[ast.AST]:
@@ -128,7 +128,7 @@ class Origins:
         if function is None:
             return self._made(module, node)
         home, definition = function
-        returned = (self.of(home, one) for one in returns_of(home, definition))
+        returned = (self.of(home, one) for one in home.results(definition)[0])
         return frozenset().union(*returned)
 
     def _function(self, module: Module, callee: ast.expr) -> tuple[Module, _Function] | None:

@@ -148,6 +148,34 @@ def test_values_are_followed(name: str, tmp_path: Path) -> None:
         assert isinstance(value, Literal) and value.value == "two"
 
 
+_METHOD_CALLS = {
+    "on an object's class": ("", "Trainer.wrap(trainer, model, 'x')"),
+    "a class method": ("@classmethod\n    ", "Trainer.wrap(model, 'x')"),
+    "a static method": ("@staticmethod\n    ", "Trainer.wrap(None, model, 'x')"),
+}
+
+
+@pytest.mark.parametrize("name", _METHOD_CALLS)
+def test_parameters_of_methods_have_the_values_of_calls_on_the_class(name: str, tmp_path: Path) -> None:
+    decorator, call = _METHOD_CALLS[name]
+    project = project_of(
+        tmp_path,
+        {
+            "main.py": f"class Trainer:\n    {decorator}def wrap(self, model, kind):\n"
+            f"        use(kind)  # fsdp\n{call}\n",
+        },
+    )
+    module = project.modules["main.py"]
+    value = project.evaluate(module, marked(module, "kind"))
+    assert isinstance(value, Literal) and value.value == "x"
+
+
+def test_an_element_that_a_tuple_does_not_have_is_not_known(tmp_path: Path) -> None:
+    project = project_of(tmp_path, {"main.py": "pair = 1, 2\nv = pair[-3]\nuse(v)  # fsdp\n"})
+    module = project.modules["main.py"]
+    assert isinstance(project.evaluate(module, marked(module, "v")), Opaque)
+
+
 def test_parameters_have_the_values_of_every_call(tmp_path: Path) -> None:
     project = project_of(
         tmp_path,
