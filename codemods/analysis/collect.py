@@ -14,6 +14,7 @@ from codemods.analysis.index import Index
 from codemods.analysis.link import Links
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
+from codemods.analysis.scopes import below
 from codemods.editing.layout import configured_line_length
 from codemods.editing.notebooks import code_bytes, read_notebook
 from codemods.model import Options
@@ -180,7 +181,7 @@ def _imports(data: bytes) -> list[str]:
             for part in imported.decode(errors="replace").strip("()").split(","):
                 word = part.split("#")[-1].split()[:1] if "\n" not in part else part.split()[-1:]
                 if word and word[0].isidentifier():
-                    names.append(f"{base}{word[0]}" if base.endswith(".") else f"{base}.{word[0]}")
+                    names.append(below(base, word[0]))
         else:
             names += [part.split()[0] for part in plain.decode(errors="replace").split(",") if part.split()]
     return names

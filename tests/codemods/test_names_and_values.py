@@ -116,8 +116,10 @@ _VALUES = {
     "both branches": ("v = 0\nif flag:\n    v = 1\nelse:\n    v = 2", "v", Choice),
     "dict": ("v = dict(a=1)\nv['b'] = 2\nv.update(c=3)", "v", DictValue),
     "item of a dict": ("d = {'a': 1}\nv = d['a']", "v", Literal),
+    "element from the end": ("d = 'a', None\nv = d[-1]", "v", Literal),
     "default of a dataclass field": ("from other import Config\nc = Config(b=2)\nv = c.a", "v", Choice),
     "given dataclass field": ("from other import Config\nc = Config(b=2)\nv = c.b", "v", Choice),
+    "no such element": ("d = 'a', None\nv = d[-3]", "v", Opaque),
     "unknown": ("v = cfg.x", "v", Opaque),
 }
 
@@ -148,6 +150,20 @@ def test_values_are_followed(name: str, tmp_path: Path) -> None:
         assert isinstance(value, Literal) and value.value == "two"
 
 
+@pytest.mark.parametrize("star", ["from . import *", "from .sub import *", "from pkg import *"])
+def test_values_are_followed_through_star_imports(star: str, tmp_path: Path) -> None:
+    project = project_of(
+        tmp_path,
+        {
+            "pkg/__init__.py": "SHARED = 3\n",
+            "pkg/sub.py": "SHARED = 3\n",
+            "pkg/main.py": f"{star}\nuse(SHARED)  # fsdp\n",
+        },
+    )
+    module = project.modules["pkg/main.py"]
+    assert isinstance(project.evaluate(module, marked(module, "SHARED")), Literal)
+
+
 _METHOD_CALLS = {
     "on an object's class": ("", "Trainer.wrap(trainer, model, 'x')"),
     "a class method": ("@classmethod\n    ", "Trainer.wrap(model, 'x')"),
@@ -168,12 +184,6 @@ def test_parameters_of_methods_have_the_values_of_calls_on_the_class(name: str, 
     module = project.modules["main.py"]
     value = project.evaluate(module, marked(module, "kind"))
     assert isinstance(value, Literal) and value.value == "x"
-
-
-def test_an_element_that_a_tuple_does_not_have_is_not_known(tmp_path: Path) -> None:
-    project = project_of(tmp_path, {"main.py": "pair = 1, 2\nv = pair[-3]\nuse(v)  # fsdp\n"})
-    module = project.modules["main.py"]
-    assert isinstance(project.evaluate(module, marked(module, "v")), Opaque)
 
 
 def test_parameters_have_the_values_of_every_call(tmp_path: Path) -> None:
