@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -253,8 +254,36 @@ _LINKS = {
         "trainer.model",
         Sharded,
     ),
+    "named by a pattern": (
+        "model = FSDP(model)\nmatch other():\n    case model:\n        use(model)",
+        "model",
+        No,
+    ),
+    "behind a pattern that names it": (
+        "model = FSDP(model)\nmatch other():\n    case [model]:\n        pass\nuse(model)",
+        "model",
+        Maybe,
+    ),
+    "named by a handler": (
+        "model = FSDP(model)\ntry:\n    go()\nexcept E as model:\n    use(model)",
+        "model",
+        No,
+    ),
+    "wrapped in a try": (
+        "model = build()\ntry:\n    model = FSDP(model)\nexcept E:\n    raise\nuse(model)",
+        "model",
+        Sharded,
+    ),
     "plain": ("model = build()\nuse(model)", "model", No),
 }
+
+
+if sys.version_info >= (3, 11):
+    _LINKS["wrapped in a try of groups"] = (
+        "model = build()\ntry:\n    model = FSDP(model)\nexcept* E:\n    raise\nuse(model)",
+        "model",
+        Sharded,
+    )
 
 
 @pytest.mark.parametrize("name", _LINKS)
