@@ -32,6 +32,7 @@ class Module:
         self.table.build(self.tree)
         self._line_starts = [0, *(m.end() for m in _LINE_END.finditer(source.text))]
         self._named: dict[str, list[ast.Name | ast.Attribute]] | None = None
+        self._lines: list[str] | None = None
         self._results: dict[ast.AST, tuple[list[ast.expr], list[ast.expr]]] | None = None
         self.flows: dict[tuple[Scope, str], dict[ast.stmt, frozenset[Binding]]] = {}
 
@@ -125,6 +126,13 @@ class Module:
         """The source text of a node."""
         span = self.span(node)
         return self.text[span.start : span.end]
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines as Python counts them, without their endings: a form feed ends none."""
+        if self._lines is None:
+            self._lines = _LINE_END.split(self.text)
+        return self._lines
 
     def line_of(self, position: int) -> int:
         """Line number, from 1, of a text position."""
