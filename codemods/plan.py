@@ -30,6 +30,7 @@ from codemods.outcomes import decided_together
 from codemods.project import Project
 from codemods.shown_places import (
     cell,
+    comment_in_cell,
     comment_in_original,
     dropped,
     in_cell,
@@ -94,7 +95,7 @@ def plan_rewrite(
         (settings.searched, settings.read),
         _in_order(
             [
-                *(replace(s, line=cell(project, s.path, s.line)[0]) for s in suppressions),
+                *(comment_in_cell(project, found) for found in suppressions),
                 *settings.suppressions,
             ]
         ),
