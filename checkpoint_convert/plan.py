@@ -29,6 +29,7 @@ from checkpoint_convert.write_options import (
     TiedPolicy,
     WriteOptions,
 )
+from checkpoint_convert.writers.places import stored_keys
 
 NOT_CARRIED = "CK201"
 TIED_DIFFER = "CK202"
@@ -65,7 +66,8 @@ class _Draft:
         paths = [item.path for item in items.tensors]
         paths += [item.path for item in items.shared]
         paths += [leaf.path for leaf in items.objects]
-        twice = [key for key, count in Counter(map(dotted, paths)).items() if count > 1]
+        places = Counter(map(stored_keys(items, options.preset), paths))
+        twice = [place for place, count in places.items() if place and count > 1]
         if twice:
             raise LayoutError(
                 f"two things of the source would get the same key {twice[0]!r}",

@@ -141,6 +141,26 @@ def test_lightning_keeps_everything_else_in_meta_pt(full: Path, tmp_path: Path) 
     assert all(torch.equal(meta["ema"][name], tensor) for name, tensor in ema.items())
 
 
+def test_lightning_has_a_meta_pt_even_with_nothing_else(tmp_path: Path) -> None:
+    torch.save({"model": trained(1)[0].state_dict()}, tmp_path / "full.pt")
+    done = call("convert-ckpt", tmp_path / "full.pt", tmp_path / "out", "--layout", "lightning")
+    assert done.exit_code == 0, done.stderr
+    assert torch.load(tmp_path / "out" / "meta.pt", weights_only=True) == {}
+    assert call("verify-ckpt", tmp_path / "out").exit_code == 0
+
+
+def test_torchtitan_has_one_place_for_a_buffer_and_an_extra_of_one_name(tmp_path: Path) -> None:
+    """The model's names stand at the top, beside everything else."""
+    model = {"w": torch.ones(2), "step": torch.tensor(3)}
+    torch.save({"model": model, "step": 7}, tmp_path / "full.pt")
+    arguments = ["convert-ckpt", tmp_path / "full.pt", tmp_path / "out", "--layout", "torchtitan"]
+    done = call(*arguments)
+    assert done.exit_code == 2
+    assert "two things of the source would get the same key 'step'" in done.stderr
+    done = call(*arguments, "--only", "model")
+    assert done.exit_code == 0, done.stderr
+
+
 def test_what_accelerate_has_no_place_for_is_said(full: Path, tmp_path: Path) -> None:
     done = call("convert-ckpt", full, tmp_path / "out", "--layout", "accelerate", "--strict")
     assert done.exit_code == 1
