@@ -27,6 +27,14 @@ from checkpoint_convert.writers.safetensors import GROUPS_NAME, OPTIMIZER_NAME
 _Tensors: TypeAlias = dict[str, TensorSource]
 _Values: TypeAlias = Mapping[str, Value]
 
+_NEEDED = {
+    "keys": ("model", "optim"),
+    "files": ("name", "size_bytes"),
+    "tensors": ("key", "dtype", "shape", "digest"),
+    "values": ("key", "digest"),
+}
+"""Parts of a report and what is looked at in each of their rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
@@ -98,8 +106,21 @@ def _read_report(target: Path) -> dict[str, Any]:
             f"{FORMAT_VERSION} with {digest.NAME}",
             hint="check it with the fsdp-migrate that wrote it",
         )
+    try:
+        _look_at_all(report)
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnreadableError(f"{path} is damaged ({error!r})", hint=hint) from error
     assert isinstance(report, dict)
     return report
+
+
+def _look_at_all(report: Mapping[str, Any]) -> None:
+    """Ask for everything that is needed later, so that what is missing is missed here."""
+    OutputFormat(report["to"]), Preset(report["layout"])
+    for part, names in _NEEDED.items():
+        for row in (report[part],) if part == "keys" else report[part]:
+            for name in names:
+                row[name]
 
 
 def _file_problems(target: Path, report: Mapping[str, Any]) -> Iterator[str]:
@@ -159,14 +180,19 @@ def _beside(target: Path, report: Mapping[str, Any], stack: contextlib.ExitStack
         if is_there:
             contents = stack.enter_context(open_source([path]))
             found.update({f"{key}.{name}": source for name, source in contents.model.items()})
-    path = target / GROUPS_NAME
-    groups = json.loads(path.read_bytes()) if path.exists() else []
-    values: dict[str, Value] = {
-        f"{OPTIM_KEY}.param_groups.{number}.{name}": value
-        for number, group in enumerate(groups)
-        for name, value in group.items()
-    }
-    return found, values
+    return found, _groups(target / GROUPS_NAME)
+
+
+def _groups(path: Path) -> _Values:
+    try:
+        groups = json.loads(path.read_bytes()) if path.exists() else []
+        return {
+            f"{OPTIM_KEY}.param_groups.{number}.{name}": value
+            for number, group in enumerate(groups)
+            for name, value in group.items()
+        }
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise UnreadableError(f"{path} is damaged ({error})", hint="convert the source again") from error
 
 
 def _value_problems(values: Mapping[str, Value], report: Mapping[str, Any]) -> Iterator[str]:
