@@ -16,6 +16,7 @@ from checkpoint_convert.errors import LayoutError, UnsupportedError
 from checkpoint_convert.items import Items, LeftOut, SharedItem, TensorItem, dotted
 from checkpoint_convert.model import Contents, DType, Notice, SourceFormat, TensorSource, size_bytes
 from checkpoint_convert.optim_items import optimizer_values
+from checkpoint_convert.places import stored_keys
 from checkpoint_convert.readers.dcp_part import OLD_GROUPS
 from checkpoint_convert.readers.resolve import OPAQUE_EXTRA
 from checkpoint_convert.tied import first_names
@@ -29,7 +30,6 @@ from checkpoint_convert.write_options import (
     TiedPolicy,
     WriteOptions,
 )
-from checkpoint_convert.writers.places import stored_keys
 
 NOT_CARRIED = "CK201"
 TIED_DIFFER = "CK202"
