@@ -66,8 +66,9 @@ class _Draft:
         paths = [item.path for item in items.tensors]
         paths += [item.path for item in items.shared]
         paths += [leaf.path for leaf in items.objects]
-        places = Counter(map(stored_keys(items, options.preset), paths))
-        twice = [place for place, count in places.items() if place and count > 1]
+        stored = stored_keys(items, options.preset)
+        places = Counter(place for path in paths for place in stored(path))
+        twice = [place for place, count in places.items() if count > 1]
         if twice:
             raise LayoutError(
                 f"two things of the source would get the same key {twice[0]!r}",

@@ -142,8 +142,10 @@ def in_entries(entries: Mapping[str, object], items: Items, preset: Preset) -> F
     names = {items.canonical((key,))[0]: key for key in (items.model_key, items.optim_key)}
 
     def find(path: KeyPath) -> object:
-        key = stored((names.get(path[0], path[0]), *path[1:]))
-        return entries.get(key, ABSENT) if key else NOT_KEPT
+        keys = stored((names.get(path[0], path[0]), *path[1:]))
+        if not keys:
+            return NOT_KEPT
+        return entries[keys[0]] if all(key in entries for key in keys) else ABSENT
 
     return find
 

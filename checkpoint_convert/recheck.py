@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -67,7 +67,7 @@ def recheck(target: Path, workers: Workers, progress: Progress) -> Recheck:
     """
     report = _read_report(target)
     problems = list(_file_problems(target, report))
-    rows: dict[str, dict[str, Any]] = {row["key"]: row for row in report["tensors"]}
+    rows: dict[str, dict[str, Any]] = {place: row for row in report["tensors"] for place in _places(row)}
     with contextlib.ExitStack() as stack:
         try:
             found, values = stack.enter_context(_opened(target, report))
@@ -81,11 +81,20 @@ def recheck(target: Path, workers: Workers, progress: Progress) -> Recheck:
         wanted = [key for key, row in present.items() if row["digest"] and not headers[key]]
         damaged = _damaged({key: found[key] for key in wanted}, rows, workers, progress)
         size = sum(size_bytes(found[key]) for key in wanted)
-        differing = list(_value_problems(values, report))
-    problems += [*damaged, *differing]
+        differing = [
+            (row["key"], problem) for row in report["values"] for problem in _value_problems(values, row)
+        ]
+    problems += [*damaged.values(), *(problem for _, problem in differing)]
     unread = sum(1 for key, row in present.items() if not row["digest"] and not headers[key])
-    equal = len(report["values"]) - len(differing)
-    return Recheck(len(wanted) - len(damaged), equal, unread, size, tuple(problems))
+    equal = {rows[key]["key"] for key in wanted} - {rows[key]["key"] for key in damaged}
+    equal_values = len(report["values"]) - len({key for key, _ in differing})
+    return Recheck(len(equal), equal_values, unread, size, tuple(problems))
+
+
+def _places(row: Mapping[str, Any]) -> Sequence[str]:
+    """Where a thing of the report stands: under its key, or under the keys of a loader."""
+    places: Sequence[str] = row.get("at", (row["key"],))
+    return places
 
 
 def _read_report(target: Path) -> dict[str, Any]:
@@ -137,7 +146,7 @@ def _file_problems(target: Path, report: Mapping[str, Any]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _opened(target: Path, report: Mapping[str, Any]) -> Iterator[tuple[_Tensors, _Values]]:
-    """The output's tensors and plain values by the report's keys."""
+    """The output's tensors and plain values by where they stand."""
     keys = report["keys"]
     read = ReadOptions(model_key=keys["model"])
     with contextlib.ExitStack() as stack:
@@ -146,7 +155,9 @@ def _opened(target: Path, report: Mapping[str, Any]) -> Iterator[tuple[_Tensors,
             return
         preset = Preset(report["layout"])
         if preset is not Preset.TORCH:
-            yield _by_place(stack.enter_context(stored_entries(target, preset)), report)
+            entries = stack.enter_context(stored_entries(target, preset))
+            tensors = {key: value for key, value in entries.items() if is_tensor(value)}
+            yield tensors, {key: value for key, value in entries.items() if key not in tensors}  # type: ignore[misc]
             return
         # A second name of a tensor is a row of its own in the report, so it is one here.
         options = WriteOptions(
@@ -159,14 +170,6 @@ def _opened(target: Path, report: Mapping[str, Any]) -> Iterator[tuple[_Tensors,
         found = {dotted(item.path): item.source for item in items.tensors}
         found.update({dotted(item.path): found[dotted(item.of)] for item in items.shared})
         yield found, {dotted(leaf.path): leaf.value for leaf in items.objects}
-
-
-def _by_place(entries: Mapping[str, object], report: Mapping[str, Any]) -> tuple[_Tensors, _Values]:
-    """By the report's keys, where a loader's own keys are in the directory."""
-    places = {row.get("at", row["key"]): row["key"] for row in (*report["tensors"], *report["values"])}
-    found = {places.get(place, place): value for place, value in entries.items()}
-    tensors = {key: value for key, value in found.items() if is_tensor(value)}
-    return tensors, {key: value for key, value in found.items() if key not in tensors}  # type: ignore[misc]
 
 
 def _beside(target: Path, report: Mapping[str, Any], stack: contextlib.ExitStack) -> tuple[_Tensors, _Values]:
@@ -195,14 +198,12 @@ def _groups(path: Path) -> _Values:
         raise UnreadableError(f"{path} is damaged ({error})", hint="convert the source again") from error
 
 
-def _value_problems(values: Mapping[str, Value], report: Mapping[str, Any]) -> Iterator[str]:
-    for row in report["values"]:
-        if row.get("at") == "":
-            continue  # said by the names of other keys
-        if row["key"] not in values:
-            yield f"{row['key']} is gone"
-        elif digest.of_value(values[row["key"]]).hex() != row["digest"]:
-            yield f"{row['key']} is not what was written"
+def _value_problems(values: Mapping[str, Value], row: Mapping[str, Any]) -> Iterator[str]:
+    for place in _places(row):
+        if place not in values:
+            yield f"{place} is gone"
+        elif digest.of_value(values[place]).hex() != row["digest"]:
+            yield f"{place} is not what was written"
 
 
 def _header_problem(source: TensorSource, row: Mapping[str, Any]) -> str:
@@ -217,8 +218,8 @@ def _damaged(
     rows: Mapping[str, Mapping[str, Any]],
     workers: Workers,
     progress: Progress,
-) -> list[str]:
-    """Names whose bytes are not what the report says, in the report's order."""
+) -> dict[str, str]:
+    """Names whose bytes are not what the report says, in the report's order, and what is wrong."""
     keys = list(tensors)
     sizes = [size_bytes(tensors[key]) for key in keys]
     progress.phase("checking", sum(sizes))
@@ -235,4 +236,4 @@ def _damaged(
         progress.advance(sizes[number])
 
     workers.run(work, sizes)
-    return [problems[key] for key in keys if key in problems]
+    return {key: problems[key] for key in keys if key in problems}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,34 @@ def test_torchtitan_has_one_place_for_a_buffer_and_an_extra_of_one_name(tmp_path
     assert "two things of the source would get the same key 'step'" in done.stderr
     done = call(*arguments, "--only", "model")
     assert done.exit_code == 0, done.stderr
+
+
+def test_options_stand_once_per_parameter_in_torchtitans_form_and_all_are_checked(
+    full: Path, tmp_path: Path
+) -> None:
+    """A learning rate that is a tensor too."""
+    state = torch.load(full, weights_only=True)
+    state["optim"]["param_groups"][0]["lr"] = torch.tensor(0.5)
+    torch.save(state, full)
+    done = call("convert-ckpt", full, tmp_path / "out", "--layout", "torchtitan")
+    assert done.exit_code == 0, done.stderr
+    checked = call("verify-ckpt", tmp_path / "out")
+    assert checked.exit_code == 0, checked.stdout
+    rows = json.loads((tmp_path / "out" / "conversion.json").read_text())
+    places = {row["key"]: row.get("at") for row in (*rows["tensors"], *rows["values"])}
+    names = list(state["model"])
+    for option in ("lr", "eps"):
+        wanted = [f"optimizer.param_groups.{name}.{option}" for name in names]
+        assert places[f"optimizer.param_groups.0.{option}"] == wanted
+    assert places["optimizer.param_groups.0.params"] == []
+    path = tmp_path / "out" / ".metadata"
+    for option in ("lr", "eps"):
+        metadata = pickle.loads(path.read_bytes())
+        lost = f"optimizer.param_groups.{names[-1]}.{option}"
+        del metadata.state_dict_metadata[lost]
+        path.write_bytes(pickle.dumps(metadata))
+        checked = call("verify-ckpt", tmp_path / "out")
+        assert checked.exit_code == 1 and f"{lost} is gone" in checked.stdout
 
 
 def test_what_accelerate_has_no_place_for_is_said(full: Path, tmp_path: Path) -> None:
