@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from codemods.analysis.arguments import given_to
 from codemods.analysis.flow import reaching
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 _INSIDE = frozenset({"module", "_fsdp_wrapped_module", "_orig_mod"})
 """What a wrapper or a compiled module calls the module inside it."""
 _PROPERTIES = frozenset({"property", "cached_property", "functools.cached_property", "abstractproperty"})
-
-Owner: TypeAlias = "Instance | Defined | Record"
 
 
 @dataclass(slots=True)

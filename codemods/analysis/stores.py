@@ -11,8 +11,6 @@ from codemods.analysis.module import Module
 
 _ONE = frozenset({"append", "add", "appendleft"})
 _MANY = frozenset({"extend", "update", "extendleft"})
-ADDS = _ONE | _MANY | {"insert", "setdefault"}
-"""Methods that put something into a container."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from codemods.configuration.comments import ignores, judged, suppresses, suppres
 from codemods.configuration.json_tree import read_json
 from codemods.configuration.nested import all_commands
 from codemods.configuration.rule import Surroundings, config_checks
-from codemods.configuration.tree import ConfigFile, Mapping, below
+from codemods.configuration.tree import ConfigFile, below
 from codemods.editing.apply import apply_edits, compatible
 from codemods.editing.todo import todo_lines
 from codemods.model import (
@@ -283,8 +283,3 @@ def _old_todos(file: ConfigFile, reported: list[Reported]) -> list[Reported]:
         left = Finding(code, place, "a TODO of an earlier run is not resolved", comment.text)
         found.append(Reported(left, Outcome.TODO))
     return found
-
-
-def top_mapping(file: ConfigFile) -> Mapping | None:
-    """The mapping at the top of a one-document file."""
-    return next((root for root in file.roots if isinstance(root, Mapping)), None)

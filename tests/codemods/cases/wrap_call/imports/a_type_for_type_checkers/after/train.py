@@ -1,6 +1,11 @@
+from typing import TYPE_CHECKING
+
 from graveyard import Old
 from torch.amp import GradScaler
 from fsdp2_sharding import shard_model
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import MixedPrecision as TorchMixedPrecision
 
 
 def build(model):
@@ -8,6 +13,7 @@ def build(model):
 
 
 class Plugin:
+    # TODO(fsdp-migrate FM516): rewrite this by hand for `fully_shard`
     def config(self) -> "TorchMixedPrecision":
         from fsdp2_sharding import MixedPrecision
 

@@ -1,6 +1,11 @@
+from typing import TYPE_CHECKING
+
 from graveyard import Old
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import MixedPrecision as TorchMixedPrecision
 
 
 def build(model):
