@@ -9,19 +9,18 @@ function `fsdp_version` then has no way to return 1.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from codemods.analysis.module import Module
+from codemods.dual_stack.beside import classes_of, is_asked_beside, is_fsdp1_class, is_fsdp2_class, without
 from codemods.dual_stack.choices import Choices, constant_key
 from codemods.dual_stack.fold import UNKNOWN, Fold
-from codemods.dual_stack.marks import FSDP_MODULE, Stack
+from codemods.dual_stack.marks import Stack
 from codemods.dual_stack.pure import does_more
 from codemods.dual_stack.results import Results, among, call_behind
 from codemods.dual_stack.settings import chosen
 from codemods.model import Hole, Part, Span
 from codemods.project import Project
-from codemods.torch_names import FSDP
 
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 _LOOSE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)
@@ -122,7 +121,8 @@ class Truth:
         if len(node.ops) != 1:
             return UNKNOWN
         left, op, right = node.left, node.ops[0], node.comparators[0]
-        if isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq) and self._is_fsdp1_class(module, right):
+        is_exact = isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq)
+        if is_exact and is_fsdp1_class(self.project, module, right):
             if _is_type_of(left) and self._is_gone(module, node):
                 return Fold(isinstance(op, ast.IsNot | ast.NotEq))
             return UNKNOWN
@@ -140,21 +140,17 @@ class Truth:
         return UNKNOWN
 
     def _asked(self, module: Module, call: ast.expr, classes: ast.expr) -> Fold:
-        elements = list(_classes(classes))
-        gone = [e for e in elements if self._is_fsdp1_class(module, e)]
+        elements = list(classes_of(classes))
+        gone = [e for e in elements if is_fsdp1_class(self.project, module, e)]
         if not gone:
             return UNKNOWN
         rest = [e for e in elements if e not in gone]
         if not rest:
             return Fold(False) if self._is_gone(module, call) else UNKNOWN
-        beside = any(self._is_fsdp2_class(module, e) for e in rest)
+        beside = any(is_fsdp2_class(self.project, module, e) for e in rest)
         if not beside and not self._is_gone(module, call):
             return UNKNOWN
-        if isinstance(classes, ast.BinOp):
-            text = " | ".join(module.code(e) for e in rest)
-        else:
-            text = ", ".join(module.code(e) for e in rest)
-            text = text if len(rest) == 1 else f"({text})"
+        text = without(module, classes, gone)
         span, inner = module.span(call), module.span(classes)
         head, tail = Span(span.start, inner.start), Span(inner.end, span.end)
         return Fold(code=(Hole(head), text, Hole(tail)))
@@ -166,12 +162,11 @@ class Truth:
                 found = {self.asks_for(module, value) for value in test.values} - {Stack.NEITHER}
                 return found.pop() if len(found) == 1 else Stack.NEITHER
             case ast.Call(func=ast.Name(id="isinstance"), args=[_, classes]):
-                elements = list(_classes(classes))
-                if all(self._is_fsdp1_class(module, e) for e in elements):
+                elements = list(classes_of(classes))
+                if all(is_fsdp1_class(self.project, module, e) for e in elements):
                     return Stack.FSDP1
-                return (
-                    Stack.FSDP2 if all(self._is_fsdp2_class(module, e) for e in elements) else Stack.NEITHER
-                )
+                is_second = all(is_fsdp2_class(self.project, module, e) for e in elements)
+                return Stack.FSDP2 if is_second else Stack.NEITHER
             case ast.Compare(
                 left=ast.Call() as call, ops=[ast.Eq()], comparators=[ast.Constant(value=value)]
             ):
@@ -203,64 +198,13 @@ class Truth:
         """Whether no FSDP1 model can come to a question any more."""
         if self.nothing_is_fsdp1:
             return True
-        return any(self._has_counterpart(module, parent) for parent in _surroundings(module, question))
-
-    def _has_counterpart(self, module: Module, scope: ast.AST) -> bool:
-        """Whether an `if` or a function asks for FSDP2's class too, or tells the versions apart."""
-        for node in ast.walk(scope):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
-                elements = list(_classes(node.args[1])) if len(node.args) == 2 else []
-                if any(self._is_fsdp2_class(module, element) for element in elements):
-                    return True
-        return False
-
-    def _is_fsdp1_class(self, module: Module, node: ast.expr) -> bool:
-        symbol = self.project.resolve(module, node)
-        return symbol is not None and symbol.name == FSDP
-
-    def _is_fsdp2_class(self, module: Module, node: ast.expr) -> bool:
-        symbol = self.project.resolve(module, node)
-        return symbol is not None and symbol.name in FSDP_MODULE
+        return is_asked_beside(self.project, module, question)
 
 
 def _hole(start: int, end: int) -> Hole | None:
     return Hole(Span(start, end)) if end > start else None
 
 
-def _classes(node: ast.expr) -> Iterator[ast.expr]:
-    """The classes of `isinstance`'s second argument: one, a tuple, or a union."""
-    if isinstance(node, ast.Tuple):
-        for element in node.elts:
-            yield from _classes(element)
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        yield from _classes(node.left)
-        yield from _classes(node.right)
-    else:
-        yield node
-
-
 def _is_type_of(node: ast.expr) -> bool:
     is_call = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "type"
     return is_call or (isinstance(node, ast.Attribute) and node.attr == "__class__")
-
-
-def _surroundings(module: Module, node: ast.AST) -> Iterator[ast.AST]:
-    """The `if` chain around a question, and a short function that is all about it."""
-    for parent in module.ancestors(node):
-        if isinstance(parent, ast.If):
-            yield from _tests_of_chain(module, parent)
-        if isinstance(parent, _FUNCTIONS):
-            is_short = all(isinstance(s, ast.If | ast.Return | ast.Expr | ast.Raise) for s in parent.body)
-            if is_short:
-                yield parent
-            return
-
-
-def _tests_of_chain(module: Module, node: ast.If) -> Iterator[ast.expr]:
-    head: ast.AST = node
-    while isinstance(parent := module.parent(head), ast.If) and parent.orelse == [head]:
-        head = parent
-    current: ast.AST | None = head
-    while isinstance(current, ast.If):
-        yield current.test
-        current = current.orelse[0] if len(current.orelse) == 1 else None
