@@ -124,17 +124,15 @@ def needs_helper(project: Project, path: str) -> bool:
             k.arg in ("ignored_modules", "ignored_states", "ignored_parameters") for k in site.node.keywords
         ):
             return True
-        if _turns_low_precision(site.module.tree):
+        if _turns_low_precision(site.module):
             return True
     module = project.modules.get(path)
-    return module is not None and _turns_low_precision(module.tree)
+    return module is not None and _turns_low_precision(module)
 
 
-def _turns_low_precision(tree: ast.Module) -> bool:
+def _turns_low_precision(module: Module) -> bool:
     """Whether a module is converted: `.to(torch.bfloat16)`, `.bfloat16()`, `.half()`, `torch_dtype=...`."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
+    for node in module.calls():
         if isinstance(node.func, ast.Attribute) and node.func.attr in _CASTS and not node.args:
             return True
         values = [
