@@ -254,7 +254,7 @@ def _array_start(text: str, position: int) -> int:
 
 def _lines_above(file: ConfigFile, position: int) -> set[int]:
     """The comment lines directly above a line."""
-    lines = file.text.splitlines()
+    lines = file.text.split("\n")
     number = file.line_of(position) - 1
     found = set()
     while number >= 1 and lines[number - 1].lstrip().startswith("#"):
