@@ -58,25 +58,26 @@ def plan_rewrite(
     """
     project, skipped = _project(target, files, options, only)
     files, configs = split(files)
-    findings = find_all(project)
+    every = findings = find_all(project)
     elsewhere: Counter[str] = Counter()
     absent: list[Finding] = []
     if only is not None:
         absent = [f for f in findings if f.place.path not in only]
         elsewhere.update(f.place.path for f in findings if f.place.path not in only and not f.is_note)
         findings = [f for f in findings if f.place.path in only]
-    reported = decided_together(project, findings, only, absent, {})
+    settings = plan_configuration(target, configs, options, surroundings(project), every, only=only)
+    absent += settings.absent
+    reported = decided_together(project, findings, only, absent, {}, settings.decide)
     suppressed = suppressions_in(project, reported, only)
     reported, changes = _changed(project, reported, target)
     undone = {r.finding: r.detail for r in reported if r.finding.shares and r.detail == _LEFT}
     if undone:  # what shares values with a file that is left alone is left as well
-        reported = decided_together(project, findings, only, absent, undone)
+        reported = decided_together(project, findings, only, absent, undone, settings.decide)
         reported, changes = _changed(project, reported, target)
     sites = [site_in_original(project, site) for site in wrap_reports(project, reported)]
     reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
     suppressions = [comment_in_original(project, found) for found, _ in suppressed]
     reported = [in_original(project, item) for item in reported] + dropped(project, _left_whole(reported))
-    settings = plan_configuration(target, configs, options, surroundings(project), only=only)
     changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
     skipped.update(settings.skipped)
     if only is not None:

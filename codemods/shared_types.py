@@ -2,9 +2,9 @@
 
 `ShardingStrategy` in a dataclass, a wrap call that takes it from there: were one of them to become the helper
 module's and the other to stay torch's, the program would fail, or choose another strategy without a word. So
-findings carry in `shares` what they have in common: a type in files linked by imports, or the call they stand
-in. Where one of them is not done (a comment ignores it, its file may not be changed, its edits clash), the
-others are left as well.
+findings carry in `shares` what they have in common: a type in files linked by imports, the call they stand
+in, or the settings file they name (`codemods.configuration.named`). Where one of them is not done (a comment
+ignores it, its file may not be changed, its edits clash), the others are left as well.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def left_together(
     reported = list(reported)
     blockers: dict[str, str] = {}
     for finding in absent:
-        for key in finding.shares if finding.edits else ():
+        for key in () if finding.is_note else finding.shares:
             blockers.setdefault(
                 key, f"{finding.place.path}, which takes part, may not be changed in this run"
             )

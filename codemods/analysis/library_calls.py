@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from codemods.analysis.index import Symbol
 from codemods.analysis.module import Module
@@ -18,6 +17,7 @@ from codemods.analysis.values import (
     Sequenced,
     Value,
 )
+from codemods.configuration.named import paths_named
 from codemods.configuration.rule import Surroundings
 from codemods.model import Span
 from codemods.project import Project
@@ -99,12 +99,11 @@ def _default(value: ast.expr) -> ast.expr:
 
 def surroundings(project: Project) -> Surroundings:
     """What the code says about configuration files."""
-    named = set()
+    named: set[str] = set()
     for module, call in trainer_calls(project):
         for keyword in call.keywords:
             if keyword.arg == "fsdp_config" and isinstance(keyword.value, ast.Constant):
-                folder = PurePosixPath(module.path).parent
-                named |= {str(folder / str(keyword.value.value)), str(keyword.value.value)}
+                named |= paths_named(module.path, str(keyword.value.value))
     return Surroundings(frozenset(named))
 
 

@@ -4,12 +4,13 @@ nothing."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from codemods.configuration.comments import ignores, judged, suppresses, suppressions_in, todos
 from codemods.configuration.json_tree import read_json
+from codemods.configuration.named import keys_in, keys_of_file, paths_named, with_settings
 from codemods.configuration.nested import all_commands
 from codemods.configuration.rule import Surroundings, config_checks
 from codemods.configuration.tree import ConfigFile, below
@@ -45,14 +46,30 @@ class ConfigRewrite:
 
     Attributes:
         searched: files looked at; `read` of them were parsed because they name FSDP settings.
+        found: what is in each file that may be changed.
+        absent: what is in the others.
     """
 
+    options: Options
     changes: list[FileChange] = field(default_factory=list)
     reported: list[Reported] = field(default_factory=list)
     searched: int = 0
     read: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
     suppressions: list[Suppression] = field(default_factory=list)
+    found: list[tuple[ConfigFile, list[Finding]]] = field(default_factory=list)
+    absent: list[Finding] = field(default_factory=list)
+
+    def decide(self, held: Mapping[Finding, str]) -> list[Reported]:
+        """Give each finding its outcome, and each file its new text.
+
+        Args:
+            held: findings that are left although they could be done, and why.
+        """
+        self.changes, self.reported, self.suppressions = [], [], []
+        for file, findings in self.found:
+            _rewrite(file, findings, held, self)
+        return self.reported
 
 
 def plan_configuration(
@@ -60,27 +77,38 @@ def plan_configuration(
     files: Iterable[str],
     options: Options,
     around: Surroundings,
+    elsewhere: Iterable[Finding] = (),
     *,
     only: frozenset[str] | None = None,
 ) -> ConfigRewrite:
-    """Everything that a rewrite of these configuration files comes to.
+    """What is found in configuration files; `decide` says what a rewrite of them comes to.
 
     Args:
         files: relative to the target, forward slashes.
-        only: the files that may be changed; all if None.
+        elsewhere: findings in Python, some of which name settings files.
+        only: the files that may be changed; all if None. The others are read for what they name.
     """
-    done = ConfigRewrite()
-    chosen = [path for path in files if only is None or path in only]
-    done.searched = len(chosen)
-    found = {path: file for path in chosen if (file := _read(target, path, around, done)) is not None}
+    done = ConfigRewrite(options)
+    files = list(files)
+    found = {path: file for path in files if (file := _read(target, path, around, done)) is not None}
     named = {name for file in found.values() for name in named_configs(file)}
     around = Surroundings(around.named_as_trainer | named)
-    for path in chosen:
+    for path in files:
         if path in named - set(found) and (file := _read(target, path, around, done)) is not None:
             found[path] = file
-    done.read = len(found)
-    for path in sorted(found):
-        _rewrite(found[path], options, around, done)
+    findings = {
+        path: [f for check in config_checks() for f in check(file, around) if options.wants(f.code)]
+        for path, file in sorted(found.items())
+    }
+    keys = keys_in([*elsewhere, *(f for some in findings.values() for f in some)])
+    for path, some in findings.items():
+        some = with_settings(some, keys_of_file(path, keys))
+        if only is None or path in only:
+            done.found.append((found[path], some))
+        else:
+            done.absent += some
+    done.searched = sum(only is None or path in only for path in files)
+    done.read = len(done.found)
     return done
 
 
@@ -96,8 +124,7 @@ def named_configs(file: ConfigFile) -> set[str]:
             entry = mapping.get("fsdp_config")
             if entry is not None and isinstance(entry.value, str):
                 names.add(entry.value)
-    folder = PurePosixPath(file.path).parent
-    return {str(path) for name in names for path in (folder / name, PurePosixPath(name))}
+    return {path for name in names for path in paths_named(file.path, name)}
 
 
 def _read(target: Path, path: str, around: Surroundings, done: ConfigRewrite) -> ConfigFile | None:
@@ -154,11 +181,11 @@ def parse(path: str, data: bytes) -> ConfigFile:
     return ConfigFile(source, "docker" if "docker" in PurePosixPath(path).name.lower() else "shell")
 
 
-def _rewrite(file: ConfigFile, options: Options, around: Surroundings, done: ConfigRewrite) -> None:
-    findings = [
-        found for check in config_checks() for found in check(file, around) if options.wants(found.code)
-    ]
-    reported, edits = _decide(file, findings, options)
+def _rewrite(
+    file: ConfigFile, findings: list[Finding], held: Mapping[Finding, str], done: ConfigRewrite
+) -> None:
+    options = done.options
+    reported, edits = _decide(file, findings, options, held)
     if options.whole_only and any(r.outcome is Outcome.TODO for r in reported):
         reported, edits = only_whole_file(reported), []
     done.suppressions += suppressions_in(file, reported, options)
@@ -175,7 +202,8 @@ def _rewrite(file: ConfigFile, options: Options, around: Surroundings, done: Con
     except ValueError as error:
         message = f"the file was left as it is: its rewritten form could not be read ({error})"
         place = Place(file.path, 1, 1, Span(0, 0))
-        done.reported.append(Reported(Finding("FM903", place, message), Outcome.TODO))
+        shares = keys_in(findings)
+        done.reported.append(Reported(Finding("FM903", place, message, shares=shares), Outcome.TODO))
         return
     done.reported += reported
     done.changes.append(FileChange(file.path, file.source.data, encoded))
@@ -186,7 +214,7 @@ def _no_names(name: str, position: int) -> str:
 
 
 def _decide(
-    file: ConfigFile, findings: Iterable[Finding], options: Options
+    file: ConfigFile, findings: Iterable[Finding], options: Options, held: Mapping[Finding, str]
 ) -> tuple[list[Reported], list[Edit]]:
     comments = ignores(file)
     reported: list[Reported] = []
@@ -203,6 +231,8 @@ def _decide(
             reported.append(Reported(found, Outcome.TODO, "a fix is offered by --unsafe-fixes"))
         elif any(not compatible(edit, other) for edit in found.edits for other in edits):
             reported.append(Reported(found, Outcome.TODO, "its edit overlaps another"))
+        elif found in held:
+            reported.append(Reported(found, Outcome.TODO, held[found]))
         else:
             reported.append(Reported(found, Outcome.DONE))
             edits.extend(found.edits)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from codemods.configuration.flags import Said, flags_of
+from codemods.configuration.named import shared_settings, with_settings
 from codemods.configuration.nested import all_commands
 from codemods.configuration.rule import Surroundings, config_rule, found_at
 from codemods.configuration.shell import heredocs
@@ -36,7 +37,9 @@ def launch_flags(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
     Transformers 5 has no `--fsdp_transformer_layer_cls_to_wrap` and `--fsdp_min_num_params`; what they and
     the words of `--fsdp` said goes into `--fsdp_config`, which takes JSON. Flags of `accelerate launch`
     (`--fsdp_sharding_strategy` and the others) become those of `--fsdp_version 2`, as in Accelerate's files.
-    A flag whose value is made at run time is left to you. A bare `--fsdp` flag is some other program's, and
+    A flag whose value is made at run time is left to you, and so are the words of `--fsdp` where that of
+    `--fsdp_config` is: nobody would say what they said. A file that `--fsdp_config` or `--config_file` names
+    changes together with all that name it, or not at all. A bare `--fsdp` flag is some other program's, and
     is not touched.
 
     Commands are found in shell scripts, Makefiles and Dockerfiles (both forms of `CMD`), in here-documents
@@ -61,7 +64,7 @@ def launch_flags(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
 def _found(file: ConfigFile, said: Said) -> Finding:
     safety = Safety.SAFE if said.edits else Safety.MANUAL
     edits = [Edit(file.path, span, (text,)) for span, text in said.edits]
-    return found_at(
+    found = found_at(
         file,
         said.span,
         said.code,
@@ -71,6 +74,11 @@ def _found(file: ConfigFile, said: Said) -> Finding:
         edits=edits,
         is_note=said.is_note,
     )
+    word = said.settings
+    if word is None:
+        return found
+    keys = shared_settings(file.path, word.text, word.raw, file.text)
+    return with_settings([found], keys)[0]
 
 
 def _written_files(file: ConfigFile) -> Iterator[Finding]:

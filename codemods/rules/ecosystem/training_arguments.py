@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from codemods.analysis.library_calls import trainer_calls, values_called_fsdp
 from codemods.configuration import trainer
+from codemods.configuration.named import shared_settings, with_settings
 from codemods.configuration.settings import Decisions, number
 from codemods.editing.removal import delete_dict_items
 from codemods.rule import (
@@ -40,12 +41,12 @@ def training_arguments(project: Project) -> Iterator[Finding]:
     `fsdp_config`.
 
     The same translation as in a trainer's files (`explain fsdp`). `fsdp="..." if flag else ""` keeps its
-    condition. A dictionary that is written elsewhere, and a string made at run time, are left to you.
+    condition. A file that `fsdp_config` names changes together with all that name it, or not at all. A dictionary that is written elsewhere, and a string made at run time, are left to you.
     Arguments of other classes that happen to be called `fsdp` are not touched.
     """
 
     for module, call in trainer_calls(project):
-        yield from _call(project, module, call)
+        yield from with_settings(_call(project, module, call), _named(module, call.keywords))
     for module in project.modules.values():
         for value in values_called_fsdp(project, module) if "fsdp" in module.text else ():
             strings = _strings(value)
@@ -57,7 +58,32 @@ def training_arguments(project: Project) -> Iterator[Finding]:
                     "a trainer's FSDP setting away from the trainer's call",
                     remedy='make `fsdp` True here, and let `fsdp_config` say `"version": 2` and what the '
                     "words said (`explain fsdp`)",
+                    shares=_named_beside(module, value),
                 )
+
+
+def _named(module: Module, keywords: Iterable[ast.keyword]) -> frozenset[str]:
+    """What the file that is given as `fsdp_config` shares with those that name it."""
+    config = next((keyword.value for keyword in keywords if keyword.arg == "fsdp_config"), None)
+    return _shared(module, config)
+
+
+def _named_beside(module: Module, value: ast.expr) -> frozenset[str]:
+    """The same for a setting in a dictionary or another call."""
+    parent = module.parent(value)
+    call = module.parent(parent) if isinstance(parent, ast.keyword) else None
+    if isinstance(call, ast.Call):
+        return _named(module, call.keywords)
+    pairs = zip(parent.keys, parent.values, strict=True) if isinstance(parent, ast.Dict) else ()
+    configs = (v for key, v in pairs if isinstance(key, ast.Constant) and key.value == "fsdp_config")
+    return _shared(module, next(configs, None))
+
+
+def _shared(module: Module, config: ast.expr | None) -> frozenset[str]:
+    if config is None or isinstance(config, ast.Dict):
+        return frozenset()
+    name = config.value if isinstance(config, ast.Constant) and isinstance(config.value, str) else None
+    return shared_settings(module.path, name, module.code(config), module.text)
 
 
 def _is_fsdp1(node: ast.expr) -> bool:
@@ -149,7 +175,7 @@ def _with_config(
     edits = _config_edits(module, fsdp, config, display, told, done)
     if edits is None and config is not None:
         needed, path = trainer.beyond_defaults(done), module.code(config.value)
-        remedy = f"pass `fsdp=True`, and write {needed} into {path}"
+        remedy = f"pass `fsdp=True`, write {needed} into {path}, and run again"
         yield _left(module, fsdp, f"`fsdp` says what has to stand in {path}", remedy)
         return
     edits = [*(edits or ()), *(replace(module, node, ("True",)) for node in strings)]
