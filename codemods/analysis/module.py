@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import bisect
 import re
+import sys
 from collections.abc import Iterator
 
 from codemods.analysis.scopes import Binding, Scope
+from codemods.analysis.strings_in_strings import mend_positions
 from codemods.analysis.table import ScopeTable
 from codemods.model import Place, Span
 from codemods.sources import SourceFile
@@ -33,6 +35,11 @@ class Module:
         self._line_starts = [0, *(m.end() for m in _LINE_END.finditer(source.text))]
         self._named: dict[str, list[ast.Name | ast.Attribute]] | None = None
         self.flows: dict[tuple[Scope, str], dict[ast.stmt, frozenset[Binding]]] = {}
+        if sys.version_info < (3, 12):
+            for string in self.nodes(ast.JoinedStr):
+                assert isinstance(string, ast.JoinedStr)
+                if not any(isinstance(parent, ast.JoinedStr) for parent in self.ancestors(string)):
+                    mend_positions(self, string)
 
     def nodes(self, kind: type[ast.AST]) -> list[ast.AST]:
         """All nodes of exactly that type, in the order of the tree walk."""
