@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from codemods.analysis.holding import Instance
@@ -12,6 +13,7 @@ from codemods.editing import todo
 from codemods.editing.apply import replaces
 from codemods.editing.code import delete, finding
 from codemods.editing.removal import delete_aliases
+from codemods.editing.statements import annotation_words, is_annotation
 from codemods.model import Edit, Finding, Outcome, Reported, Safety
 from codemods.project import Project
 from codemods.torch_names import FSDP, canonical, is_fsdp1, is_fsdp_namespace
@@ -28,6 +30,7 @@ _REMEDIES = {
     "ShardingStrategy": "go by what your configuration says: a sharded model does not remember its strategy; "
     "norms of its DTensors are those of the whole already",
     "CustomPolicy": "loop over `reversed(list(model.modules()))` and shard what the function wants",
+    "sharded_grad_scaler": "use `torch.amp.GradScaler`, which finds infinities on every rank",
     "OptimStateKeyType": "optimizer state stays keyed by parameter name",
 }
 _PRIVATE_REMEDIES = {
@@ -83,6 +86,7 @@ def left_over(
             spoken.add((module.path, module.place(module.statement(node)).line))
             yield _finding(module, node, name)
     for module in list(project.modules.values()):
+        yield from _in_text(project, module, edits, spoken)
         yield from _unread_imports(project, module, edits, spoken)
         yield from _unmistakable(project, module, edits, spoken)
 
@@ -217,6 +221,28 @@ def _header(module: Module, node: ast.AST) -> range:
     return range(first, module.line_of(module.span(statement).end) + 1)
 
 
+def _in_text(
+    project: Project,
+    module: Module,
+    edits: dict[str, list[tuple[Edit, Finding]]],
+    spoken: set[tuple[str, int]],
+) -> Iterator[Finding]:
+    """FSDP1's names in types that are written as text."""
+    for node in module.nodes(ast.Constant):
+        assert isinstance(node, ast.Constant)
+        if not isinstance(node.value, str) or not is_annotation(module, node):
+            continue
+        span = module.span(node)
+        if any(span.holds(edit.span) or edit.span.holds(span) for edit, _ in edits.get(module.path, [])):
+            continue
+        meanings = (project.meaning(module, word) for word in re.findall(r"[A-Za-z_][\w.]*", node.value))
+        name = next((name for name in meanings if name is not None and is_fsdp1(name)), None)
+        if name is None or any((module.path, line) in spoken for line in _header(module, node)):
+            continue
+        spoken.add((module.path, module.place(module.statement(node)).line))
+        yield _finding(module, node, name)
+
+
 def _unread_imports(
     project: Project,
     module: Module,
@@ -224,7 +250,7 @@ def _unread_imports(
     spoken: set[tuple[str, int]],
 ) -> Iterator[Finding]:
     """Imports of FSDP1 names that the file itself does not use: handed on to other files, or forgotten."""
-    names = {n.id for n in module.nodes(ast.Name) if isinstance(n, ast.Name)}
+    names = {n.id for n in module.nodes(ast.Name) if isinstance(n, ast.Name)} | annotation_words(module)
     for node in module.nodes(ast.ImportFrom):
         assert isinstance(node, ast.ImportFrom)
         source = node.module or ""

@@ -83,6 +83,14 @@ class Project:
         """What a name or attribute chain means; `symbol.name` is canonical (`codemods.torch_names`)."""
         return self.index.resolve(module, node)
 
+    def meaning(self, module: Module, text: str) -> str | None:
+        """The canonical name that dotted text in a type or comment means at the top of a module."""
+        head, *attributes = text.split(".")
+        symbol = self.index.lookup(module, module.scope, head)
+        for attribute in attributes:
+            symbol = self.index.member(symbol, attribute) if symbol is not None else None
+        return symbol.name if symbol is not None else None
+
     def evaluate(self, module: Module, node: ast.expr) -> Value:
         """What an expression comes to."""
         return self.evaluator.evaluate(module, node)

@@ -124,6 +124,7 @@ from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dict_blocks import BlockPlan, plan_block, run_time_choice, shared_by_choice
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
 from codemods.editing.statements import (
+    annotation_words,
     can_only_be_sharded,
     is_annotation,
     is_result_used,
@@ -181,6 +182,7 @@ __all__ = [
     "Value",
     "WrapCall",
     "all_rules",
+    "annotation_words",
     "append_argument",
     "argument",
     "can_only_be_sharded",

@@ -12,6 +12,7 @@ from codemods.analysis.scopes import Binding, BindingKind, Scope
 from codemods.editing.import_lines import rewritten_imports
 from codemods.editing.shared_lines import apart, on_lines_of_their_own
 from codemods.editing.spelling import Spelling, qualified
+from codemods.editing.statements import is_annotation
 from codemods.sources import SourceFile
 from codemods.torch_names import canonical, is_fsdp_namespace, public_names_of
 
@@ -144,24 +145,17 @@ def _uses(module: Module, scope: Scope, name: str) -> bool:
             found = module.scope_of(node).lookup(name)
             if found is not None and found[0] is scope:
                 return True
-    return any(
-        isinstance(node, ast.Constant) and isinstance(node.value, str) and _names_type(module, node, name)
-        for node in module.nodes(ast.Constant)
-    )
+    for node in module.nodes(ast.Constant):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _names_type(module, node, name):
+            found = module.scope_of(node).lookup(name)
+            if found is not None and found[0] is scope:
+                return True
+    return False
 
 
 def _names_type(module: Module, node: ast.Constant, name: str) -> bool:
     """Whether a string annotation names it."""
-    if not re.search(rf"\b{re.escape(name)}\b", str(node.value)):
-        return False
-    child: ast.AST = node
-    for parent in module.ancestors(node):
-        if isinstance(parent, ast.arg | ast.AnnAssign) and parent.annotation is child:
-            return True
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and parent.returns is child:
-            return True
-        child = parent
-    return False
+    return re.search(rf"\b{re.escape(name)}\b", str(node.value)) is not None and is_annotation(module, node)
 
 
 def _dunder_all(module: Module) -> set[str]:

@@ -43,17 +43,23 @@ def load_sharded_optimizer(project: Project, module: Module, call: ast.Call) -> 
 
 
 def _subjects(module: Module, statement: ast.Assign) -> tuple[ast.expr, ast.expr] | None:
-    """Model and optimizer of the `optim_state_dict_to_load` that follows in the same function."""
+    """Model and optimizer of the `optim_state_dict_to_load` below that takes what is read here."""
     function = module.function(statement) or module.tree
-    for node in ast.walk(function):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.lineno > statement.lineno
-        ) and node.func.attr in ("optim_state_dict_to_load", "flatten_sharded_optim_state_dict"):
-            model, optim = argument(node, 0, "model"), argument(node, 1, "optim")
-            if node.func.attr.startswith("flatten"):
-                model, optim = argument(node, 1, "model"), argument(node, 2, "optim")
-            if model is not None and optim is not None:
-                return model, optim
+    names = {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    below = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("optim_state_dict_to_load", "flatten_sharded_optim_state_dict")
+        and node.lineno > statement.lineno
+    ]
+    for node in sorted(below, key=lambda node: node.lineno):
+        if names.isdisjoint(n.id for n in ast.walk(node) if isinstance(n, ast.Name)):
+            continue
+        assert isinstance(node.func, ast.Attribute)
+        first = 1 if node.func.attr.startswith("flatten") else 0
+        model, optim = argument(node, first, "model"), argument(node, first + 1, "optim")
+        if model is not None and optim is not None:
+            return model, optim
     return None

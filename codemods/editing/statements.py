@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from codemods.analysis.module import Module
@@ -77,6 +78,15 @@ def is_annotation(module: Module, node: ast.expr) -> bool:
                 return False
         child = parent
     return False
+
+
+def annotation_words(module: Module) -> set[str]:
+    """Names in types that are written as text."""
+    found: set[str] = set()
+    for node in module.nodes(ast.Constant):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_annotation(module, node):
+            found.update(re.findall(r"\w+", node.value))
+    return found
 
 
 def _last_name(node: ast.expr) -> str:

@@ -62,7 +62,7 @@ def _type_comments(project: Project, module: Module) -> Iterator[Finding]:
     for token in tokens:
         said = _TYPE_COMMENT.match(token.string) if token.type == tokenize.COMMENT else None
         words = re.findall(r"[A-Za-z_][\w.]*", said[1]) if said else []
-        if any(_meaning(project, module, word) == FSDP for word in words):
+        if any(project.meaning(module, word) == FSDP for word in words):
             line = token.start[0]
             start = module.offset(line, 0) + token.start[1]
             # The TODO belongs above the statement whose line it ends, or else above the function.
@@ -86,7 +86,7 @@ def _in_string(project: Project, module: Module, node: ast.Constant, text: str) 
     """The edit of a string annotation that names FSDP1's class."""
     source = module.code(node)
     for word in set(re.findall(r"[A-Za-z_][\w.]*", text)):
-        symbol = _meaning(project, module, word)
+        symbol = project.meaning(module, word)
         if symbol == FSDP:
             span = module.span(node)
             found = re.search(rf"(?<![\w.]){re.escape(word)}(?![\w.])", source)
@@ -94,15 +94,3 @@ def _in_string(project: Project, module: Module, node: ast.Constant, text: str) 
                 at = Span(span.start + found.start(), span.start + found.end())
                 return Edit(module.path, at, code(None, _FSDP_MODULE))
     return None
-
-
-def _meaning(project: Project, module: Module, word: str) -> str | None:
-    try:
-        parsed = ast.parse(word, mode="eval").body
-    except SyntaxError:
-        return None
-    head = word.split(".")[0]
-    symbol = project.index.lookup(module, module.scope, head)
-    for attribute in word.split(".")[1:]:
-        symbol = project.index.member(symbol, attribute) if symbol is not None else None
-    return symbol.name if symbol is not None and isinstance(parsed, ast.Name | ast.Attribute) else None

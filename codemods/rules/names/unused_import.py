@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from codemods.rule import (
@@ -12,10 +11,10 @@ from codemods.rule import (
     Module,
     Project,
     Safety,
+    annotation_words,
     delete,
     delete_aliases,
     finding,
-    is_annotation,
     is_fsdp1_import,
     names_taken,
     rule,
@@ -64,8 +63,4 @@ def unused_import(project: Project) -> Iterator[Finding]:
 
 def _words(module: Module) -> set[str]:
     """Names read anywhere in a file, string annotations included."""
-    found = module.words()
-    for node in module.nodes(ast.Constant):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_annotation(module, node):
-            found.update(re.findall(r"\w+", node.value))
-    return found
+    return module.words() | annotation_words(module)

@@ -5,6 +5,7 @@ if TYPE_CHECKING:
 
 
 class Strategy:
+    # TODO(fsdp-migrate FM516): rewrite this by hand for `fully_shard`
     def __init__(self, cpu_offload: Union[bool, "CPUOffload", None] = None):
         self.cpu_offload = _init_cpu_offload(cpu_offload)
 
@@ -14,6 +15,7 @@ class Strategy:
         return shard_model(model, cpu_offload=self.cpu_offload)
 
 
+# TODO(fsdp-migrate FM516): rewrite this by hand for `fully_shard`
 def _init_cpu_offload(cpu_offload: Union[bool, "CPUOffload", None]) -> "CPUOffload":
     from fsdp2_sharding import CPUOffload
 
