@@ -168,6 +168,15 @@ class Module:
         assert current is not None, "expression outside any statement"
         return current
 
+    def block(self, statement: ast.AST) -> list[ast.stmt]:
+        """The statements among which one stands, or the handlers of a `try`."""
+        parent = self.table.parents.get(statement)
+        for name in ("body", "orelse", "finalbody", "handlers"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and statement in block:
+                return block
+        return []
+
     def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The innermost `def` around a node."""
         for parent in self.ancestors(node):
