@@ -81,7 +81,7 @@ def left_over(
                 continue
             if _is_gone(module, node, edits):
                 continue
-            if any((module.path, line) in spoken for line in _header(module, node)):
+            if _is_spoken_of(module, node, spoken):
                 continue
             spoken.add((module.path, module.place(module.statement(node)).line))
             yield _finding(module, node, name)
@@ -116,7 +116,7 @@ def _unmistakable(
             continue
         if _is_gone(module, node, edits):
             continue
-        if any((module.path, line) in spoken for line in _header(module, node)):
+        if _is_spoken_of(module, node, spoken):
             continue
         spoken.add((module.path, module.place(module.statement(node)).line))
         yield finding(
@@ -211,6 +211,10 @@ def _is_gone(module: Module, node: ast.AST, edits: dict[str, list[tuple[Edit, Fi
     return any(replaces(edit, span) for edit, _ in edits.get(module.path, []) for span in spans)
 
 
+def _is_spoken_of(module: Module, node: ast.AST, spoken: set[tuple[str, int]]) -> bool:
+    return any((module.path, line) in spoken for line in _header(module, node))
+
+
 def _header(module: Module, node: ast.AST) -> range:
     """The lines of the innermost statement around a node; of a compound statement those before its body."""
     statement = module.statement(node)
@@ -267,7 +271,7 @@ def _unread_imports(
             uses = [use for use in project.uses(name) if use.module is not module]
             if uses and all(_is_gone(use.module, use.node, edits) for use in uses):
                 untaken.append(alias)
-            elif not any((module.path, line) in spoken for line in _header(module, node)):
+            elif not _is_spoken_of(module, node, spoken):
                 spoken.add((module.path, module.place(node).line))
                 yield _finding(module, node, name)
         if untaken:

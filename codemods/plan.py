@@ -5,23 +5,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 from codemods.analysis.collect import Reader, read_project
 from codemods.analysis.deep_expressions import deep_expressions
 from codemods.analysis.library_calls import surroundings
 from codemods.configuration.plan import plan_configuration
-from codemods.editing import todo
-from codemods.editing.apply import compatible, replaces
 from codemods.editing.changes import file_changes
 from codemods.editing.helpers import is_written
-from codemods.leftovers import left_over
 from codemods.model import (
-    Edit,
     FileChange,
     Finding,
     Options,
@@ -29,14 +23,14 @@ from codemods.model import (
     Place,
     Reported,
     Rewrite,
-    Safety,
     Span,
     Suppression,
 )
+from codemods.outcomes import decided_together
 from codemods.project import Project
-from codemods.shared_types import left_together
 from codemods.shown_places import (
     cell,
+    comment_in_cell,
     comment_in_original,
     dropped,
     in_cell,
@@ -44,7 +38,7 @@ from codemods.shown_places import (
     site_in_original,
 )
 from codemods.sources import is_configuration
-from codemods.suppressions import check_suppression, ignored_by, old_todos, suppressions_in
+from codemods.suppressions import check_suppression, suppressions_in
 from codemods.whole import only_whole
 from codemods.wrap_reports import DROPPED_BRANCH, wrap_reports
 
@@ -71,12 +65,12 @@ def plan_rewrite(
         absent = [f for f in findings if f.place.path not in only]
         elsewhere.update(f.place.path for f in findings if f.place.path not in only and not f.is_note)
         findings = [f for f in findings if f.place.path in only]
-    reported = _decided(project, findings, only, absent, {})
+    reported = decided_together(project, findings, only, absent, {})
     suppressed = suppressions_in(project, reported, only)
     reported, changes = _changed(project, reported, target)
     undone = {r.finding: r.detail for r in reported if r.finding.shares and r.detail == _LEFT}
     if undone:  # what shares values with a file that is left alone is left as well
-        reported = _decided(project, findings, only, absent, undone)
+        reported = decided_together(project, findings, only, absent, undone)
         reported, changes = _changed(project, reported, target)
     sites = [site_in_original(project, site) for site in wrap_reports(project, reported)]
     reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
@@ -101,7 +95,7 @@ def plan_rewrite(
         (settings.searched, settings.read),
         _in_order(
             [
-                *(replace(s, line=cell(project, s.path, s.line)[0]) for s in suppressions),
+                *(comment_in_cell(project, found) for found in suppressions),
                 *settings.suppressions,
             ]
         ),
@@ -163,140 +157,6 @@ def find_all(project: Project) -> list[Finding]:
         if rule.check is not None:
             found.extend(rule.check(project))
     return list(dict.fromkeys(f for f in found if f.place.path not in ours))
-
-
-def _decided(
-    project: Project,
-    findings: list[Finding],
-    only: frozenset[str] | None,
-    absent: list[Finding],
-    held: dict[Finding, str],
-) -> list[Reported]:
-    """Outcomes with which configuration types change everywhere or nowhere.
-
-    Args:
-        absent: findings in files that may not be changed.
-        held: findings that are left although they could be done, and why.
-    """
-    while True:
-        reported = decide(project, findings, only, held)
-        more = left_together(reported, absent, held)
-        if more == held:
-            return reported
-        held = more
-
-
-def decide(
-    project: Project,
-    findings: Iterable[Finding],
-    only: frozenset[str] | None = None,
-    held: Mapping[Finding, str] = MappingProxyType({}),
-) -> list[Reported]:
-    """Give each finding its outcome; edits that clash with an earlier finding's are not done, and said.
-
-    Findings whose codes are switched off have none, and no left-over name is reported in their stead.
-
-    Args:
-        held: findings that are left although they could be done, and why.
-    """
-    ignored = {path: todo.ignores(module) for path, module in project.modules.items()}
-    reported: list[Reported] = []
-    edits: dict[str, list[tuple[Edit, Finding]]] = {}
-    findings = sorted(findings, key=lambda f: f.fades)
-    off = [f for f in findings if not project.options.wants(f.code)]
-    for finding in findings:
-        if not project.options.wants(finding.code):
-            continue
-        module = project.modules[finding.place.path]
-        reason = ignored_by(module, ignored[finding.place.path], finding)
-        if reason is not None:
-            reported.append(Reported(finding, Outcome.IGNORED, reason))
-            continue
-        if finding.fades and _is_gone(finding, edits):
-            continue
-        item = _outcome(project, finding, edits, only)
-        if item.outcome is Outcome.DONE and finding in held:
-            item = Reported(finding, Outcome.TODO, held[finding])
-        reported.append(item)
-        if item.outcome is Outcome.DONE:
-            for edit in finding.edits:
-                edits.setdefault(edit.path, []).append((edit, finding))
-    reported += _leftovers(project, reported, off, only)
-    if project.options.whole_only:
-        reported = only_whole(project, reported)
-        # Names that translations would have replaced, had they not been left.
-        for item in _leftovers(project, reported, off, only):
-            is_ignored = item.outcome is Outcome.IGNORED
-            reported.append(item if is_ignored else replace(item, outcome=Outcome.TODO, left_whole=True))
-    return reported + old_todos(project, reported, only)
-
-
-def _leftovers(
-    project: Project, reported: list[Reported], off: list[Finding], only: frozenset[str] | None
-) -> list[Reported]:
-    """FSDP1 names that stay and of which nothing is said."""
-    ignored = {path: todo.ignores(module) for path, module in project.modules.items()}
-    edits: dict[str, list[tuple[Edit, Finding]]] = {}
-
-    def remember(finding: Finding) -> None:
-        for edit in finding.edits:
-            edits.setdefault(edit.path, []).append((edit, finding))
-
-    for item in reported:
-        if item.outcome is Outcome.DONE:
-            remember(item.finding)
-    found = []
-    for finding in left_over(project, reported, edits, off):
-        path = finding.place.path
-        if not project.options.wants(finding.code) or (only is not None and path not in only):
-            continue
-        reason = ignored_by(project.modules[path], ignored[path], finding)
-        item = (
-            Reported(finding, Outcome.IGNORED, reason)
-            if reason is not None
-            else _outcome(project, finding, edits, only)
-        )
-        found.append(item)
-        if item.outcome is Outcome.DONE:
-            remember(finding)
-    return found
-
-
-def _outcome(
-    project: Project,
-    finding: Finding,
-    edits: dict[str, list[tuple[Edit, Finding]]],
-    only: frozenset[str] | None,
-) -> Reported:
-    if finding.is_note:
-        return Reported(finding, Outcome.NOTE)
-    if finding.safety is Safety.MANUAL:
-        return Reported(finding, Outcome.TODO)
-    if finding.safety is Safety.UNSAFE and not project.options.unsafe_fixes:
-        return Reported(finding, Outcome.TODO, "a fix is offered by --unsafe-fixes")
-    if todo.stands(project, finding):
-        # What an earlier run left to a person is not done behind that person's back.
-        return Reported(finding, Outcome.TODO, "remove its TODO to have it translated")
-    if (clash := _clash(finding, edits)) is not None:
-        detail = f"its edit overlaps that of {clash.code} in line {clash.place.line}"
-        return Reported(finding, Outcome.TODO, detail)
-    others = sorted({edit.path for edit in finding.edits} - only) if only is not None else []
-    if others:
-        return Reported(finding, Outcome.TODO, f"it also changes {', '.join(others)}: name that too")
-    return Reported(finding, Outcome.DONE)
-
-
-def _is_gone(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:
-    """Whether the text of a finding goes by an edit of another."""
-    return any(replaces(edit, finding.place.span) for edit, _ in edits.get(finding.place.path, []))
-
-
-def _clash(finding: Finding, edits: dict[str, list[tuple[Edit, Finding]]]) -> Finding | None:
-    for edit in finding.edits:
-        for other, owner in edits.get(edit.path, []):
-            if not compatible(other, edit):
-                return owner
-    return None
 
 
 def _changed(

@@ -13,6 +13,7 @@ from codemods.analysis.index import Index, Symbol
 from codemods.analysis.link import Links
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
+from codemods.analysis.reach import Groups, reached, turned
 from codemods.analysis.values import Value
 from codemods.model import Options
 
@@ -69,7 +70,7 @@ class Project:
     line_length: int | None = None
     memo: dict[str, object] = field(default_factory=dict)
     dropped: Shortened | None = None
-    _leaders: dict[str, str] = field(default_factory=dict)
+    _groups: Groups[str] | None = None
     _imported_by: dict[str, set[str]] = field(default_factory=dict)
     _uses: dict[str, list[NameUse]] = field(default_factory=dict)
     _methods: dict[str, list[MethodCall]] | None = None
@@ -105,51 +106,35 @@ class Project:
 
     def group(self, path: str) -> str:
         """A name for files that belong together: one imports the other, or a third imports both."""
-        if not self._leaders:
-            self._leaders = {path: path for path in self.modules}
+        if self._groups is None:
+            self._groups = Groups[str]()
             for importer in self.modules:
-                for other in self.imports.get(importer, ()):
-                    if other in self._leaders:
-                        self._leaders[self._leader(importer)] = self._leader(other)
-        return self._leader(path)
+                imported = self.imports.get(importer, ())
+                self._groups.join([importer, *(other for other in imported if other in self.modules)])
+        return self._groups.of(path)
 
     def with_wraps(self) -> frozenset[str]:
         """The files that wrap models, what they import, and what imports them and speaks of FSDP itself,
         however indirectly; tests left out."""
         sites = {site.module.path for site in self.wraps}
-        importers: dict[str, set[str]] = {}
-        for path, found in self.imports.items():
-            for other in found:
-                importers.setdefault(other, set()).add(path)
         speaking = {
             path
-            for path in _reached(sites, importers)
+            for path in reached(sites, self._importers())
             if path in self.modules and "fsdp" in self.modules[path].text.lower()
         }
-        found = _reached(sites, self.imports) | speaking
+        found = reached(sites, self.imports) | speaking
         return frozenset(path for path in found if not _is_test(path) or path in sites)
 
     def is_one_program(self, path: str, other: str) -> bool:
         """Whether a file can run together with another: one imports the other, or a third both."""
-        return path == other or not self._importers(path).isdisjoint(self._importers(other))
+        importers = self._importers()
+        return path == other or not reached([path], importers).isdisjoint(reached([other], importers))
 
-    def _importers(self, path: str) -> set[str]:
-        """A file and all that import it, however indirectly."""
+    def _importers(self) -> dict[str, set[str]]:
+        """Path -> paths of the files that import it."""
         if not self._imported_by:
-            for importer, found in self.imports.items():
-                for imported in found:
-                    self._imported_by.setdefault(imported, set()).add(importer)
-        known, waiting = {path}, [path]
-        while waiting:
-            new = self._imported_by.get(waiting.pop(), set()) - known
-            known |= new
-            waiting += new
-        return known
-
-    def _leader(self, path: str) -> str:
-        while self._leaders[path] != path:
-            path = self._leaders[path]
-        return path
+            self._imported_by = turned(self.imports)
+        return self._imported_by
 
     def method_calls(self, *names: str) -> Iterator[MethodCall]:
         """Every `x.<name>(...)`, whatever x is."""
@@ -202,13 +187,3 @@ class Project:
 def _is_test(path: str) -> bool:
     *folders, name = path.split("/")
     return name.startswith("test_") or bool({"test", "tests"} & set(folders))
-
-
-def _reached(start: set[str], edges: dict[str, set[str]]) -> set[str]:
-    found, waiting = set(start), list(start)
-    while waiting:
-        for other in edges.get(waiting.pop(), ()):
-            if other not in found:
-                found.add(other)
-                waiting.append(other)
-    return found

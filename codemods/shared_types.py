@@ -39,7 +39,7 @@ def shared_call(module: Module, call: ast.Call) -> str:
 def taken_types(project: Project, module: Module, call: ast.Call, keywords: Iterable[str]) -> frozenset[str]:
     """The types whose values a wrap call takes from elsewhere; `**` stands for any."""
     names = set(keywords)
-    visible = {ast.unparse(node) for argument in call.keywords for node in ast.walk(argument.value)}
+    visible = [ast.unparse(argument.value) for argument in call.keywords]
     found = [
         name
         for keyword, name in WRAP_TYPES.items()

@@ -58,6 +58,12 @@ def cell(project: Project, path: str, line: int) -> tuple[int, str]:
     return line, f"cell {cell}, line {inside}"
 
 
+def comment_in_cell(project: Project, found: Suppression) -> Suppression:
+    """A suppression comment of a notebook, and what it suppresses, at the lines of the notebook's file."""
+    places = tuple((code, cell(project, found.path, number)[0]) for code, number in found.findings)
+    return replace(found, line=cell(project, found.path, found.line)[0], findings=places)
+
+
 def in_cell(project: Project, item: Reported) -> Reported:
     """A finding at the line of the notebook's file, with its cell."""
     place = item.finding.place

@@ -9,27 +9,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from codemods.analysis.holding import No, WrapCall
+from codemods.analysis.reach import Groups
 from codemods.model import Finding, Outcome, Reported, Span
 from codemods.project import Project
-
-
-@dataclass(slots=True)
-class _Groups:
-    """Disjoint sets."""
-
-    parents: dict[Hashable, Hashable] = field(default_factory=dict)
-
-    def of(self, key: Hashable) -> Hashable:
-        while self.parents.setdefault(key, key) != key:
-            key = self.parents[key]
-        return key
-
-    def join(self, keys: Sequence[Hashable]) -> None:
-        for key in keys[1:]:
-            self.parents[self.of(keys[0])] = self.of(key)
 
 
 def only_whole(project: Project, reported: Iterable[Reported]) -> list[Reported]:
@@ -39,7 +24,7 @@ def only_whole(project: Project, reported: Iterable[Reported]) -> list[Reported]
     """
     reported = list(reported)
     keys = {id(item): _keys(project, item.finding) for item in reported if item.outcome in _COUNT}
-    groups = _Groups()
+    groups = Groups[Hashable]()
     for found in keys.values():
         groups.join(found)
     blockers: dict[Hashable, Finding] = {}

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from codemods.analysis.arguments import given_to
 from codemods.analysis.flow import reaching
 from codemods.analysis.holding import (
     DECLARED,
@@ -174,7 +175,7 @@ class Attributes:
         for node, where in [(owner, home), *self.links.classes.heirs(owner)]:
             fields = self.links.classes.fields(node, where)
             for module, call in self.links.callers.get(node, []):
-                for value, inner in given_to_field(call, fields, name):
+                for value, inner in given_to(fields, name, call):
                     held |= self.links.at(module, value, (*inner, *path))
         for module, call, replaced in self.links.functions.replacements(name):
             if any(
@@ -250,17 +251,3 @@ def _inside(name: str, receivers: HeldSet) -> HeldSet:
     """The module inside a wrapper; what was compiled is any module."""
     kinds = (WrapCall, Declared, Instance) if name == "_orig_mod" else (WrapCall, Declared)
     return frozenset(h for h in receivers if isinstance(h, kinds))
-
-
-def given_to_field(call: ast.Call, fields: list[str], name: str) -> list[tuple[ast.expr, Path]]:
-    """What a constructor call gives to a field, by keyword, position, or out of `*` and `**`."""
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return [(keyword.value, ())]
-    position = fields.index(name) if name in fields else len(call.args)
-    for i, argument in enumerate(call.args[: position + 1]):
-        if isinstance(argument, ast.Starred):
-            return [(argument.value, (position - i,))]
-        if i == position:
-            return [(argument, ())]
-    return [(k.value, (name,)) for k in call.keywords if k.arg is None]

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from codemods.analysis.attributes import given_to_field
+from codemods.analysis.arguments import given_to
 from codemods.analysis.containers import METHODS
 from codemods.analysis.evidence import is_optimizer
 from codemods.analysis.flow import reaching
@@ -109,7 +109,7 @@ class Calls:
         key, held = path[0], set[Held]()
         for position, name in enumerate(fields):
             if key in (None, position, position - len(fields)):
-                for value, inner in given_to_field(node, fields, name):
+                for value, inner in given_to(fields, name, node):
                     held |= self.links.at(module, value, (*inner, *path[1:]))
         return frozenset(held)
 
@@ -199,7 +199,7 @@ class Calls:
         held: set[Held] = set()
         functions = self.links.functions.meant(module, context.func)
         for home, function in functions:
-            _, yielded = self.links.functions.results(home, function)
+            _, yielded = home.results(function)
             if yielded:
                 held |= self.links.functions.returned(home, function, (None, *path))
         if held:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,6 +13,8 @@ from codemods.analysis.index import Index
 from codemods.analysis.link import Links
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
+from codemods.analysis.reach import reached, turned
+from codemods.analysis.scopes import below
 from codemods.editing.layout import configured_line_length
 from codemods.editing.notebooks import code_bytes, read_notebook
 from codemods.model import Options
@@ -146,23 +147,7 @@ def link(index: Index, modules: dict[str, Module], options: Options) -> Project:
 
 def _closure(hits: list[str], targets: dict[str, set[str]]) -> list[str]:
     """Hits, everything that imports them however indirectly, and everything these import."""
-    importers: dict[str, set[str]] = {}
-    for path, found in targets.items():
-        for other in found:
-            importers.setdefault(other, set()).add(path)
-    wanted = _reached(hits, importers)
-    return sorted(_reached(wanted, targets))
-
-
-def _reached(start: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
-    found = set(start)
-    stack = list(found)
-    while stack:
-        for other in edges.get(stack.pop(), ()):
-            if other not in found:
-                found.add(other)
-                stack.append(other)
-    return found
+    return sorted(reached(reached(hits, turned(targets)), targets))
 
 
 def _located(index: Index, path: str, names: list[str]) -> set[str]:
@@ -180,7 +165,7 @@ def _imports(data: bytes) -> list[str]:
             for part in imported.decode(errors="replace").strip("()").split(","):
                 word = part.split("#")[-1].split()[:1] if "\n" not in part else part.split()[-1:]
                 if word and word[0].isidentifier():
-                    names.append(f"{base}{word[0]}" if base.endswith(".") else f"{base}.{word[0]}")
+                    names.append(below(base, word[0]))
         else:
             names += [part.split()[0] for part in plain.decode(errors="replace").split(",") if part.split()]
     return names

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from codemods.analysis.arguments import argument_for, default_of, is_bound_call, returns_of
+from codemods.analysis.arguments import argument_for, default_of, is_bound_call
 from codemods.analysis.dict_writes import writes
 from codemods.analysis.flow import reaching
+from codemods.analysis.holding import key_of
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
-from codemods.analysis.scopes import Binding, BindingKind
+from codemods.analysis.scopes import Binding, BindingKind, below
 from codemods.analysis.values import (
     CallValue,
     DictValue,
@@ -100,11 +101,9 @@ class Evaluator:
         if isinstance(node, ast.Name):
             found = module.scope_of(node).lookup(node.id)
             targets = [b.target for b in (found[1] if found else []) if b.kind is BindingKind.IMPORT]
-            stars = [f"{t}.{node.id}" for t in module.scope.star_imports] if found is None else []
-            for target in (*targets, *stars):
-                dots = len(target) - len(target.lstrip("."))
-                head, _, last = target.rpartition(".")
-                value = self._module_variable(module, head if len(head) > dots else target[:dots], last)
+            stars = module.scope.star_imports if found is None else []
+            for target in (*targets, *(below(star, node.id) for star in stars)):
+                value = self._taken(module, target)
                 if value is not None:
                     return value
         elif isinstance(node, ast.Attribute):
@@ -113,18 +112,16 @@ class Evaluator:
                 return self._variable_of(base.module, node.attr)
         return None
 
-    def _module_variable(self, module: Module, holder: str, name: str) -> Value | None:
-        found = self.index.find(holder, module.path) if holder else None
-        return self._variable_of(found, name) if found is not None and found is not module else None
+    def _taken(self, module: Module, target: str) -> Value | None:
+        """What an import's dotted target means, if that is a variable."""
+        holder = self.index.holder(module, target)
+        return self._variable_of(holder, target.rpartition(".")[2]) if holder is not None else None
 
     def _variable_of(self, module: Module, name: str) -> Value | None:
         bindings = module.scope.bindings.get(name, [])
         imports = [b for b in bindings if b.kind is BindingKind.IMPORT]
         if imports:
-            head, _, last = imports[-1].target.rpartition(".")
-            dots = len(imports[-1].target) - len(imports[-1].target.lstrip("."))
-            holder = head if len(head) > dots else imports[-1].target[:dots]
-            return self._module_variable(module, holder, last)
+            return self._taken(module, imports[-1].target)
         values = [self._binding(module, b, None) for b in bindings if b.value is not None]
         return choice(values, values[0].origin) if values else None
 
@@ -161,7 +158,8 @@ class Evaluator:
             return Opaque(f"parameter `{binding.name}`", origin)
         values: list[Value] = []
         for caller, call in self.callers.get(function, []):
-            argument = argument_for(function, binding.name, call, bound=is_bound_call(module, function, call))
+            bound = is_bound_call(self.index, module, function, caller, call)
+            argument = argument_for(function, binding.name, call, bound=bound)
             if isinstance(argument, ast.expr):
                 values.append(self.evaluate(caller, argument))
             elif argument is None:
@@ -255,15 +253,14 @@ class Evaluator:
 
     def _subscript(self, module: Module, node: ast.Subscript, origin: Origin) -> Value:
         found: list[Value] = []
+        key = key_of(node.slice)
         for option in options(self.evaluate(module, node.value)):
             if isinstance(option, DictValue):
-                key = node.slice.value if isinstance(node.slice, ast.Constant) else None
                 keys = [key] if isinstance(key, str) and key in option.items else list(option.items)
                 found += [self.evaluate(o.module, o.node) for k in keys for o in option.items[k]]
-            elif isinstance(option, Sequenced) and isinstance(node.slice, ast.Constant):
-                position = node.slice.value
-                if isinstance(position, int) and position < len(option.elements):
-                    found.append(self.evaluate(option.origin.module, option.elements[position]))
+            elif isinstance(option, Sequenced) and isinstance(key, int):
+                if -len(option.elements) <= key < len(option.elements):
+                    found.append(self.evaluate(option.origin.module, option.elements[key]))
             else:
                 return Opaque("a lookup at run time", origin)
         return choice(found, origin) if found else Opaque("a lookup at run time", origin)
@@ -297,5 +294,5 @@ class Evaluator:
         return DictValue(items, places, complete, origin)
 
     def _returned(self, module: Module, function: ast.FunctionDef) -> Value | None:
-        values = [self.evaluate(module, r) for r in returns_of(module, function)]
+        values = [self.evaluate(module, r) for r in module.results(function)[0]]
         return choice(values, values[0].origin) if values else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable, Sequence
 
 from codemods.analysis.module import Module
@@ -38,6 +39,10 @@ def _hits(module: Module, scope: Scope, bindings: Sequence[Binding]) -> dict[ast
     return walker.hits
 
 
+if sys.version_info >= (3, 11):
+    _TRY = (ast.Try, ast.TryStar)
+else:
+    _TRY = (ast.Try,)
 _WITH_STATEMENTS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -75,10 +80,9 @@ class _Walker:
                 return self._loop(statement, live)
             case ast.With() | ast.AsyncWith():
                 return self.block(statement.body, self._bound(statement, live))
-            case ast.Try():
-                return self._try(statement, live)
             case ast.Match():
-                ends = [self.block(case.body, live) for case in statement.cases]
+                live = self._bound(statement, live, statement.subject)
+                ends = [self.block(case.body, self._bound(statement, live, case)) for case in statement.cases]
                 return _either(live, *ends)
             case ast.Return() | ast.Raise():
                 return None
@@ -86,10 +90,16 @@ class _Walker:
                 if self._jumps:
                     self._jumps[-1] |= live
                 return None
+            case _ if isinstance(statement, _TRY):
+                return self._try(statement, live)
         return self._bound(statement, live)
 
-    def _bound(self, statement: ast.stmt, live: _Live) -> _Live:
+    def _bound(self, statement: ast.stmt, live: _Live, part: ast.AST | None = None) -> _Live:
+        """What is live once a statement, or a part of it, has bound its names; its blocks left out."""
         new = self._at.get(statement, [])
+        if new and part is not None:
+            inside = set(ast.walk(part))
+            new = [binding for binding in new if binding.node in inside]
         if not new:
             return live
         keeps = all(b.kind is BindingKind.AUGMENT or _is_walrus(b) for b in new)
@@ -108,7 +118,7 @@ class _Walker:
         done = self.block(statement.orelse, self.block(statement.body, live))
         within = {n for s in statement.body for n in ast.walk(s)}
         partial = live | {b for bound in self._at.values() for b in bound if b.node in within}
-        ends = [self.block(handler.body, partial) for handler in statement.handlers]
+        ends = [self.block(h.body, self._bound(statement, partial, h)) for h in statement.handlers]
         after = _either(done, *ends)
         if after is None:
             self.block(statement.finalbody, partial)

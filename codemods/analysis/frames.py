@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from codemods.analysis.arguments import arguments_for
 from codemods.analysis.flow import reaching
 from codemods.analysis.holding import NOTHING, Held, HeldSet, Path
 from codemods.analysis.module import Module
@@ -93,7 +94,7 @@ def returned(
         outer: the call of the function in which this call stands.
         steps: see `given_back`.
     """
-    values, yielded = links.functions.results(home, function)
+    values, yielded = home.results(function)
     symbol = links.index.resolve(module, node.func)
     is_named = isinstance(node.func, ast.Attribute) or (symbol is not None and symbol.node is function)
     # What a variable holds can be `functools.partial(function, ...)`, which has arguments of its own.
@@ -117,7 +118,7 @@ def _bound(links: Links, frame: Frame, binding: Binding, path: Path, steps: int)
     parameter = binding.node
     assert isinstance(parameter, ast.arg)
     held: set[Held] = set()
-    arguments = links.functions.arguments(frame.function, parameter, frame.call, path)
+    arguments = arguments_for(frame.function, parameter, frame.call.node, path, bound=frame.call.is_bound)
     if not arguments:
         return links.variables.binding(frame.home, binding, path)
     for argument, inner in arguments:

@@ -6,15 +6,16 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from codemods.analysis.arguments import default_of
+from codemods.analysis.arguments import arguments_for, default_of, is_bound_call, is_static
 from codemods.analysis.holding import NOTHING, UNSEEN, Defined, Held, HeldSet, Instance, Path
 from codemods.analysis.indirect_calls import indirect_calls
 from codemods.analysis.module import Module
+from codemods.analysis.scopes import FunctionNode
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
 
-Function: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
+Function: TypeAlias = FunctionNode
 FunctionAt: TypeAlias = "tuple[Module, Function]"
 
 
@@ -39,7 +40,6 @@ class Functions:
     _by_attribute: dict[str, list[tuple[Module, ast.Call]]] | None = None
     _replaced: dict[str, list[tuple[Module, ast.Call, ast.expr]]] | None = None
     _indirect: dict[ast.AST, list[tuple[Module, ast.Call]]] | None = None
-    _results: dict[Module, dict[ast.AST, tuple[list[ast.expr], list[ast.expr]]]] = field(default_factory=dict)
     _calls: dict[ast.AST, list[CallOf]] = field(default_factory=dict)
     _searching: dict[ast.AST, int] = field(default_factory=dict)
 
@@ -71,7 +71,7 @@ class Functions:
         """What a call of a function gives; of a generator, what its elements are."""
         if isinstance(function, ast.Lambda):
             return self.links.at(module, function.body, path)
-        returned, yielded = self.results(module, function)
+        returned, yielded = module.results(function)
         if not yielded:
             return NOTHING.union(*(self.links.at(module, value, path) for value in returned))
         if not path:
@@ -81,19 +81,6 @@ class Functions:
             is_from = isinstance(module.parent(value), ast.YieldFrom)
             parts.append(self.links.at(module, value, path if is_from else path[1:]))
         return NOTHING.union(*parts)
-
-    def results(self, module: Module, function: ast.AST) -> tuple[list[ast.expr], list[ast.expr]]:
-        """The expressions a function returns and those it yields."""
-        if module not in self._results:
-            found: dict[ast.AST, tuple[list[ast.expr], list[ast.expr]]] = {}
-            for position, kinds in enumerate(((ast.Return,), (ast.Yield, ast.YieldFrom))):
-                for node in (n for kind in kinds for n in module.nodes(kind)):
-                    assert isinstance(node, ast.Return | ast.Yield | ast.YieldFrom)
-                    owner = module.function(node)
-                    if node.value is not None and owner is not None:
-                        found.setdefault(owner, ([], []))[position].append(node.value)
-            self._results[module] = found
-        return self._results[module].get(function, ([], []))
 
     def calls(self, module: Module, function: Function) -> list[CallOf]:
         """Every call of a function found in the project."""
@@ -115,7 +102,7 @@ class Functions:
             return self._calls_of_lambda(module, function)
         owner = module.parent(function)
         calls = [*self.links.callers.get(function, []), *self._indirect_calls().get(function, [])]
-        found = [CallOf(home, call, self._is_bound(module, function, home, call)) for home, call in calls]
+        found = [self.call_of(module, function, home, call) for home, call in calls]
         if isinstance(owner, ast.ClassDef):
             if function.name == "__init__":
                 found += self._constructions(module, function, owner)
@@ -142,35 +129,24 @@ class Functions:
                     found.append(CallOf(home, call, True))
         return found
 
-    def _is_bound(self, module: Module, function: ast.AST, home: Module, call: ast.Call) -> bool:
-        if not isinstance(module.parent(function), ast.ClassDef):
-            return False
-        words = {d.id for d in getattr(function, "decorator_list", []) if isinstance(d, ast.Name)}
-        if "staticmethod" in words:
-            return False
-        if "classmethod" in words or not isinstance(call.func, ast.Attribute):
-            return True
-        symbol = self.links.index.resolve(home, call.func.value)
-        return symbol is None or not isinstance(symbol.node, ast.ClassDef)
-
     def _method_calls(
         self, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, owner: ast.ClassDef
     ) -> list[CallOf]:
         found = []
-        static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in function.decorator_list)
+        is_bound = not is_static(function)
         for home, call in self._calls_by_attribute().get(function.name, []):
             assert isinstance(call.func, ast.Attribute)
             if _is_super(call.func.value):
                 inside = home.class_of(call)
                 reached = self.links.classes.inherited(inside, home, function.name) if inside else []
                 if any(method is function for _, method in reached):
-                    found.append(CallOf(home, call, not static))
+                    found.append(CallOf(home, call, is_bound))
                 continue
             for holder in self.links.held(home, call.func.value):
                 if not isinstance(holder, Instance) or not self.links.classes.is_a(holder, owner):
                     continue
                 if any(m is function for _, m in self.links.classes.methods(holder, function.name)):
-                    found.append(CallOf(home, call, not static))
+                    found.append(CallOf(home, call, is_bound))
                     break
         return found
 
@@ -220,20 +196,15 @@ class Functions:
 
     def call_of(self, module: Module, function: Function, home: Module, call: ast.Call) -> CallOf:
         """A call, with what is known of how the function is called there."""
-        return CallOf(home, call, self._is_bound(module, function, home, call))
-
-    def arguments(
-        self, function: Function, parameter: ast.arg, call: CallOf, path: Path
-    ) -> list[tuple[ast.expr, Path]]:
-        """The expressions that a call gives to a parameter; none where it is left out."""
-        return _arguments(function, parameter, call, path)
+        bound = is_bound_call(self.links.index, module, function, home, call)
+        return CallOf(home, call, bound)
 
     def given(self, module: Module, function: Function, parameter: ast.arg, path: Path) -> HeldSet:
         """What every call gives to a parameter."""
         calls = self.calls(module, function)
         held: set[Held] = set()
         for call in calls:
-            arguments = _arguments(function, parameter, call, path)
+            arguments = arguments_for(function, parameter, call.node, path, bound=call.is_bound)
             for argument, inner in arguments:
                 held |= self.links.at(call.module, argument, inner)
             default = default_of(function, parameter.arg) if not arguments else None
@@ -248,49 +219,3 @@ def _is_replace(call: ast.Call) -> bool:
 
 def _is_super(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
-
-
-def _arguments(
-    function: Function, parameter: ast.arg, call: CallOf, path: Path
-) -> list[tuple[ast.expr, Path]]:
-    """The expressions, and where in them, that a call gives to a parameter; none where it is left out."""
-    positional = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
-    if function.args.vararg is parameter:
-        return _extra_positional(call, len(positional) - call.is_bound, path)
-    if function.args.kwarg is parameter:
-        return _extra_keywords(call.node, {*positional, *(a.arg for a in function.args.kwonlyargs)}, path)
-    for keyword in call.node.keywords:
-        if keyword.arg == parameter.arg:
-            return [(keyword.value, path)]
-    if parameter.arg in positional:
-        position = positional.index(parameter.arg) - call.is_bound
-        for i, argument in enumerate(call.node.args[: position + 1] if position >= 0 else ()):
-            if isinstance(argument, ast.Starred):
-                return [(argument.value, (position - i, *path))]
-            if i == position:
-                return [(argument, path)]
-    return [(k.value, (parameter.arg, *path)) for k in call.node.keywords if k.arg is None]
-
-
-def _extra_positional(call: CallOf, first: int, path: Path) -> list[tuple[ast.expr, Path]]:
-    if not path:
-        return []
-    found: list[tuple[ast.expr, Path]] = []
-    for i, argument in enumerate(call.node.args):
-        if isinstance(argument, ast.Starred):
-            found.append((argument.value, (None, *path[1:])))
-        elif i >= first and path[0] in (None, i - first):
-            found.append((argument, path[1:]))
-    return found
-
-
-def _extra_keywords(call: ast.Call, named: set[str], path: Path) -> list[tuple[ast.expr, Path]]:
-    if not path:
-        return []
-    found: list[tuple[ast.expr, Path]] = []
-    for keyword in call.keywords:
-        if keyword.arg is None:
-            found.append((keyword.value, path))
-        elif keyword.arg not in named and path[0] in (None, keyword.arg):
-            found.append((keyword.value, path[1:]))
-    return found

@@ -184,14 +184,18 @@ class Index:
         found = self.find(target, module.path)
         if found is not None:
             return Symbol(found.path, found, found.tree)
+        holder = self.holder(module, target)
+        if holder is not None:
+            return self.lookup(holder, holder.scope, target.rpartition(".")[2])
+        return None if target.startswith(".") else Symbol(canonical(target))
+
+    def holder(self, module: Module, target: str) -> Module | None:
+        """The other module of the project whose name an import's dotted target takes."""
         dots = len(target) - len(target.lstrip("."))
-        head, _, last = target.rpartition(".")
-        parent = target[:dots] if dots and len(head) <= dots else head
-        if parent:
-            holder = self.find(parent, module.path)
-            if holder is not None and holder is not module:
-                return self.lookup(holder, holder.scope, last)
-        return None if dots else Symbol(canonical(target))
+        head = target.rpartition(".")[0]
+        parent = head if len(head) > dots else target[:dots]
+        found = self.find(parent, module.path) if parent else None
+        return found if found is not module else None
 
     def _starred(self, module: Module, name: str) -> Symbol | None:
         scopes = [module.scope, *(s for s in module.table.scopes.values() if s.star_imports)]

@@ -48,6 +48,7 @@ _EXACT = 2
 a circle would have paths without end."""
 _FOREVER = 1 << 30
 _TRIES = 2
+"""How often a question within a circle is answered anew before its answer stays."""
 
 
 @dataclass(slots=True)

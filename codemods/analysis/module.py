@@ -34,6 +34,8 @@ class Module:
         self.table.build(self.tree)
         self._line_starts = [0, *(m.end() for m in _LINE_END.finditer(source.text))]
         self._named: dict[str, list[ast.Name | ast.Attribute]] | None = None
+        self._lines: list[str] | None = None
+        self._results: dict[ast.AST, tuple[list[ast.expr], list[ast.expr]]] | None = None
         self.flows: dict[tuple[Scope, str], dict[ast.stmt, frozenset[Binding]]] = {}
         if sys.version_info < (3, 12):
             for string in self.nodes(ast.JoinedStr):
@@ -132,6 +134,13 @@ class Module:
         span = self.span(node)
         return self.text[span.start : span.end]
 
+    @property
+    def lines(self) -> list[str]:
+        """The lines as Python counts them, without their endings: a form feed ends none."""
+        if self._lines is None:
+            self._lines = _LINE_END.split(self.text)
+        return self._lines
+
     def line_of(self, position: int) -> int:
         """Line number, from 1, of a text position."""
         return bisect.bisect_right(self._line_starts, position)
@@ -183,6 +192,18 @@ class Module:
             if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
                 return parent
         return None
+
+    def results(self, function: ast.AST) -> tuple[list[ast.expr], list[ast.expr]]:
+        """The expressions a function returns and those it yields, its inner functions' left out."""
+        if self._results is None:
+            self._results = {}
+            for position, kinds in enumerate(((ast.Return,), (ast.Yield, ast.YieldFrom))):
+                for node in (n for kind in kinds for n in self.nodes(kind)):
+                    assert isinstance(node, ast.Return | ast.Yield | ast.YieldFrom)
+                    owner = self.function(node)
+                    if node.value is not None and owner is not None:
+                        self._results.setdefault(owner, ([], []))[position].append(node.value)
+        return self._results.get(function, ([], []))
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
         """The innermost class around a node, whatever functions lie between."""

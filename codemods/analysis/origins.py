@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from codemods.analysis.arguments import argument_for, is_bound_call, returns_of
+from codemods.analysis.arguments import arguments_for
 from codemods.analysis.flow import reaching
 from codemods.analysis.frames import PASS_THROUGH
 from codemods.analysis.holding import Instance
@@ -79,7 +79,8 @@ class Origins:
         if not path:
             return self.of(module, value)
         if isinstance(value, ast.Tuple | ast.List):
-            if path[0] >= len(value.elts):
+            is_there = -len(value.elts) <= path[0] < len(value.elts)
+            if not is_there or any(isinstance(element, ast.Starred) for element in value.elts):
                 return frozenset()
             return self._element(module, value.elts[path[0]], path[1:])
         function = self._function(module, value.func) if isinstance(value, ast.Call) else None
@@ -88,7 +89,7 @@ class Origins:
         self._active.add(value)
         try:
             home, definition = function
-            parts = [self._element(home, one, path) for one in returns_of(home, definition)]
+            parts = [self._element(home, one, path) for one in home.results(definition)[0]]
         finally:
             self._active.discard(value)
         return frozenset().union(*parts)
@@ -99,23 +100,24 @@ class Origins:
         function = module.parent(arguments) if arguments is not None else None
         if not isinstance(function, _Function) or not isinstance(parameter, ast.arg):
             return frozenset()
-        calls = self.links.calls_of(module, function)
+        calls = self.links.functions.calls(module, function)
         if not calls:
             return self._made(module, parameter)
         found: set[ast.AST] = set()
-        for caller, call in calls:
-            given = argument_for(function, parameter.arg, call, bound=is_bound_call(module, function, call))
-            if isinstance(given, ast.expr):
-                found |= self.of(caller, given)
+        for call in calls:
+            for given, path in arguments_for(function, parameter, call.node, (), bound=call.is_bound):
+                if not path:
+                    found |= self.of(call.module, given)
         return frozenset(found)
 
     def _attribute(self, module: Module, node: ast.Attribute) -> frozenset[ast.AST]:
         owners = [h for h in self.links.held(module, node.value) if isinstance(h, Instance)]
         found: set[ast.AST] = set()
-        for owner in owners:
-            for definition, home in self.links.classes.lineage(owner.node, owner.module):
-                for value, unpack in _stores(definition, node.attr):
-                    found |= self._element(home, value, unpack)
+        classes = {c for owner in owners for c, _ in self.links.classes.lineage(owner.node, owner.module)}
+        for store in self.links.stores.attributes(node.attr) if classes else ():
+            is_own = isinstance(store.holder, ast.Name) and store.holder.id == "self"
+            if is_own and store.module.class_of(store.holder) in classes:
+                found |= self._element(store.module, store.value, store.unpack)
         return frozenset(found)
 
     def _call(self, module: Module, node: ast.Call) -> frozenset[ast.AST]:
@@ -128,7 +130,7 @@ class Origins:
         if function is None:
             return self._made(module, node)
         home, definition = function
-        returned = (self.of(home, one) for one in returns_of(home, definition))
+        returned = (self.of(home, one) for one in home.results(definition)[0])
         return frozenset().union(*returned)
 
     def _function(self, module: Module, callee: ast.expr) -> tuple[Module, _Function] | None:
@@ -145,13 +147,12 @@ class Origins:
         Each place is followed to the calls of its function, and theirs. A constructor comes before the other
         methods of its class.
         """
-        first, second = (dict(self._reached_from(*place)) for place in (one, other))
-        shared = [scope for scope in first if scope in second]
-        for scope in shared:
-            here, there = first[scope], second[scope]
+        first = list(self._reached_from(*one))
+        second = {scope: statement for _, scope, statement in self._reached_from(*other)}
+        for module, scope, here in first:
+            there = second.get(scope, here)
             if here is not there:
-                module = self._home(scope)
-                return module is not None and module.span(here).start < module.span(there).start
+                return module.span(here).start < module.span(there).start
         classes = [_method_of(module, node) for module, node in (one, other)]
         return (
             classes[0] is not None
@@ -160,8 +161,9 @@ class Origins:
             and classes[0][1] == "__init__" != classes[1][1]
         )
 
-    def _reached_from(self, module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, ast.stmt]]:
-        """The scopes a place is reached in, nearest first, each with the statement that leads there."""
+    def _reached_from(self, module: Module, node: ast.AST) -> Iterator[tuple[Module, ast.AST, ast.stmt]]:
+        """The scopes a place is reached in, nearest first, each with its module and the statement that leads
+        there."""
         places, seen = [(module, node)], set[ast.AST]()
         while places and len(seen) < _DEPTH:
             home, at = places.pop(0)
@@ -169,24 +171,9 @@ class Origins:
             if scope in seen:
                 continue
             seen.add(scope)
-            yield scope, home.statement(at)
+            yield home, scope, home.statement(at)
             if isinstance(scope, _Function):
                 places += self.links.calls_of(home, scope)
-
-    def _home(self, scope: ast.AST) -> Module | None:
-        return next(
-            (m for m in self.links.modules.values() if scope in (m.tree, *m.nodes(type(scope)))), None
-        )
-
-
-def _stores(owner: ast.ClassDef, name: str) -> Iterator[tuple[ast.expr, tuple[int, ...]]]:
-    """What `self.<name>` is assigned in a class, by itself or as an element of a tuple."""
-    for node in (n for n in ast.walk(owner) if isinstance(n, ast.Assign)):
-        for target in node.targets:
-            elements = target.elts if isinstance(target, ast.Tuple) else [target]
-            for position, element in enumerate(elements):
-                if ast.unparse(element) == f"self.{name}":
-                    yield node.value, (position,) if isinstance(target, ast.Tuple) else ()
 
 
 def _method_of(module: Module, node: ast.AST) -> tuple[ast.ClassDef, str] | None:

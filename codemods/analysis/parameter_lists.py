@@ -60,7 +60,7 @@ class ParameterLists:
         found: list[tuple[Module, ast.AST]] = []
         for home, function in self.links.functions.meant(module, call.func):
             if not isinstance(function, ast.Lambda) and "param" in function.name:
-                found += [(home, value) for value in self.links.functions.results(home, function)[0]]
+                found += [(home, value) for value in home.results(function)[0]]
         return found
 
     def _bound(self, module: Module, name: ast.Name) -> list[tuple[Module, ast.AST]]:

@@ -96,6 +96,11 @@ class Scope:
         return scope
 
 
+def below(base: str, name: str) -> str:
+    """The dotted target of a name in a module; leading dots kept, of which `from . import x` adds none."""
+    return base + name if base.endswith(".") else f"{base}.{name}"
+
+
 def bindings_of(node: ast.AST) -> Iterator[Binding]:
     match node:
         case ast.Import():
@@ -107,7 +112,7 @@ def bindings_of(node: ast.AST) -> Iterator[Binding]:
             base = "." * node.level + (node.module or "")
             for alias in node.names:
                 if alias.name != "*":
-                    target = base + alias.name if base.endswith(".") else f"{base}.{alias.name}"
+                    target = below(base, alias.name)
                     yield Binding(alias.asname or alias.name, BindingKind.IMPORT, node, target=target)
         case ast.Assign():
             for assigned in node.targets:

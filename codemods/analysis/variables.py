@@ -123,17 +123,10 @@ class Variables:
         symbol = self.links.index.imported(module, binding.target)
         if symbol is not None:
             return defined(symbol, path)
-        home = self._holder(module, binding.target)
-        if home is None or home is module:
+        home = self.links.index.holder(module, binding.target)
+        if home is None:
             return frozenset({UNSEEN})
         return self.of_module(home, binding.target.rpartition(".")[2], path)
-
-    def _holder(self, module: Module, target: str) -> Module | None:
-        """The module whose name an import takes."""
-        dots = len(target) - len(target.lstrip("."))
-        head = target.rpartition(".")[0]
-        holder = head if len(head) > dots else target[:dots]
-        return self.links.index.find(holder, module.path) if holder else None
 
     def _parameter(self, module: Module, binding: Binding, path: Path) -> HeldSet:
         parameter = binding.node
@@ -171,8 +164,8 @@ class Variables:
             imports = [b for b in bindings if b.kind is BindingKind.IMPORT]
             if not imports:
                 return scope
-            home = self._holder(module, imports[-1].target)
-            if home is None or home is module:
+            home = self.links.index.holder(module, imports[-1].target)
+            if home is None:
                 return scope
             name, module = imports[-1].target.rpartition(".")[2], home
             found = module.scope.lookup(name)

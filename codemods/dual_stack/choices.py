@@ -225,7 +225,9 @@ def _same_value(project: Project) -> Iterator[tuple[str, str]]:
         for parameter in (*function.args.posonlyargs, *function.args.args) if function is not None else ():
             for module, call in calls:
                 assert function is not None
-                is_bound = bound or is_bound_call(module, function, call)
+                symbol = project.resolve(module, call.func)
+                home = symbol.module if symbol is not None and symbol.module is not None else module
+                is_bound = bound or is_bound_call(project.index, home, function, module, call)
                 given = argument_for(function, parameter.arg, call, bound=is_bound)
                 name = setting_name(given) if isinstance(given, ast.expr) else None
                 if name is not None and name != parameter.arg:

@@ -76,7 +76,7 @@ def _emit(text: str, span: Span, edits: Sequence[Edit], spell: Speller, newline:
 def shifted(text: str, columns: int, *, first_line: bool) -> str:
     """Move lines left or right; lines that continue a string are left alone."""
     inside_string = _string_lines(text)
-    lines = text.splitlines(keepends=True)
+    lines = list(io.StringIO(text, newline=""))  # as Python counts them: a form feed ends none
     for number, line in enumerate(lines):
         if (number == 0 and not first_line) or number in inside_string or not line.strip():
             continue

@@ -55,7 +55,7 @@ def todo_lines(code: str, remedy: str, width: int) -> list[str]:
 def todos(module: Module) -> list[Comment]:
     """TODO comments left by an earlier run, with the lines that continue them."""
     found = []
-    lines = module.text.splitlines() if "fsdp-migrate" in module.text else []
+    lines = module.lines if "fsdp-migrate" in module.text else []
     for _, comment in _ours(module, TODO):
         following, text = comment.line, [comment.text]
         while following < len(lines) and lines[following].strip().startswith(_CONTINUED):
@@ -111,11 +111,11 @@ def statement_line(project: Project, finding: Finding) -> int:
 
 def code_line_below(module: Module, line: int) -> int:
     """The first line of code after a comment line; other comments between do not count."""
-    lines = module.text.splitlines()
+    lines = module.lines
     number = line
     while number < len(lines) and (not lines[number].strip() or lines[number].lstrip().startswith("#")):
         number += 1
-    return number + 1
+    return min(number + 1, len(lines))
 
 
 def _position(project: Project, finding: Finding) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,8 +117,10 @@ _VALUES = {
     "both branches": ("v = 0\nif flag:\n    v = 1\nelse:\n    v = 2", "v", Choice),
     "dict": ("v = dict(a=1)\nv['b'] = 2\nv.update(c=3)", "v", DictValue),
     "item of a dict": ("d = {'a': 1}\nv = d['a']", "v", Literal),
+    "element from the end": ("d = 'a', None\nv = d[-1]", "v", Literal),
     "default of a dataclass field": ("from other import Config\nc = Config(b=2)\nv = c.a", "v", Choice),
     "given dataclass field": ("from other import Config\nc = Config(b=2)\nv = c.b", "v", Choice),
+    "no such element": ("d = 'a', None\nv = d[-3]", "v", Opaque),
     "unknown": ("v = cfg.x", "v", Opaque),
 }
 
@@ -146,6 +149,42 @@ def test_values_are_followed(name: str, tmp_path: Path) -> None:
         assert known == [{"default": 1, "given": 2}[name.split()[0]]]
     if name == "element of a tuple result":
         assert isinstance(value, Literal) and value.value == "two"
+
+
+@pytest.mark.parametrize("star", ["from . import *", "from .sub import *", "from pkg import *"])
+def test_values_are_followed_through_star_imports(star: str, tmp_path: Path) -> None:
+    project = project_of(
+        tmp_path,
+        {
+            "pkg/__init__.py": "SHARED = 3\n",
+            "pkg/sub.py": "SHARED = 3\n",
+            "pkg/main.py": f"{star}\nuse(SHARED)  # fsdp\n",
+        },
+    )
+    module = project.modules["pkg/main.py"]
+    assert isinstance(project.evaluate(module, marked(module, "SHARED")), Literal)
+
+
+_METHOD_CALLS = {
+    "on an object's class": ("", "Trainer.wrap(trainer, model, 'x')"),
+    "a class method": ("@classmethod\n    ", "Trainer.wrap(model, 'x')"),
+    "a static method": ("@staticmethod\n    ", "Trainer.wrap(None, model, 'x')"),
+}
+
+
+@pytest.mark.parametrize("name", _METHOD_CALLS)
+def test_parameters_of_methods_have_the_values_of_calls_on_the_class(name: str, tmp_path: Path) -> None:
+    decorator, call = _METHOD_CALLS[name]
+    project = project_of(
+        tmp_path,
+        {
+            "main.py": f"class Trainer:\n    {decorator}def wrap(self, model, kind):\n"
+            f"        use(kind)  # fsdp\n{call}\n",
+        },
+    )
+    module = project.modules["main.py"]
+    value = project.evaluate(module, marked(module, "kind"))
+    assert isinstance(value, Literal) and value.value == "x"
 
 
 def test_parameters_have_the_values_of_every_call(tmp_path: Path) -> None:
@@ -215,8 +254,36 @@ _LINKS = {
         "trainer.model",
         Sharded,
     ),
+    "named by a pattern": (
+        "model = FSDP(model)\nmatch other():\n    case model:\n        use(model)",
+        "model",
+        No,
+    ),
+    "behind a pattern that names it": (
+        "model = FSDP(model)\nmatch other():\n    case [model]:\n        pass\nuse(model)",
+        "model",
+        Maybe,
+    ),
+    "named by a handler": (
+        "model = FSDP(model)\ntry:\n    go()\nexcept E as model:\n    use(model)",
+        "model",
+        No,
+    ),
+    "wrapped in a try": (
+        "model = build()\ntry:\n    model = FSDP(model)\nexcept E:\n    raise\nuse(model)",
+        "model",
+        Sharded,
+    ),
     "plain": ("model = build()\nuse(model)", "model", No),
 }
+
+
+if sys.version_info >= (3, 11):
+    _LINKS["wrapped in a try of groups"] = (
+        "model = build()\ntry:\n    model = FSDP(model)\nexcept* E:\n    raise\nuse(model)",
+        "model",
+        Sharded,
+    )
 
 
 @pytest.mark.parametrize("name", _LINKS)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from codemods.editing.apply import shifted
 from codemods.model import Options, Outcome, Rewrite
 from codemods.plan import plan_rewrite
 from codemods.sources import find_files
@@ -114,7 +115,10 @@ def test_form_feeds(expected: str, tmp_path: Path) -> None:
     assert after.count("\f") == text.count("\f") == 2
 
 
-@pytest.mark.parametrize("separator", ["\x0b", "\x1c", "\x85", "\u2028"], ids=lambda c: f"U+{ord(c):04X}")
+SEPARATORS = ["\x0b", "\x1c", "\x85", "\u2028"]
+
+
+@pytest.mark.parametrize("separator", SEPARATORS, ids=lambda c: f"U+{ord(c):04X}")
 def test_characters_that_are_line_ends_to_str_but_not_to_python(
     separator: str, expected: str, tmp_path: Path
 ) -> None:
@@ -126,6 +130,35 @@ def test_characters_that_are_line_ends_to_str_but_not_to_python(
         '"""Trains."""', f'"""Trains{separator}."""\nNAME = "a{separator}b"  # c{separator}d'
     )
     assert after == wanted
+
+
+@pytest.mark.parametrize(
+    "separator", ["\f", "\x0b", "\x1c", "\x85", "\u2028"], ids=lambda c: f"U+{ord(c):04X}"
+)
+def test_todos_below_such_characters_are_found_again(separator: str, tmp_path: Path) -> None:
+    text = PLAIN.replace('"""Trains."""', f'"""Trains{separator}."""') + "\nkept = model._handles\n"
+    after = rewritten(tmp_path, text.encode())
+    assert after.count(b"TODO") == 1
+    (tmp_path / "train.py").write_bytes(after)
+    assert rewrite(tmp_path).changes == ()
+
+
+@pytest.mark.parametrize(
+    "separator", ["\f", "\x0b", "\x1c", "\x85", "\u2028"], ids=lambda c: f"U+{ord(c):04X}"
+)
+@pytest.mark.parametrize("columns", [4, -4])
+def test_moved_lines_keep_such_characters_in_strings(columns: int, separator: str) -> None:
+    text = f'    a = "b{separator}    c"\n    d = 1\n'
+    moved = shifted(text, columns, first_line=True)
+    assert moved == text.replace("    a", " " * (4 + columns) + "a").replace(
+        "    d", " " * (4 + columns) + "d"
+    )
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n", "\n    ", "\n# more"])
+def test_a_todo_at_the_end_of_a_file(end: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(f"import fsdp\n# TODO(fsdp-migrate FM507): gone{end}", newline="")
+    assert [(r.finding.code, r.finding.place.line) for r in rewrite(tmp_path).reported] == [("FM507", 2)]
 
 
 def test_no_newline_at_the_end(expected: str, tmp_path: Path) -> None:

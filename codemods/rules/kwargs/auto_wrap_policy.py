@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from codemods.analysis.arguments import returns_of
 from codemods.analysis.module import Module
 from codemods.rule import (
     CallValue,
@@ -86,7 +85,7 @@ def _says_yes_or_no(argument: Argument, module: Module, function: ast.expr) -> b
     symbol = argument.project.resolve(module, function)
     if symbol is None or symbol.module is None or not isinstance(symbol.node, ast.FunctionDef):
         return False
-    returned = returns_of(symbol.module, symbol.node)
+    returned, _ = symbol.module.results(symbol.node)
     return bool(returned) and all(_is_boolean(r) for r in returned)
 
 

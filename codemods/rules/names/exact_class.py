@@ -118,7 +118,8 @@ def _is_submodule(project: Project, module: Module, subject: ast.expr) -> bool:
     if function is None or subject.id not in names:
         return False
     for home, call in project.links.calls_of(module, function):
-        given = argument_for(function, subject.id, call, bound=is_bound_call(module, function, call))
+        bound = is_bound_call(project.index, module, function, home, call)
+        given = argument_for(function, subject.id, call, bound=bound)
         if isinstance(given, ast.Name) and _is_loop_variable(project, home, given):
             return True
     return False

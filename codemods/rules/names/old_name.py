@@ -91,7 +91,8 @@ def _wrapped_by(project: Project, site: WrapCall) -> Iterator[_Wrapped]:
     if ast.unparse(old) not in [argument.arg for argument in function.args.args]:
         return
     for home, call in project.links.calls_of(module, function):
-        given = argument_for(function, ast.unparse(old), call, bound=is_bound_call(module, function, call))
+        bound = is_bound_call(project.index, module, function, home, call)
+        given = argument_for(function, ast.unparse(old), call, bound=bound)
         if isinstance(given, ast.Name | ast.Attribute) and _is_renamed(home, call, given):
             yield _Wrapped(home, call, given)
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from tool import Result, rewrite_in_place
 
 from codemods.editing.notebooks import read_notebook
+from codemods.model import Options, Outcome
+from codemods.plan import plan_rewrite
 
 Json = dict[str, Any]
 
@@ -162,3 +164,16 @@ def test_an_unchanged_module_gives_the_notebook_back_byte_for_byte(
     read = read_notebook("a.ipynb", data)
     assert read.encoded(read.text) == data
     compile(read.text, "a.ipynb", "exec")
+
+
+def test_what_a_comment_suppresses_stands_where_the_finding_does(tmp_path: Path) -> None:
+    kept = TRAINING[3].replace("%%time\n", "# fsdp-migrate: ignore[FM101] not yet\n")
+    file = tmp_path / "train.ipynb"
+    file.write_text(json.dumps(notebook(*TRAINING[:3], kept), indent=1))
+    done = plan_rewrite(tmp_path, ["train.ipynb"], Options())
+    (comment,) = done.suppressions
+    ignored = [r.finding for r in done.reported if r.outcome is Outcome.IGNORED]
+    assert comment.findings == tuple((found.code, found.place.line) for found in ignored) != ()
+    lines = file.read_text().splitlines()
+    assert "ignore[FM101]" in lines[comment.line - 1]
+    assert "FSDP(model" in lines[comment.findings[0][1] - 1]

@@ -11,7 +11,8 @@ from codemods.analysis.collect import link
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
 from codemods.model import Options
-from codemods.plan import decide, find_all
+from codemods.outcomes import decide
+from codemods.plan import find_all
 from codemods.project import Project
 from codemods.sources import decode
 
