@@ -16,7 +16,7 @@ import corpus_tool
 import laws
 from corpus_scan import Place
 
-LEAVE = shutil.ignore_patterns(".git", ".fsdp-migrate", "__pycache__")
+LEAVE = shutil.ignore_patterns(*laws.NOT_CONTENT)
 
 
 @dataclass(slots=True)

@@ -63,15 +63,6 @@ def sources(folder: Path) -> list[Path]:
     return found
 
 
-def compiles(data: bytes) -> bool:
-    """Whether Python takes the file; `nonlocal x` without any x parses, and is refused later."""
-    try:
-        compile(data, "<mutated>", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError):
-        return False
-    return True
-
-
 def one(seed: int, paths: list[Path], limit_s: int) -> tuple[str, str]:
     """Rewrite one mutated file.
 
@@ -99,7 +90,7 @@ def one(seed: int, paths: list[Path], limit_s: int) -> tuple[str, str]:
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
     broken = [r.finding.message for r in done.reported if r.finding.code == "FM903"]
-    if broken and not compiles(data):
+    if broken and not mutations.compiles(data):
         return "not compiled", ""  # Python parses it and still refuses it; left alone, and said
     if broken:
         return "net needed", f"{source}: {broken[0]}"

@@ -18,7 +18,6 @@ import argparse
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,9 +25,13 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainer_results import Arm, RunFailed, contents, differences
-
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from trainer_results import Arm, RunFailed, contents, differences  # noqa: E402
+
+from fsdp_migrate.verify.launcher import free_port, rank_environment  # noqa: E402
+
 HERE = Path(__file__).resolve().with_suffix("")
 RANKS = 2
 TIMEOUT_S = 400
@@ -104,17 +107,11 @@ def train(trainer: Trainer, tree: Path, scratch: Path) -> Arm:
 
 
 def _run_ranks(scratch: Path, environment: dict[str, str]) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     shared = {
         **os.environ,
         **environment,
         "PYTHONPATH": str(ROOT),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(RANKS),
-        "LOCAL_WORLD_SIZE": str(RANKS),
         "OMP_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }
@@ -123,7 +120,7 @@ def _run_ranks(scratch: Path, environment: dict[str, str]) -> None:
     ranks = []
     try:
         for rank, log in enumerate(logs):
-            own = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            own = {**shared, **rank_environment(rank, RANKS, port)}
             with log.open("wb") as out:
                 ranks.append(subprocess.Popen(command, env=own, stdout=out, stderr=subprocess.STDOUT))
         until = time.monotonic() + TIMEOUT_S

@@ -16,6 +16,7 @@ from checkpoint_convert.errors import LayoutError, UnsupportedError
 from checkpoint_convert.items import Items, LeftOut, SharedItem, TensorItem, dotted
 from checkpoint_convert.model import Contents, DType, Notice, SourceFormat, TensorSource, size_bytes
 from checkpoint_convert.optim_items import optimizer_values
+from checkpoint_convert.places import stored_keys
 from checkpoint_convert.readers.dcp_part import OLD_GROUPS
 from checkpoint_convert.readers.resolve import OPAQUE_EXTRA
 from checkpoint_convert.tied import first_names
@@ -65,7 +66,9 @@ class _Draft:
         paths = [item.path for item in items.tensors]
         paths += [item.path for item in items.shared]
         paths += [leaf.path for leaf in items.objects]
-        twice = [key for key, count in Counter(map(dotted, paths)).items() if count > 1]
+        stored = stored_keys(items, options.preset)
+        places = Counter(place for path in paths for place in stored(path))
+        twice = [place for place, count in places.items() if count > 1]
         if twice:
             raise LayoutError(
                 f"two things of the source would get the same key {twice[0]!r}",

@@ -10,11 +10,11 @@ from checkpoint_convert.errors import UnreadableError
 from checkpoint_convert.items import Items, TensorItem, dotted
 from checkpoint_convert.model import Contents, TensorSource, Value, numel
 from checkpoint_convert.parallel import Workers
+from checkpoint_convert.places import stored_keys
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.transfer import Digests
 from checkpoint_convert.values import KeyPath, Leaf, is_tensor
 from checkpoint_convert.write_options import Preset
-from checkpoint_convert.writers.places import stored_keys
 from checkpoint_convert.writers.safetensors import side_key
 
 ABSENT = object()
@@ -142,8 +142,10 @@ def in_entries(entries: Mapping[str, object], items: Items, preset: Preset) -> F
     names = {items.canonical((key,))[0]: key for key in (items.model_key, items.optim_key)}
 
     def find(path: KeyPath) -> object:
-        key = stored((names.get(path[0], path[0]), *path[1:]))
-        return entries.get(key, ABSENT) if key else NOT_KEPT
+        keys = stored((names.get(path[0], path[0]), *path[1:]))
+        if not keys:
+            return NOT_KEPT
+        return entries[keys[0]] if all(key in entries for key in keys) else ABSENT
 
     return find
 

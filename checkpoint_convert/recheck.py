@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,6 +26,14 @@ from checkpoint_convert.writers.safetensors import GROUPS_NAME, OPTIMIZER_NAME
 
 _Tensors: TypeAlias = dict[str, TensorSource]
 _Values: TypeAlias = Mapping[str, Value]
+
+_NEEDED = {
+    "keys": ("model", "optim"),
+    "files": ("name", "size_bytes"),
+    "tensors": ("key", "dtype", "shape", "digest"),
+    "values": ("key", "digest"),
+}
+"""Parts of a report and what is looked at in each of their rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +67,7 @@ def recheck(target: Path, workers: Workers, progress: Progress) -> Recheck:
     """
     report = _read_report(target)
     problems = list(_file_problems(target, report))
-    rows: dict[str, dict[str, Any]] = {row["key"]: row for row in report["tensors"]}
+    rows: dict[str, dict[str, Any]] = {place: row for row in report["tensors"] for place in _places(row)}
     with contextlib.ExitStack() as stack:
         try:
             found, values = stack.enter_context(_opened(target, report))
@@ -73,11 +81,20 @@ def recheck(target: Path, workers: Workers, progress: Progress) -> Recheck:
         wanted = [key for key, row in present.items() if row["digest"] and not headers[key]]
         damaged = _damaged({key: found[key] for key in wanted}, rows, workers, progress)
         size = sum(size_bytes(found[key]) for key in wanted)
-        differing = list(_value_problems(values, report))
-    problems += [*damaged, *differing]
+        differing = [
+            (row["key"], problem) for row in report["values"] for problem in _value_problems(values, row)
+        ]
+    problems += [*damaged.values(), *(problem for _, problem in differing)]
     unread = sum(1 for key, row in present.items() if not row["digest"] and not headers[key])
-    equal = len(report["values"]) - len(differing)
-    return Recheck(len(wanted) - len(damaged), equal, unread, size, tuple(problems))
+    equal = {rows[key]["key"] for key in wanted} - {rows[key]["key"] for key in damaged}
+    equal_values = len(report["values"]) - len({key for key, _ in differing})
+    return Recheck(len(equal), equal_values, unread, size, tuple(problems))
+
+
+def _places(row: Mapping[str, Any]) -> Sequence[str]:
+    """Where a thing of the report stands: under its key, or under the keys of a loader."""
+    places: Sequence[str] = row.get("at", (row["key"],))
+    return places
 
 
 def _read_report(target: Path) -> dict[str, Any]:
@@ -98,8 +115,21 @@ def _read_report(target: Path) -> dict[str, Any]:
             f"{FORMAT_VERSION} with {digest.NAME}",
             hint="check it with the fsdp-migrate that wrote it",
         )
+    try:
+        _look_at_all(report)
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnreadableError(f"{path} is damaged ({error!r})", hint=hint) from error
     assert isinstance(report, dict)
     return report
+
+
+def _look_at_all(report: Mapping[str, Any]) -> None:
+    """Ask for everything that is needed later, so that what is missing is missed here."""
+    OutputFormat(report["to"]), Preset(report["layout"])
+    for part, names in _NEEDED.items():
+        for row in (report[part],) if part == "keys" else report[part]:
+            for name in names:
+                row[name]
 
 
 def _file_problems(target: Path, report: Mapping[str, Any]) -> Iterator[str]:
@@ -116,7 +146,7 @@ def _file_problems(target: Path, report: Mapping[str, Any]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _opened(target: Path, report: Mapping[str, Any]) -> Iterator[tuple[_Tensors, _Values]]:
-    """The output's tensors and plain values by the report's keys."""
+    """The output's tensors and plain values by where they stand."""
     keys = report["keys"]
     read = ReadOptions(model_key=keys["model"])
     with contextlib.ExitStack() as stack:
@@ -125,7 +155,9 @@ def _opened(target: Path, report: Mapping[str, Any]) -> Iterator[tuple[_Tensors,
             return
         preset = Preset(report["layout"])
         if preset is not Preset.TORCH:
-            yield _by_place(stack.enter_context(stored_entries(target, preset)), report)
+            entries = stack.enter_context(stored_entries(target, preset))
+            tensors = {key: value for key, value in entries.items() if is_tensor(value)}
+            yield tensors, {key: value for key, value in entries.items() if key not in tensors}  # type: ignore[misc]
             return
         # A second name of a tensor is a row of its own in the report, so it is one here.
         options = WriteOptions(
@@ -140,14 +172,6 @@ def _opened(target: Path, report: Mapping[str, Any]) -> Iterator[tuple[_Tensors,
         yield found, {dotted(leaf.path): leaf.value for leaf in items.objects}
 
 
-def _by_place(entries: Mapping[str, object], report: Mapping[str, Any]) -> tuple[_Tensors, _Values]:
-    """By the report's keys, where a loader's own keys are in the directory."""
-    places = {row.get("at", row["key"]): row["key"] for row in (*report["tensors"], *report["values"])}
-    found = {places.get(place, place): value for place, value in entries.items()}
-    tensors = {key: value for key, value in found.items() if is_tensor(value)}
-    return tensors, {key: value for key, value in found.items() if key not in tensors}  # type: ignore[misc]
-
-
 def _beside(target: Path, report: Mapping[str, Any], stack: contextlib.ExitStack) -> tuple[_Tensors, _Values]:
     """The model's safetensors files, the optimizer's beside them, and its groups."""
     names = {file["name"] for file in report["files"]}
@@ -159,24 +183,27 @@ def _beside(target: Path, report: Mapping[str, Any], stack: contextlib.ExitStack
         if is_there:
             contents = stack.enter_context(open_source([path]))
             found.update({f"{key}.{name}": source for name, source in contents.model.items()})
-    path = target / GROUPS_NAME
-    groups = json.loads(path.read_bytes()) if path.exists() else []
-    values: dict[str, Value] = {
-        f"{OPTIM_KEY}.param_groups.{number}.{name}": value
-        for number, group in enumerate(groups)
-        for name, value in group.items()
-    }
-    return found, values
+    return found, _groups(target / GROUPS_NAME)
 
 
-def _value_problems(values: Mapping[str, Value], report: Mapping[str, Any]) -> Iterator[str]:
-    for row in report["values"]:
-        if row.get("at") == "":
-            continue  # said by the names of other keys
-        if row["key"] not in values:
-            yield f"{row['key']} is gone"
-        elif digest.of_value(values[row["key"]]).hex() != row["digest"]:
-            yield f"{row['key']} is not what was written"
+def _groups(path: Path) -> _Values:
+    try:
+        groups = json.loads(path.read_bytes()) if path.exists() else []
+        return {
+            f"{OPTIM_KEY}.param_groups.{number}.{name}": value
+            for number, group in enumerate(groups)
+            for name, value in group.items()
+        }
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise UnreadableError(f"{path} is damaged ({error})", hint="convert the source again") from error
+
+
+def _value_problems(values: Mapping[str, Value], row: Mapping[str, Any]) -> Iterator[str]:
+    for place in _places(row):
+        if place not in values:
+            yield f"{place} is gone"
+        elif digest.of_value(values[place]).hex() != row["digest"]:
+            yield f"{place} is not what was written"
 
 
 def _header_problem(source: TensorSource, row: Mapping[str, Any]) -> str:
@@ -191,8 +218,8 @@ def _damaged(
     rows: Mapping[str, Mapping[str, Any]],
     workers: Workers,
     progress: Progress,
-) -> list[str]:
-    """Names whose bytes are not what the report says, in the report's order."""
+) -> dict[str, str]:
+    """Names whose bytes are not what the report says, in the report's order, and what is wrong."""
     keys = list(tensors)
     sizes = [size_bytes(tensors[key]) for key in keys]
     progress.phase("checking", sum(sizes))
@@ -209,4 +236,4 @@ def _damaged(
         progress.advance(sizes[number])
 
     workers.run(work, sizes)
-    return [problems[key] for key in keys if key in problems]
+    return {key: problems[key] for key in keys if key in problems}

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from checkpoint_convert import digest
 from checkpoint_convert.items import dotted
+from checkpoint_convert.places import stored_keys
 from checkpoint_convert.values import KeyPath
-from checkpoint_convert.writers.places import stored_keys
 
 if TYPE_CHECKING:
     from checkpoint_convert.convert import Conversion
@@ -55,13 +55,13 @@ def write_report(write: Callable[[str], object], done: Conversion) -> None:
     write("\n ]\n}\n")
 
 
-def _places(done: Conversion) -> Callable[[KeyPath], dict[str, str]]:
-    """`{"at": ...}` where a thing does not stand under its key: a loader's own folder, file or key."""
+def _places(done: Conversion) -> Callable[[KeyPath], dict[str, list[str]]]:
+    """`{"at": [...]}` where a thing does not stand under its key: a loader's own folder, file or keys."""
     stored = stored_keys(done.items, done.preset)
 
-    def at(path: KeyPath) -> dict[str, str]:
-        place = stored(path)
-        return {} if place == dotted(path) else {"at": place}
+    def at(path: KeyPath) -> dict[str, list[str]]:
+        places = stored(path)
+        return {} if places == (dotted(path),) else {"at": list(places)}
 
     return at
 

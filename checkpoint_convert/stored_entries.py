@@ -1,4 +1,4 @@
-"""What stands in an output whose keys are a loader's own, by the place `writers.places.stored_keys` names."""
+"""What stands in an output whose keys are a loader's own, by the place `places.stored_keys` names."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from checkpoint_convert.errors import UnreadableError
 from checkpoint_convert.file_bytes import OpenFiles
 from checkpoint_convert.items import dotted
+from checkpoint_convert.places import META_NAME, MODEL_FOLDER, OPTIM_FOLDER
 from checkpoint_convert.readers.dcp import read_dcp
 from checkpoint_convert.torch_file import read_torch_file
 from checkpoint_convert.values import leaves
 from checkpoint_convert.write_options import Preset
-from checkpoint_convert.writers.places import META_NAME, MODEL_FOLDER, OPTIM_FOLDER
 
 
 @contextmanager

@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).parent))  # so that both ways of starting 
 import coverage_patterns
 from coverage_cases import (
     CASES,
-    OUTCOMES,
     ROOT,
     Shown,
     case_links,
+    how_it_ended,
     safeties,
     shown_cases,
     test_links,
@@ -83,8 +83,7 @@ def _row(rule: Rule, code: str, own: list[str]) -> str:
     known = [case for case in shown_cases() if case.of(code)]
     cases = sorted((case.name for case in known), key=lambda name: (name not in own, name))
     items = [item for case in known for item in case.of(code)]
-    outcomes = {item.outcome for item in items}
-    how = ", ".join(words for outcome, words in OUTCOMES.items() if outcome in outcomes)
+    how = how_it_ended(items)
     safety = ", ".join(safeties(items)) or ("note" if items else "")
     safety += f": {how}" if how and how != safety else ""
     links = case_links(cases, _SHOWN_CASES) or test_links(tests_by_code().get(code, ()), _SHOWN_TESTS)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from checkpoint_convert.file_bytes import OpenFiles
 from checkpoint_convert.model import Contents, Opaque, SourceFormat
+from checkpoint_convert.places import META_NAME
 from checkpoint_convert.readers.assemble import assemble
 from checkpoint_convert.readers.dcp_part import dcp_part
 from checkpoint_convert.readers.find import Found, find
@@ -21,7 +22,6 @@ from checkpoint_convert.readers.parts import Part, part_of
 from checkpoint_convert.readers.rank_sets import group_ranks
 from checkpoint_convert.readers.safetensors import INDEX, read_safetensors
 from checkpoint_convert.torch_file import TorchFile, read_torch_file
-from checkpoint_convert.writers.places import META_NAME
 
 
 def detect(

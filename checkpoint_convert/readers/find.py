@@ -46,7 +46,7 @@ def find(paths: Sequence[Path]) -> Found:
     result = Found(*(tuple(kinds[kind]) for kind in ("torch", "dcp", "safetensors", "ignored")))
     if not (result.torch_files or result.dcp or result.safetensors):
         for path in paths:
-            for below in sorted(path.iterdir()) if Path(path).is_dir() else ():
+            for below in sorted(path.iterdir()) if path.is_dir() else ():
                 _refuse_without_metadata(below)
         named = ", ".join(map(str, paths))
         raise UnreadableError(

@@ -28,6 +28,8 @@ def unflattened(value: object) -> dict[object, object] | None:
         if not fqn:
             return None
         (state if prefix == _STATE else options).setdefault(fqn, {})[name] = item
+    if not options:  # every group has options; a model may have one module, called `state`
+        return None
     groups: dict[tuple[tuple[str, str], ...], dict[str, object]] = {}
     for fqn, chosen in options.items():
         alike = tuple((name, _text(item)) for name, item in sorted(chosen.items()))

@@ -57,9 +57,9 @@ def read_optimizer(
     order = memory_order(options, layout, part.saver_torch)
     try:
         return read_raw(ranks, layout, known.local, options, order, part.name)
-    except LayoutError as error:
+    except LayoutError:
         _check_ranks(part, known.part, len(ranks))
-        raise error
+        raise
 
 
 def _check_ranks(part: Part, model: Part | None, count: int) -> None:

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from checkpoint_convert.items import Items, TensorItem
+from checkpoint_convert.places import Places, as_they_are
 from checkpoint_convert.values import KeyPath
 from checkpoint_convert.write_options import FILE_BYTES, WriteOptions
 from checkpoint_convert.writers.chunks import Chunk, cut
 from checkpoint_convert.writers.dcp_metadata import StoredChunk, StoredTensor, StoredValue, write_metadata
 from checkpoint_convert.writers.layout import PlannedFile, Span
 from checkpoint_convert.writers.output import Output
-from checkpoint_convert.writers.places import Places, as_they_are
 from checkpoint_convert.writers.torch_zip import ALIGNMENT, object_archive, tensor_frame
 
 METADATA_NAME = ".metadata"

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from checkpoint_convert.items import Items, TensorItem
+from checkpoint_convert.places import META_NAME, MODEL_FOLDER, OPTIM_FOLDER, torchtitan_places
 from checkpoint_convert.write_options import Preset, WriteOptions
 from checkpoint_convert.writers.dcp import DcpLayout
 from checkpoint_convert.writers.layout import Layout, PlannedFile, Span
 from checkpoint_convert.writers.output import Output
-from checkpoint_convert.writers.places import META_NAME, MODEL_FOLDER, OPTIM_FOLDER, torchtitan_places
 from checkpoint_convert.writers.torch_file import TorchFileLayout
 
 

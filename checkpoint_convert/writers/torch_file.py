@@ -172,6 +172,6 @@ def _grown(node: object) -> Value:
     if isinstance(node, _Whole):
         return node.value  # type: ignore[return-value]  # planted as a Value
     assert isinstance(node, dict)
-    if all(isinstance(key, int) for key in node):
+    if node and all(isinstance(key, int) for key in node):  # only a file without anything is empty
         return [_grown(node[key]) if key in node else None for key in range(max(node) + 1)]
     return {key: _grown(below) for key, below in node.items()}

@@ -27,7 +27,7 @@ from fsdp_migrate.cli.source_options import (
 from fsdp_migrate.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from checkpoint_convert.convert import ConvertOptions
+    from checkpoint_convert.convert import ConvertOptions, SourceWatch
     from checkpoint_convert.model import Contents
     from checkpoint_convert.readers.options import ReadOptions
 
@@ -206,16 +206,15 @@ class _Request:
         write(conversion.printable(sys.stdout.write), contents, plan)
         return len(plan.items.notices)
 
-    def _convert(self, contents: Contents, watch: object) -> int:
+    def _convert(self, contents: Contents, watch: SourceWatch) -> int:
         import contextlib
 
-        from checkpoint_convert.convert import SourceWatch, convert
+        from checkpoint_convert.convert import convert
         from checkpoint_convert.readers.open import ReadOptions, open_source
         from checkpoint_convert.report import write_report
         from fsdp_migrate.cli.transfer_bar import transfer_bar
         from fsdp_migrate.reports import conversion
 
-        assert isinstance(watch, SourceWatch)
         started = time.monotonic()
         written = ReadOptions(model_key=self._options.write.model_key)
         with contextlib.ExitStack() as stack:

@@ -92,7 +92,8 @@ def rewrite(
     """
     from codemods.sources import find_files
     from fsdp_migrate.cli.rewrite_options import Given, rewrite_options
-    from fsdp_migrate.reports.publish import publish, require_writable
+    from fsdp_migrate.reports.output_file import require_writable
+    from fsdp_migrate.reports.publish import publish
     from fsdp_migrate.reports.rewrite import build_report
     from fsdp_migrate.settings import rewrite_settings
 

@@ -148,10 +148,10 @@ def verify(
     """
     from fsdp_migrate import console
     from fsdp_migrate.reports import parity
+    from fsdp_migrate.reports.output_file import require_writable
     from fsdp_migrate.verify.model import LaunchOptions
 
-    if output is not None:
-        _require_writable(output)
+    require_writable(output)
     _refuse_unused(context, reference=module is None and script is None)
     options = LaunchOptions(
         nproc, nnodes, rdzv_endpoint, steps, device.value, timeout, keep, preload, fixed_order, measure_noise
@@ -168,27 +168,6 @@ def verify(
         report = _script(options, module, given, baseline, progress)
     parity.show(report, output_format.value, output)
     return ExitCode.OK if report.passed else ExitCode.NEEDS_YOU
-
-
-def _require_writable(output: Path) -> None:
-    """Said before two jobs have run for a report that cannot be written.
-
-    Raises:
-        UsageError: `output` is no file that can be written.
-    """
-    from fsdp_migrate.errors import UsageError
-
-    if not output.resolve().parent.is_dir():
-        raise UsageError(f"--output {output}: its directory does not exist")
-    is_new = not output.exists()
-    try:
-        output.open("a", encoding="utf-8").close()
-    except OSError as error:
-        raise UsageError(
-            f"--output {output}: it cannot be written ({error.strerror})", hint="Name a file."
-        ) from error
-    if is_new:
-        output.unlink()
 
 
 def _refuse_unused(context: typer.Context, *, reference: bool) -> None:

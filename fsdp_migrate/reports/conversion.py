@@ -44,7 +44,7 @@ def human_bytes(size: int) -> str:
 def loadable_text(sources: Sequence[Path]) -> str:
     """One line for people."""
     names = ", ".join(map(str, sources))
-    options = "--to, --link, --dtype, --only, --shards, --tied, --model-key or --optim-key"
+    options = "--to, --layout, --link, --dtype, --only, --shards, --tied, --model-key or --optim-key"
     return f"{names}: {LOADABLE}; nothing was written\n({options} still convert it)"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsdp_migrate import console
-from fsdp_migrate.reports import parity_markdown, parity_text
+from fsdp_migrate.reports import output_file, parity_markdown, parity_text
 
 if TYPE_CHECKING:
     from fsdp_migrate.verify.model import ParityReport
@@ -29,7 +29,7 @@ def show(report: ParityReport, form: str, output: Path | None) -> None:
     if output is None:
         print(text)
         return
-    output.write_text(text + "\n", encoding="utf-8")
+    output_file.save(output, text + "\n")
     head = [parity_text.headline(report), *(f"Beware: {line}" for line in report.warnings)]
     console.results().print("\n".join([*head, f"report: {output}"]), markup=False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from fsdp_migrate import console
 from fsdp_migrate.errors import UsageError
+from fsdp_migrate.reports import output_file
 from fsdp_migrate.reports.formats import ReportFormat
 from fsdp_migrate.reports.rewrite import RewriteReport, outcome, render, searched
 
@@ -49,7 +49,7 @@ def _publish(report: RewriteReport, form: ReportFormat, output: Path | None, *, 
 
         _print("".join(unified(change) for change in report.rewrite.changes))
     if output is not None:
-        _save(output, render(report, form))
+        output_file.save(output, render(report, form))
         console.progress().print(f"{outcome(report)}\nThe report is in {output}.", markup=False)
     elif form is ReportFormat.TEXT or diff:
         from fsdp_migrate.reports import rewrite_text
@@ -68,36 +68,3 @@ def _print(text: str) -> None:
         sys.stdout.buffer.flush()
     else:
         sys.stdout.write(text)
-
-
-def require_writable(output: Path | None) -> None:
-    """Nothing is done whose report would be lost: look, before anything is written.
-
-    Raises:
-        UsageError: no file can be written there.
-    """
-    if output is None:
-        return
-    if output.is_dir():
-        why = errno.EISDIR
-    elif not output.exists() and not output.parent.is_dir():
-        why = errno.ENOTDIR if output.parent.exists() else errno.ENOENT
-    elif not os.access(output if output.exists() else output.parent, os.W_OK):
-        why = errno.EACCES
-    else:
-        return
-    raise _unwritable(output, os.strerror(why))
-
-
-def _unwritable(output: Path, why: str) -> UsageError:
-    return UsageError(
-        f"--output {output} cannot be written: {why}",
-        hint="Name a file in a directory that exists and is writable.",
-    )
-
-
-def _save(path: Path, text: str) -> None:
-    try:
-        path.write_bytes(text.encode("utf-8", errors="surrogateescape"))
-    except OSError as error:
-        raise _unwritable(path, error.strerror or str(error)) from error

@@ -17,6 +17,7 @@ from checkpoint_convert.progress import Silent
 from checkpoint_convert.readers.open import ReadOptions, open_source
 from checkpoint_convert.recheck import Recheck, recheck
 from checkpoint_convert.write_options import OutputFormat, Part, Preset, WriteOptions
+from checkpoint_convert.writers.safetensors import GROUPS_NAME
 
 
 class Tied(nn.Module):
@@ -189,6 +190,40 @@ def test_what_happened_is_named(source: Path, tmp_path: Path, harm: Callable[[Pa
     named = harm(target)
     problems = checked(target).problems
     assert any(named in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize("content", [b"", b"[", b"null", b"[1]", b"[[1]]", b"\xff", b"{}", b"[{}]"])
+def test_damaged_groups_beside_safetensors_are_named(source: Path, tmp_path: Path, content: bytes) -> None:
+    target = converted(source, tmp_path / "out", FORMS["safetensors"])
+    (target / GROUPS_NAME).write_bytes(content)
+    problems = checked(target).problems
+    assert any("param_groups" in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize("form", ["dcp", "torchtitan", "safetensors"])
+def test_a_report_from_which_something_was_lost(source: Path, tmp_path: Path, form: str) -> None:
+    """Whatever is missing, it is no fault of the program."""
+    target = converted(source, tmp_path / "out", FORMS[form])
+    path = target / "conversion.json"
+    whole = path.read_text()
+    needed = {"to", "layout", "keys", "files", "tensors", "values"}
+    for name in json.loads(whole).keys() - {"version", "digest"}:
+        report = json.loads(whole)
+        del report[name]
+        path.write_text(json.dumps(report))
+        if name in needed:
+            with pytest.raises(UnreadableError, match=f"is damaged .KeyError.'{name}'"):
+                checked(target)
+        else:
+            assert checked(target).problems == ()
+    for part in ("files", "tensors", "values"):
+        for name in json.loads(whole)[part][0]:
+            report = json.loads(whole)
+            del report[part][0][name]
+            path.write_text(json.dumps(report))
+            if name != "at":
+                with pytest.raises(UnreadableError, match=f"is damaged .KeyError.'{name}'"):
+                    checked(target)
 
 
 def test_tensors_shared_with_the_source_are_counted_as_not_read(source: Path, tmp_path: Path) -> None:

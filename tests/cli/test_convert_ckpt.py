@@ -156,6 +156,7 @@ def test_what_we_wrote_needs_no_converting_but_can_be(full: Path, tmp_path: Path
     done = call("convert-ckpt", tmp_path / "first", tmp_path / "second")
     assert done.exit_code == 0
     assert "already loadable by FSDP2, nothing to convert" in done.stdout
+    assert "--layout" in done.stdout
     assert not (tmp_path / "second").exists()
     as_json = call("convert-ckpt", tmp_path / "first", tmp_path / "second", "--format", "json")
     said = json.loads(as_json.stdout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,54 @@ def test_lightning_keeps_everything_else_in_meta_pt(full: Path, tmp_path: Path) 
     ema = torch.load(full, weights_only=True)["ema"]
     assert {**meta, "ema": None} == {"ema": None, "epoch": 3, "optimizer_scale": 2.0}
     assert all(torch.equal(meta["ema"][name], tensor) for name, tensor in ema.items())
+
+
+def test_lightning_has_a_meta_pt_even_with_nothing_else(tmp_path: Path) -> None:
+    torch.save({"model": trained(1)[0].state_dict()}, tmp_path / "full.pt")
+    done = call("convert-ckpt", tmp_path / "full.pt", tmp_path / "out", "--layout", "lightning")
+    assert done.exit_code == 0, done.stderr
+    assert torch.load(tmp_path / "out" / "meta.pt", weights_only=True) == {}
+    assert call("verify-ckpt", tmp_path / "out").exit_code == 0
+
+
+def test_torchtitan_has_one_place_for_a_buffer_and_an_extra_of_one_name(tmp_path: Path) -> None:
+    """The model's names stand at the top, beside everything else."""
+    model = {"w": torch.ones(2), "step": torch.tensor(3)}
+    torch.save({"model": model, "step": 7}, tmp_path / "full.pt")
+    arguments = ["convert-ckpt", tmp_path / "full.pt", tmp_path / "out", "--layout", "torchtitan"]
+    done = call(*arguments)
+    assert done.exit_code == 2
+    assert "two things of the source would get the same key 'step'" in done.stderr
+    done = call(*arguments, "--only", "model")
+    assert done.exit_code == 0, done.stderr
+
+
+def test_options_stand_once_per_parameter_in_torchtitans_form_and_all_are_checked(
+    full: Path, tmp_path: Path
+) -> None:
+    """A learning rate that is a tensor too."""
+    state = torch.load(full, weights_only=True)
+    state["optim"]["param_groups"][0]["lr"] = torch.tensor(0.5)
+    torch.save(state, full)
+    done = call("convert-ckpt", full, tmp_path / "out", "--layout", "torchtitan")
+    assert done.exit_code == 0, done.stderr
+    checked = call("verify-ckpt", tmp_path / "out")
+    assert checked.exit_code == 0, checked.stdout
+    rows = json.loads((tmp_path / "out" / "conversion.json").read_text())
+    places = {row["key"]: row.get("at") for row in (*rows["tensors"], *rows["values"])}
+    names = list(state["model"])
+    for option in ("lr", "eps"):
+        wanted = [f"optimizer.param_groups.{name}.{option}" for name in names]
+        assert places[f"optimizer.param_groups.0.{option}"] == wanted
+    assert places["optimizer.param_groups.0.params"] == []
+    path = tmp_path / "out" / ".metadata"
+    for option in ("lr", "eps"):
+        metadata = pickle.loads(path.read_bytes())
+        lost = f"optimizer.param_groups.{names[-1]}.{option}"
+        del metadata.state_dict_metadata[lost]
+        path.write_bytes(pickle.dumps(metadata))
+        checked = call("verify-ckpt", tmp_path / "out")
+        assert checked.exit_code == 1 and f"{lost} is gone" in checked.stdout
 
 
 def test_what_accelerate_has_no_place_for_is_said(full: Path, tmp_path: Path) -> None:

@@ -135,8 +135,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
-        and not {".fsdp-migrate", "__pycache__", ".git"} & set(path.relative_to(folder).parts)
+        if path.is_file() and NOT_CONTENT.isdisjoint(path.relative_to(folder).parts)
     }
 
 

@@ -176,6 +176,15 @@ def parses(source: str | bytes) -> bool:
     return True
 
 
+def compiles(source: bytes) -> bool:
+    """Whether Python takes it: `def f(a, a)` and a `nonlocal` of nothing can be parsed, and are refused."""
+    try:
+        compile(source, "<mutated>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
 def mutated(data: bytes, chance: random.Random, others: Sequence[str], tries: int = 12) -> bytes:
     """One mutation of a file; by lines or tokens one that still parses, if `tries` attempts find one."""
     kind: Callable[[str, random.Random, Sequence[str]], str]

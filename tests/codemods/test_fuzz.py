@@ -14,22 +14,13 @@ from pathlib import Path
 from case import CASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mutations import WORDS, mutated, parses
+from mutations import WORDS, compiles, mutated, parses
 
 from codemods.model import Options, Rewrite
 from codemods.plan import plan_rewrite
 from codemods.sources import find_files
 
 BEFORE = sorted(CASES.glob("*/*/*/before"))
-
-
-def compiles(source: bytes) -> bool:
-    """Whether a file is valid: `def f(a, a)` can be parsed and is not."""
-    try:
-        compile(source, "<mutated>", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError):
-        return False
-    return True
 
 
 def check(folder: Path) -> Rewrite:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -70,6 +72,7 @@ class _Marked(HTMLParser):
         super().__init__()
         self.tags: dict[str, int] = {}
         self.ids: set[str] = set()
+        self.classes: set[str] = set()
         self.links: list[str] = []
         self.form_is_hidden = False
         self.feed(text)
@@ -80,6 +83,7 @@ class _Marked(HTMLParser):
         told = dict(attrs)
         if told.get("id"):
             self.ids.add(told["id"] or "")
+        self.classes.update((told.get("class") or "").split())
         if tag == "a":
             self.links.append(told["href"] or "")
         if tag == "form":
@@ -96,6 +100,37 @@ def test_markup_holds_nothing_that_a_file_put_there(page: Path) -> None:
     assert "&lt;U+202E&gt; turned &lt;U+001B&gt;[31m red" in text
     assert "caf&lt;0xE9&gt;.py" in text
     assert "[... 2," in text and LONG not in text
+
+
+def declarations(sheet: str, around: str = "") -> Iterator[tuple[str, str, str]]:
+    """(at-rule around it, selector, property) of everything that a style sheet sets, in order."""
+    for head, body in re.findall(r"([^{};]+)\{((?:[^{}]|\{[^{}]*\})*)\}", sheet):
+        if head.strip().startswith("@"):
+            yield from declarations(body, head.strip())
+            continue
+        for selector in head.split(","):
+            for name in re.findall(r"(?:^|;)\s*([\w-]+)\s*:", body):
+                yield around, " ".join(selector.split()), name
+
+
+def test_style_sheet_says_everything_once_and_of_what_pages_have(page: Path, tmp_path: Path) -> None:
+    text = page.read_text()
+    sheet = re.sub(
+        r"/\*.*?\*/", "", text[text.index("<style>") + 7 : text.index("</style>")], flags=re.DOTALL
+    )
+    said = list(declarations(sheet))
+    assert {("", ".part .count", "text-align"), ("@media print", ".finding", "break-inside")} <= set(said)
+    assert [one for one, times in Counter(said).items() if times > 1] == []
+    # A file that is new: the helper module.
+    write(
+        tmp_path / "p", {"a.py": f"{HEAD}def f(model, how):\n    return FSDP(model, auto_wrap_policy=how)\n"}
+    )
+    told = program("rewrite", "--check", "--format", "html", "p", cwd=tmp_path)
+    marked = _Marked(text)
+    marked.classes |= _Marked(told.out).classes
+    for _, selector, _ in said:
+        assert set(re.findall(r"\.([a-z][\w-]*)", selector)) <= marked.classes, selector
+        assert set(re.findall(r"#([a-z]\w*)", selector)) <= marked.ids, selector
 
 
 def test_every_link_leads_somewhere_and_the_filter_waits_for_the_script(page: Path) -> None:

@@ -425,6 +425,14 @@ def test_state_flattened_for_one_job_is_refused(tmp_path: Path) -> None:
     fails(UnsupportedError, "flattened for one job", [tmp_path / "x.pt"])
 
 
+def test_a_model_of_one_module_called_state_is_no_optimizer(tmp_path: Path) -> None:
+    """Its names begin as those of an optimizer's state that was flattened by name, which has groups."""
+    torch.save({"state.layer.weight": torch.ones(2, 3), "state.layer.bias": torch.ones(2)}, tmp_path / "x.pt")
+    with open_source([tmp_path / "x.pt"]) as contents:
+        assert set(contents.model) == {"state.layer.weight", "state.layer.bias"}
+        assert contents.optimizer is None
+
+
 def test_state_of_another_size(tmp_path: Path) -> None:
     paths = optimizer_file(tmp_path / "x.pt", exp_avg=torch.zeros(4, 5))
     fails(LayoutError, r"state w\.exp_avg has size \(4, 5\), its parameter \(4, 6\)", paths)

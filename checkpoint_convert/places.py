@@ -54,16 +54,15 @@ def torchtitan_places(items: Items) -> Places:
     return places
 
 
-def stored_keys(items: Items, preset: Preset) -> Callable[[KeyPath], str]:
-    """Where a thing of an output stands: folder or file and a slash, then its key; empty where nowhere."""
+def stored_keys(items: Items, preset: Preset) -> Callable[[KeyPath], tuple[str, ...]]:
+    """Where a thing of an output stands: folder or file and a slash, then its key; none where nowhere."""
     flattened = torchtitan_places(items) if preset is Preset.TORCHTITAN else as_they_are
 
-    def key(path: KeyPath) -> str:
+    def keys(path: KeyPath) -> tuple[str, ...]:
         if preset is Preset.ACCELERATE:
-            return f"{MODEL_FOLDER if path[0] == items.model_key else OPTIM_FOLDER}/{dotted(path)}"
+            return (f"{MODEL_FOLDER if path[0] == items.model_key else OPTIM_FOLDER}/{dotted(path)}",)
         if preset is Preset.LIGHTNING and path[0] not in (items.model_key, items.optim_key):
-            return f"{META_NAME}/{dotted(path)}"
-        places = flattened(path)
-        return dotted(places[0]) if places else ""
+            return (f"{META_NAME}/{dotted(path)}",)
+        return tuple(map(dotted, flattened(path)))
 
-    return key
+    return keys
