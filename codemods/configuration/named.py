@@ -30,7 +30,7 @@ def shared_settings(path: str, name: str | None, *texts: str) -> frozenset[str]:
 
     Args:
         path: of the file in which it is named.
-        name: None where it is made at run time; then each file that the first telling text names may be meant.
+        name: None where it is made at run time; each file that the first telling text names may be meant.
         texts: what stands in the name's place, and around it.
     """
     if name is not None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from codemods.analysis.library_calls import trainer_calls, values_called_fsdp
 from codemods.configuration import trainer
 from codemods.configuration.named import shared_settings, with_settings
-from codemods.configuration.settings import Decisions, number
+from codemods.configuration.settings import Decisions, bare, number
 from codemods.editing.removal import delete_dict_items
 from codemods.rule import (
     DictValue,
@@ -41,8 +41,9 @@ def training_arguments(project: Project) -> Iterator[Finding]:
     `fsdp_config`.
 
     The same translation as in a trainer's files (`explain fsdp`). `fsdp="..." if flag else ""` keeps its
-    condition. A file that `fsdp_config` names changes together with all that name it, or not at all. A dictionary that is written elsewhere, and a string made at run time, are left to you.
-    Arguments of other classes that happen to be called `fsdp` are not touched.
+    condition. A file that `fsdp_config` names changes together with all that name it, or not at all. A
+    dictionary that is written elsewhere, and a string made at run time, are left to you. Arguments of other
+    classes that happen to be called `fsdp` are not touched.
     """
 
     for module, call in trainer_calls(project):
@@ -106,7 +107,7 @@ def _call(project: Project, module: Module, call: ast.Call) -> Iterator[Finding]
                 keyword,
                 "FM617",
                 f"`{keyword.arg}` does not exist in Transformers 5",
-                remedy=f"put it into `fsdp_config` as `{trainer.bare(keyword.arg or '')}`",
+                remedy=f"put it into `fsdp_config` as `{bare(keyword.arg or '')}`",
             )
         return
     strings = _strings(fsdp.value)
@@ -162,7 +163,7 @@ def _with_config(
             "(`explain fsdp`)",
         )
         return
-    if told and not trainer.is_fsdp1({trainer.bare(key): value for key, value in told.items()}):
+    if told and not trainer.is_fsdp1({bare(key): value for key, value in told.items()}):
         return
     done = trainer.to_fsdp2(told, asked)
     for remark in done.remarks:
@@ -267,7 +268,7 @@ def _told(display: ast.Dict) -> dict[str, object] | None:
             return None
         said = _literal(value)
         known = said is not None or (isinstance(value, ast.Constant) and value.value is None)
-        if not known and trainer.bare(key.value) in (
+        if not known and bare(key.value) in (
             "reshard_after_forward",
             "version",
             "min_num_params",
