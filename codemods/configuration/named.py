@@ -16,6 +16,7 @@ from codemods.model import Finding
 
 _PREFIX = "settings:"
 _ANY_FOLDER = "*/"
+_UNSEEN = "?"
 _FILE = re.compile(r"[\w.-]+\.(?:json|ya?ml)\b")
 
 
@@ -30,12 +31,15 @@ def shared_settings(path: str, name: str | None, *texts: str) -> frozenset[str]:
 
     Args:
         path: of the file in which it is named.
-        name: None where it is made at run time; each file that the first telling text names may be meant.
+        name: None where it is made at run time; each file that the first telling text names may be meant, and
+            where none does any of which nobody says who names it.
         texts: what stands in the name's place, and around it.
     """
     if name is not None:
         return frozenset(_PREFIX + one for one in paths_named(path, name))
     found = next((names for text in texts if (names := _FILE.findall(text))), ())
+    if not found:
+        return frozenset({_PREFIX + _UNSEEN})
     return frozenset(_PREFIX + _ANY_FOLDER + one for one in found)
 
 
@@ -44,13 +48,15 @@ def with_settings(findings: Iterable[Finding], keys: frozenset[str]) -> list[Fin
     return [f if f.is_note else replace(f, shares=f.shares | keys) for f in findings]
 
 
-def keys_of_file(path: str, named: frozenset[str]) -> frozenset[str]:
+def keys_of_file(path: str, named: frozenset[str], *, is_alone: bool) -> frozenset[str]:
     """What a settings file shares with those that name it.
 
     Args:
         named: what all those share that name one.
+        is_alone: it holds nothing but a trainer's `fsdp_config`, so something has to name it.
     """
-    return named & {_PREFIX + path, _PREFIX + _ANY_FOLDER + PurePosixPath(path).name}
+    found = named & {_PREFIX + path, _PREFIX + _ANY_FOLDER + PurePosixPath(path).name}
+    return found or (named & {_PREFIX + _UNSEEN} if is_alone else frozenset())
 
 
 def keys_in(findings: Iterable[Finding]) -> frozenset[str]:

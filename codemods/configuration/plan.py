@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from codemods.configuration.comments import ignores, judged, suppresses, suppressions_in, todos
+from codemods.configuration.comments import ignores, judged, suppresses, suppressions_in
 from codemods.configuration.json_tree import read_json
 from codemods.configuration.named import keys_in, keys_of_file, paths_named, with_settings
-from codemods.configuration.nested import all_commands
 from codemods.configuration.rule import Surroundings, config_checks
+from codemods.configuration.todo import old_todos, todo_edits
 from codemods.configuration.tree import ConfigFile, below
+from codemods.configuration.variables import known_commands
 from codemods.editing.apply import apply_edits, compatible
-from codemods.editing.todo import todo_lines
 from codemods.model import (
     Edit,
     FileChange,
@@ -33,7 +33,6 @@ from codemods.whole import only_whole_file
 
 _LARGEST = 512 * 1024
 """A configuration is no larger than this; JSON files that are hold data."""
-_WIDTH = 100
 _SETTINGS = re.compile(
     rb"fsdp_config|fsdp_\w+[\"']?[ \t]*[:=]|--fsdp|[\"']?\bfsdp[\"']?[ \t]*:|\bFSDP_[A-Z_]+=|"
     rb"sharding_strategy|transformer_layer_cls_to_wrap|use_orig_params|sync_module_states|backward_prefetch|min_num_params"
@@ -102,7 +101,8 @@ def plan_configuration(
     }
     keys = keys_in([*elsewhere, *(f for some in findings.values() for f in some)])
     for path, some in findings.items():
-        some = with_settings(some, keys_of_file(path, keys))
+        is_alone = found[path].kind == "json" and any(f.code == "FM610" for f in some)
+        some = with_settings(some, keys_of_file(path, keys, is_alone=is_alone))
         if only is None or path in only:
             done.found.append((found[path], some))
         else:
@@ -116,8 +116,7 @@ def named_configs(file: ConfigFile) -> set[str]:
     """Files named as `fsdp_config` by a script or configuration, seen from its folder and from the target."""
     names: set[str] = set()
     if file.kind in ("shell", "docker"):
-        found = all_commands(file.text, is_docker=file.kind == "docker")
-        options = (option for command in found for option in command.options())
+        options = (option for command in known_commands(file) for option in command.options())
         names = {str(o.values[0].text) for o in options if o.name == "fsdp_config" and o.values}
     for root in file.roots:
         for mapping in below(root):
@@ -192,8 +191,8 @@ def _rewrite(
         reported, edits = only_whole_file(reported), []
     done.suppressions += suppressions_in(file, reported, options)
     done.reported += judged(file, done.suppressions, options)
-    reported += _old_todos(file, reported)
-    edits += _todo_edits(file, [r for r in reported if not r.left_whole])
+    reported += old_todos(file, reported)
+    edits += todo_edits(file, [r for r in reported if not r.left_whole])
     after = apply_edits(file.text, edits, _no_names, file.source.newline)
     encoded = file.source.encoded(after)
     if encoded == file.source.data:
@@ -239,78 +238,3 @@ def _decide(
             reported.append(Reported(found, Outcome.DONE))
             edits.extend(found.edits)
     return reported, edits
-
-
-def _todo_edits(file: ConfigFile, reported: list[Reported]) -> list[Edit]:
-    """Comment lines before the lines that need a person; JSON has no comments."""
-    if file.kind == "json":
-        return []
-    edits: list[Edit] = []
-    seen: set[tuple[int, str]] = set()
-    standing = todos(file)
-    for item in reported:
-        found = item.finding
-        if item.outcome is not Outcome.TODO or not found.remedy:
-            continue
-        start = todo_position(file, found.place.span.start)
-        if (start, found.code) in seen or found.place.line in {c.line for c in standing}:
-            continue
-        seen.add((start, found.code))
-        if any(found.code in c.codes and c.line in _lines_above(file, start) for c in standing):
-            continue
-        line = file.text[start : file.line_end(start)]
-        indent = line[: len(line) - len(line.lstrip(" \t"))]
-        lines = todo_lines(found.code, found.remedy, _WIDTH - len(indent))
-        text = "".join(f"{indent}{line}\n" for line in lines)
-        edits.append(Edit(file.path, Span(start, start), (text,)))
-    return edits
-
-
-def todo_position(file: ConfigFile, position: int) -> int:
-    """Where a comment line can stand: before the line, in shell before the command's first line, never within
-    braces."""
-    if file.kind in ("shell", "docker"):
-        for command in all_commands(file.text, is_docker=file.kind == "docker"):
-            if command.span.start <= position < command.span.end:
-                return file.line_start(_array_start(file.text, command.span.start))
-    flows = [m.span for root in file.roots for m in below(root) if m.flow and m.span.start < position]
-    around = [span.start for span in flows if position < span.end]
-    return file.line_start(min([position, *around]))
-
-
-def _array_start(text: str, position: int) -> int:
-    """The start of `NAME=(` where only blanks stand between it and an array's first word."""
-    before = text[:position].rstrip()
-    return len(before) - 1 if before.endswith("(") else position
-
-
-def _lines_above(file: ConfigFile, position: int) -> set[int]:
-    """The comment lines directly above a line."""
-    lines = file.text.split("\n")  # as the file counts them: a form feed ends none
-    number = file.line_of(position) - 1
-    found = set()
-    while number >= 1 and lines[number - 1].lstrip().startswith("#"):
-        found.add(number)
-        number -= 1
-    return found
-
-
-def _old_todos(file: ConfigFile, reported: list[Reported]) -> list[Reported]:
-    """TODO comments of an earlier run that no finding of this run stands for."""
-    standing = {
-        (code, line)
-        for r in reported
-        if r.outcome in (Outcome.TODO, Outcome.IGNORED)
-        for code in (r.finding.code,)
-        for line in _lines_above(file, todo_position(file, r.finding.place.span.start))
-    }
-    found = []
-    for comment in todos(file):
-        code = next(iter(comment.codes))
-        if (code, comment.line) in standing:
-            continue
-        start = file.position(comment.line)
-        place = Place(file.path, comment.line, comment.column, Span(start, file.line_end(start)))
-        left = Finding(code, place, "a TODO of an earlier run is not resolved", comment.text)
-        found.append(Reported(left, Outcome.TODO))
-    return found

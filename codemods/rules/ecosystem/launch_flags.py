@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from codemods.configuration.flags import Said, flags_of
 from codemods.configuration.named import shared_settings, with_settings
-from codemods.configuration.nested import all_commands
 from codemods.configuration.rule import Surroundings, config_rule, found_at
 from codemods.configuration.shell import heredocs
 from codemods.configuration.tree import ConfigFile
+from codemods.configuration.variables import known_commands
 from codemods.model import Edit, Finding, Safety, Span
 
 _VARIABLES = {
@@ -38,9 +38,10 @@ def launch_flags(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
     the words of `--fsdp` said goes into `--fsdp_config`, which takes JSON. Flags of `accelerate launch`
     (`--fsdp_sharding_strategy` and the others) become those of `--fsdp_version 2`, as in Accelerate's files.
     A flag whose value is made at run time is left to you, and so are the words of `--fsdp` where that of
-    `--fsdp_config` is: nobody would say what they said. A file that `--fsdp_config` or `--config_file` names
-    changes together with all that name it, or not at all. A bare `--fsdp` flag is some other program's, and
-    is not touched.
+    `--fsdp_config` is: nobody would say what they said. `$CFG` is read where the script sets it to the name
+    of a file and nothing can change that. A file that `--fsdp_config` or `--config_file` names changes
+    together with all that name it, or not at all. A bare `--fsdp` flag is some other program's, and is not
+    touched.
 
     Commands are found in shell scripts, Makefiles and Dockerfiles (both forms of `CMD`), in here-documents
     that are scripts themselves, and in quoted texts: one that `eval`, `bash -c` or `--wrap` runs has its
@@ -49,7 +50,7 @@ def launch_flags(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
     """
     if file.kind not in ("shell", "docker"):
         return
-    for command in all_commands(file.text, is_docker=file.kind == "docker"):
+    for command in known_commands(file):
         for said in flags_of(file.text, command):
             yield _found(file, said)
         for word in command.words:

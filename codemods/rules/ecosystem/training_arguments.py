@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from codemods.analysis.library_calls import trainer_calls, values_called_fsdp
+from codemods.analysis.library_calls import (
+    settings_beside,
+    settings_of_call,
+    trainer_calls,
+    values_called_fsdp,
+)
 from codemods.configuration import trainer
-from codemods.configuration.named import shared_settings, with_settings
+from codemods.configuration.named import with_settings
 from codemods.configuration.settings import Decisions, bare, number
 from codemods.editing.removal import delete_dict_items
 from codemods.rule import (
@@ -47,7 +52,7 @@ def training_arguments(project: Project) -> Iterator[Finding]:
     """
 
     for module, call in trainer_calls(project):
-        yield from with_settings(_call(project, module, call), _named(module, call.keywords))
+        yield from with_settings(_call(project, module, call), settings_of_call(module, call))
     for module in project.modules.values():
         for value in values_called_fsdp(project, module) if "fsdp" in module.text else ():
             strings = _strings(value)
@@ -59,32 +64,8 @@ def training_arguments(project: Project) -> Iterator[Finding]:
                     "a trainer's FSDP setting away from the trainer's call",
                     remedy='make `fsdp` True here, and let `fsdp_config` say `"version": 2` and what the '
                     "words said (`explain fsdp`)",
-                    shares=_named_beside(module, value),
+                    shares=settings_beside(module, value),
                 )
-
-
-def _named(module: Module, keywords: Iterable[ast.keyword]) -> frozenset[str]:
-    """What the file that is given as `fsdp_config` shares with those that name it."""
-    config = next((keyword.value for keyword in keywords if keyword.arg == "fsdp_config"), None)
-    return _shared(module, config)
-
-
-def _named_beside(module: Module, value: ast.expr) -> frozenset[str]:
-    """The same for a setting in a dictionary or another call."""
-    parent = module.parent(value)
-    call = module.parent(parent) if isinstance(parent, ast.keyword) else None
-    if isinstance(call, ast.Call):
-        return _named(module, call.keywords)
-    pairs = zip(parent.keys, parent.values, strict=True) if isinstance(parent, ast.Dict) else ()
-    configs = (v for key, v in pairs if isinstance(key, ast.Constant) and key.value == "fsdp_config")
-    return _shared(module, next(configs, None))
-
-
-def _shared(module: Module, config: ast.expr | None) -> frozenset[str]:
-    if config is None or isinstance(config, ast.Dict):
-        return frozenset()
-    name = config.value if isinstance(config, ast.Constant) and isinstance(config.value, str) else None
-    return shared_settings(module.path, name, module.code(config), module.text)
 
 
 def _is_fsdp1(node: ast.expr) -> bool:

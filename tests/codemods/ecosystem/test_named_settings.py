@@ -45,7 +45,8 @@ def _calls(*arguments: str) -> str:
         ("scripts/run.sh", f"{_HYBRID} ../conf/fsdp.json\n", "conf/fsdp.json"),
         ("scripts/run.sh", f"{_HYBRID} fsdp.json\n", "scripts/fsdp.json"),
         ("run.sh", f"{_FULL} $HERE/fsdp.json\n", "conf/fsdp.json"),
-        ("run.sh", f"CFG=conf/fsdp.json\n{_FULL} $CFG\n", "conf/fsdp.json"),
+        ("run.sh", f"CFG=conf/fsdp.json\nread CFG\n{_FULL} $CFG\n", "conf/fsdp.json"),
+        ("run.sh", f"CFG=conf/fsdp.json\n{_HYBRID} $CFG\n", "conf/fsdp.json"),
         ("run.sh", f"{_FULL.replace('full_shard', 'shard_grad_op')} fsdp.json\n", "fsdp.json"),
         ("Dockerfile", f"CMD {_HYBRID} fsdp.json\n", "fsdp.json"),
         ("train.py", _calls("fsdp='hybrid_shard', fsdp_config='fsdp.json'"), "fsdp.json"),
@@ -73,6 +74,78 @@ def test_a_file_stays_with_what_names_it(tmp_path: Path, path: str, text: str, s
     assert held.outcome is Outcome.TODO and f"in {path}:" in held.detail + f"in {path}:" * (
         "in other.sh:" in held.detail
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("run.sh", f"{_FULL} $CFG\n"),
+        ("train.py", "def f(c):\n    return TrainingArguments('o', fsdp='full_shard', fsdp_config=c)\n"),
+    ],
+)
+def test_a_file_that_nobody_names_stays_with_who_names_an_unseen_one(
+    tmp_path: Path, path: str, text: str
+) -> None:
+    """One of which it is seen who names it goes on."""
+    text = f"from transformers import TrainingArguments\n\n{text}" if path.endswith(".py") else text
+    files = {path: text, "unnamed.json": _FSDP1, "named.json": _FSDP1, "n.sh": f"{_FULL} named.json\n"}
+    plan, after = _planned(tmp_path, files)
+    assert (after["unnamed.json"], after["named.json"]) == (_FSDP1, _FSDP2)
+    [held] = [r for r in plan.reported if r.finding.place.path == "unnamed.json"]
+    assert held.outcome is Outcome.TODO and f" in {path}:" in held.detail
+
+
+_SETS_CFG = {
+    "CFG=conf/fsdp.json": True,
+    'export CFG="conf/fsdp.json"': True,
+    "HERE=conf\n# CFG names the settings\nA=1; CFG=$HERE/fsdp.json": True,
+    "source env.sh\nCFG=conf/fsdp.json": True,
+    "f() {\n  echo\n}\nCFG=conf/fsdp.json": True,
+    "CFG=conf/fsdp.json\nsource env.sh": False,
+    "CFG=conf/fsdp.json\nexport $(cat .env)": False,
+    "CFG=${1:-conf/fsdp.json}": False,
+    "if [ -z $1 ]; then\n  CFG=conf/fsdp.json\nfi": False,
+    "test -f x && CFG=conf/fsdp.json": False,
+    "test -f x &&\n  CFG=conf/fsdp.json": False,
+    "(\nCFG=conf/fsdp.json\n)": False,
+    "f() {\nCFG=conf/fsdp.json\n}": False,
+    "CFG=conf/fsdp.json\nCFG=other.json": False,
+    "CFG=conf/fsdp.json echo": False,
+    "for CFG in conf/fsdp.json; do": False,
+    "CFG=$(dirname $0)/fsdp.json": False,
+    "CFG='conf/*.json'": False,
+}
+
+
+@pytest.mark.parametrize("setting", _SETS_CFG)
+@pytest.mark.parametrize("use", ["$CFG", '"${CFG}"'])
+def test_a_variable_is_read_where_its_value_is_certain(tmp_path: Path, setting: str, use: str) -> None:
+    files = {"run.sh": f"{setting}\n{_FULL} {use}\n", "conf/fsdp.json": _FSDP1}
+    plan, after = _planned(tmp_path, files)
+    if _SETS_CFG[setting]:
+        assert after["run.sh"] == f"{setting}\npython train.py --fsdp --fsdp_config {use}\n"
+        assert after["conf/fsdp.json"] == _FSDP2
+    else:
+        assert after["run.sh"].endswith(f"\n{_FULL} {use}\n") and after["conf/fsdp.json"] == _FSDP1
+        assert "FM615" in {r.finding.code for r in plan.reported if r.outcome is Outcome.TODO}
+
+
+@pytest.mark.parametrize(
+    ("script", "is_read"),
+    [
+        ("bash <<'EOF'\nCFG=c.json\n{X} --fsdp_config $CFG\nEOF\n", True),
+        ("CFG=c.json\nbash <<'EOF'\n{X} --fsdp_config $CFG\nEOF\n", False),
+        ('CFG=c.json\nCMD="{X} --fsdp_config $CFG"\neval "$CMD"\n', True),
+        ("CFG=c.json\nbash -c '{X} --fsdp_config $CFG'\n", False),
+        ("CFG=c.json\nARGS=(\n  --fsdp full_shard auto_wrap\n  --fsdp_config $CFG\n)\n", True),
+    ],
+)
+def test_a_variable_is_read_in_the_script_that_sets_it(tmp_path: Path, script: str, is_read: bool) -> None:
+    """Not in one that another shell runs."""
+    script = script.replace("{X}", "python train.py --fsdp full_shard auto_wrap")
+    after = _planned(tmp_path, {"run.sh": script, "c.json": _FSDP1})[1]
+    assert ("full_shard" not in after["run.sh"]) is is_read
+    assert after["c.json"] == (_FSDP2 if is_read else _FSDP1)
 
 
 def test_a_line_stays_with_the_file_that_needs_a_person(tmp_path: Path) -> None:
