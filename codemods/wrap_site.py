@@ -12,6 +12,7 @@ from codemods.analysis.scopes import BindingKind
 from codemods.analysis.values import Choice, DictValue, Opaque, Origin, options
 from codemods.project import Project
 from codemods.shard_call import SIGNATURE, Argument, keyword_rules
+from codemods.shared_types import shared_call, taken_types
 from codemods.torch_names import FSDP
 
 _CONTAINERS = tuple(
@@ -86,6 +87,14 @@ def _block_refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
     if others & set(ast.walk(site.node.args[0])):
         return "parts of the module are wrapped in the same expression", remedy
     return None
+
+
+def taken_by_wrap(project: Project, site: WrapCall) -> frozenset[str]:
+    """What a wrap call shares with others: its arguments' text, and types whose values it takes."""
+    arguments, unknown = arguments_of(project, site)
+    names = {argument.name for argument in arguments} | ({"**"} if unknown else set())
+    names |= {"**" for argument in site.arguments if isinstance(argument, ast.Starred)}
+    return taken_types(project, site.module, site.settings, names) | {shared_call(site.module, site.settings)}
 
 
 def stray_keywords(project: Project, site: WrapCall) -> list[str]:
