@@ -148,7 +148,7 @@ def test_a_sharded_model_is_of_version_2_as_before(tmp_path: Path, form: str) ->
         "def fsdp_version(m):\n    return 1 if isinstance(m, FSDP) else 0\n",
         "def fsdp_version(m):\n    if isinstance(m, FSDP):\n        return 1\n",
         "def f(m, n):\n    if isinstance(m, FSDP):\n        return 1\n    return isinstance(n, FSDPModule)\n",
-        "def f(m):\n    n = 0\n    print(isinstance(m, FSDP), n)\n    print(isinstance(m, (FSDP, FSDPModule)))\n",
+        "def f(m):\n    n = isinstance(m, FSDP)\n    print(n, isinstance(m, (FSDP, FSDPModule)))\n",
         "def f(m):\n    return isinstance(m, FSDP)\n\n"
         "def g(m):\n    return isinstance(m, (FSDP, FSDPModule))\n",
     ],
