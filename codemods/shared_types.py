@@ -31,6 +31,17 @@ def shared_type(project: Project, module: Module, name: str) -> str:
     return f"{name}@{project.group(module.path)}"
 
 
+def any_shared_type(name: str) -> frozenset[str]:
+    """What a place that names a type shares with whoever takes its values, in whatever files."""
+    return frozenset({f"{name}@"}) if name in WRAP_TYPES.values() else frozenset()
+
+
+def of_known_files(shares: frozenset[str], known: Iterable[str]) -> frozenset[str]:
+    """What is shared with those in whatever files, for each group of files that shares something."""
+    whole = tuple(key for key in shares if key.endswith("@"))
+    return shares | {key for key in known if whole and key.startswith(whole)}
+
+
 def shared_call(module: Module, call: ast.Call) -> str:
     """What the places within one call share."""
     return f"{module.path}:{module.span(call).start}"
@@ -66,7 +77,7 @@ def left_together(
             )
     for item in reported:
         place = item.finding.place
-        if item.outcome not in (Outcome.DONE, Outcome.NOTE):
+        if item.outcome is not Outcome.DONE:
             for key in item.finding.shares:
                 blockers.setdefault(key, f"{item.finding.code} in {place.path}:{place.line} is left")
     found = dict(held)

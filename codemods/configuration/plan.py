@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from codemods.configuration.comments import ignores, judged, suppresses, suppressions_in
@@ -28,6 +28,7 @@ from codemods.model import (
     Span,
     Suppression,
 )
+from codemods.shared_types import of_known_files
 from codemods.sources import SourceFile
 from codemods.whole import only_whole_file
 
@@ -35,7 +36,7 @@ _LARGEST = 512 * 1024
 """A configuration is no larger than this; JSON files that are hold data."""
 _SETTINGS = re.compile(
     rb"fsdp_config|fsdp_\w+[\"']?[ \t]*[:=]|--fsdp|[\"']?\bfsdp[\"']?[ \t]*:|\bFSDP_[A-Z_]+=|"
-    rb"sharding_strategy|transformer_layer_cls_to_wrap|use_orig_params|sync_module_states|backward_prefetch|min_num_params"
+    rb"torch\.distributed\.fsdp\.|sharding_strategy|transformer_layer_cls_to_wrap|use_orig_params|sync_module_states|backward_prefetch|min_num_params"
 )
 
 
@@ -99,10 +100,13 @@ def plan_configuration(
         path: [f for check in config_checks() for f in check(file, around) if options.wants(f.code)]
         for path, file in sorted(found.items())
     }
+    elsewhere = list(elsewhere)
+    types = {key for f in elsewhere for key in f.shares}
     keys = keys_in([*elsewhere, *(f for some in findings.values() for f in some)])
     for path, some in findings.items():
         is_alone = found[path].kind == "json" and any(f.code == "FM610" for f in some)
         some = with_settings(some, keys_of_file(path, keys, is_alone=is_alone))
+        some = [replace(f, shares=of_known_files(f.shares, types)) for f in some]
         if only is None or path in only:
             done.found.append((found[path], some))
         else:
