@@ -17,7 +17,7 @@ from codemods.rule import (
     rule,
 )
 from codemods.shard_call import Argument, Inline, Translation, keyword_rules
-from codemods.wrap_site import arguments_of, may_be_on_meta, refusal, taken_by_wrap
+from codemods.wrap_site import arguments_of, made_outside, may_be_on_meta, refusal, taken_by_wrap
 
 
 @rule(
@@ -40,8 +40,9 @@ def wrap_call(project: Project) -> Iterator[Finding]:
     changes the model in place and gives it back: `y = FSDP(x)` becomes one object under two names. A model
     that can be on the meta device gets its storage and values as FSDP1 gave them, unit by unit.
 
-    Left to a person: a wrap inside a comprehension, positional arguments unpacked with `*`, and keywords that
-    FSDP1 does not have.
+    Left to a person: a wrap inside a comprehension, positional arguments unpacked with `*`, keywords that
+    FSDP1 does not have, and a strategy or precision imported from files that are not read: those would stay
+    torch's.
     """
     for site in project.wraps:
         if site.kind != "wrap":
@@ -71,6 +72,17 @@ def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
             "FM104",
             f"FSDP1 has no keyword {names}",
             remedy="remove it, or rewrite this call by hand",
+            shares=taken_by_wrap(project, site),
+        )
+        return
+    outside = next((name for a in arguments if (name := made_outside(project, a)) is not None), None)
+    if outside is not None:
+        yield finding(
+            site.module,
+            site.node,
+            "FM103",
+            f"`{outside}` is made outside of what is rewritten, and stays of torch's type",
+            remedy="rewrite the directory that holds both, or make the value in this program",
             shares=taken_by_wrap(project, site),
         )
         return
