@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.module import Module
-from codemods.analysis.scopes import BindingKind
+from codemods.analysis.scopes import BindingKind, Scope
 from codemods.editing.code import delete, finding
 from codemods.editing.removal import delete_aliases
 from codemods.editing.statements import annotation_words
@@ -39,14 +39,8 @@ def unread_imports(
                 continue
             is_attribute = isinstance(module.parent(node), ast.ClassDef)
             if (alias.asname or alias.name) in names and not is_attribute:
-                others = (
-                    []
-                    if _is_understood(project, module, alias, name)
-                    else _alternatives(module, node, alias, name)
-                )
-                if others and not is_spoken_of(module, node, spoken):
-                    spoken.add((module.path, module.place(node).line))
-                    yield _one_of_several(project, module, node, alias, name, others)
+                if not _is_understood(project, module, alias, name):
+                    yield from _several(project, module, node, alias, name, spoken)
                 continue
             uses = [use for use in project.uses(name) if use.module is not module]
             if uses and all(is_gone(use.module, use.node, edits) for use in uses):
@@ -65,33 +59,56 @@ def _is_understood(project: Project, module: Module, alias: ast.alias, name: str
     return any(isinstance(node, ast.Name) and node.id == local for node in uses)
 
 
-def _alternatives(module: Module, node: ast.ImportFrom, alias: ast.alias, name: str) -> list[str]:
-    """What else the name that an import binds is imported as in the same scope: what it means is not known
-    where it is used."""
-    local = alias.asname or alias.name
+def _several(
+    project: Project,
+    module: Module,
+    node: ast.ImportFrom,
+    alias: ast.alias,
+    name: str,
+    spoken: set[tuple[str, int]],
+) -> Iterator[Finding]:
+    """A name that is imported as one of two things, and its uses.
+
+    Only said where the other is FSDP2's; wrap calls that take values of the type stay all the same.
+    """
+    local, short = alias.asname or alias.name, name.rpartition(".")[2]
+    scope, others = _alternatives(module, node, local, name)
+    if scope is None or not others:
+        return
+    uses = [
+        use
+        for use in module.nodes(ast.Name)
+        if isinstance(use, ast.Name) and use.id == local and _scope_of(module, use) is scope
+    ]
+    for place in (node, *uses):
+        if is_spoken_of(module, place, spoken):
+            continue
+        spoken.add((module.path, module.place(module.statement(place)).line))
+        yield finding(
+            module,
+            place,
+            CODE,
+            f"`{local}` is FSDP1's `{short}` or `{others[0].rpartition('.')[2]}`, and stays",
+            remedy="import one of them alone where no FSDP1 model is made any more, and rewrite again",
+            is_note=any(is_fsdp_namespace(other) and not is_fsdp1(other) for other in others),
+            shares={shared_type(project, module, short)} if short in WRAP_TYPES.values() else set(),
+        )
+
+
+def _alternatives(
+    module: Module, node: ast.ImportFrom, local: str, name: str
+) -> tuple[Scope | None, list[str]]:
+    """The scope in which an import binds a name, and what else that is imported as in it."""
     for scope in dict.fromkeys(module.table.homes.values()):
         bindings = [b for b in scope.bindings.get(local, ()) if b.kind is BindingKind.IMPORT]
         if any(binding.node is node for binding in bindings):
-            return sorted({canonical(binding.target) for binding in bindings} - {name})
-    return []
+            return scope, sorted({canonical(binding.target) for binding in bindings} - {name})
+    return None, []
 
 
-def _one_of_several(
-    project: Project, module: Module, node: ast.ImportFrom, alias: ast.alias, name: str, others: list[str]
-) -> Finding:
-    """Only said where the other is FSDP2's; wrap calls that take values of the type stay all the same."""
-    is_dual = any(is_fsdp_namespace(other) and not is_fsdp1(other) for other in others)
-    local, other = alias.asname or alias.name, others[0].rpartition(".")[2]
-    short = name.rpartition(".")[2]
-    return finding(
-        module,
-        node,
-        CODE,
-        f"`{local}` is FSDP1's `{short}` here and `{other}` elsewhere: its uses stay",
-        remedy="import one of them alone where no FSDP1 model is made any more, and rewrite again",
-        is_note=is_dual,
-        shares={shared_type(project, module, short)} if short in WRAP_TYPES.values() else set(),
-    )
+def _scope_of(module: Module, use: ast.Name) -> Scope | None:
+    found = module.scope_of(use).lookup(use.id)
+    return found[0] if found is not None else None
 
 
 def _no_longer_taken(module: Module, node: ast.ImportFrom, aliases: list[ast.alias]) -> Finding:
