@@ -69,7 +69,8 @@ def _several(
 ) -> Iterator[Finding]:
     """A name that is imported as one of two things, and its uses.
 
-    Only said where the other is FSDP2's; wrap calls that take values of the type stay all the same.
+    Only said where the other is FSDP2's; wrap calls that take values of the type stay all the same. The
+    wrapper itself is left to a person, because its calls are not found then.
     """
     local, short = alias.asname or alias.name, name.rpartition(".")[2]
     scope, others = _alternatives(module, node, local, name)
@@ -90,7 +91,7 @@ def _several(
             CODE,
             f"`{local}` is FSDP1's `{short}` or `{others[0].rpartition('.')[2]}`, and stays",
             remedy="import one of them alone where no FSDP1 model is made any more, and rewrite again",
-            is_note=any(is_fsdp_namespace(other) and not is_fsdp1(other) for other in others),
+            is_note=short != "FullyShardedDataParallel" and any(map(_is_for_fsdp2, others)),
             shares={shared_type(project, module, short)} if short in WRAP_TYPES.values() else set(),
         )
 
@@ -104,6 +105,12 @@ def _alternatives(
         if any(binding.node is node for binding in bindings):
             return scope, sorted({canonical(binding.target) for binding in bindings} - {name})
     return None, []
+
+
+def _is_for_fsdp2(name: str) -> bool:
+    """Whether something is what FSDP2 has, or is used with, in the place of a name of FSDP1's."""
+    is_own = is_fsdp_namespace(name) and not is_fsdp1(name)
+    return is_own or (name.startswith("torch.") and name.endswith(".GradScaler"))
 
 
 def _scope_of(module: Module, use: ast.Name) -> Scope | None:

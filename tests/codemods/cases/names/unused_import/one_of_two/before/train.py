@@ -7,6 +7,20 @@ try:
 except ImportError:
     from torch.distributed.fsdp import MixedPrecision as Policy
 
+if hasattr(torch.amp, "GradScaler"):
+    from torch.amp import GradScaler as Scaler
+else:
+    from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler as Scaler
+
+
+def wrap(model, version):
+    """Which of the two wraps is not known."""
+    if version == 2:
+        from torch.distributed.fsdp import fully_shard as wrapper
+    else:
+        from torch.distributed.fsdp import FullyShardedDataParallel as wrapper
+    return wrapper(model), Scaler()
+
 
 def shard(model, version):
     """The value is of the one class or of the other."""
