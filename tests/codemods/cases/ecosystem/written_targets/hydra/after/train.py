@@ -1,14 +1,11 @@
 import hydra
 import torch
-from torch.distributed.fsdp import MixedPrecision, fully_shard
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
-
-from fsdp2_sharding import BackwardPrefetch
+from torch.distributed.fsdp import MixedPrecision, fully_shard
 
 # TODO(fsdp-migrate FM201): change `MixedPrecision` together with the wrap calls that
 #   take it
 PRECISIONS = {"bf16": MixedPrecision(param_dtype=torch.bfloat16)}
-PREFETCH = {"pre": BackwardPrefetch.BACKWARD_PRE, "post": BackwardPrefetch.BACKWARD_POST}
 
 
 @hydra.main(config_path="conf")

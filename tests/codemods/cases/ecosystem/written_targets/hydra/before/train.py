@@ -1,10 +1,9 @@
 import hydra
 import torch
-from torch.distributed.fsdp import BackwardPrefetch, MixedPrecision
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import MixedPrecision
 
 PRECISIONS = {"bf16": MixedPrecision(param_dtype=torch.bfloat16)}
-PREFETCH = {"pre": BackwardPrefetch.BACKWARD_PRE, "post": BackwardPrefetch.BACKWARD_POST}
 
 
 @hydra.main(config_path="conf")
@@ -12,4 +11,4 @@ def main(cfg):
     """What the configuration makes is torch's."""
     precision = cfg.precision or hydra.utils.instantiate(cfg.wrapper.mixed_precision)
     model = FSDP(hydra.utils.instantiate(cfg.model), mixed_precision=precision)
-    return FSDP(model.head, backward_prefetch=PREFETCH[cfg.prefetch])
+    return FSDP(model.head)
