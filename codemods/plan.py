@@ -186,7 +186,7 @@ def _undone(item: Reported, broken: dict[str, str]) -> Reported:
 
 
 def _left_alone(path: str, why: str) -> Reported:
-    message = f"the file was left as it is: its rewritten form would be no valid Python ({why})"
+    message = f"the file was left as it is: {why}"
     return Reported(Finding("FM903", Place(path, 1, 1, Span(0, 0)), message), Outcome.TODO)
 
 

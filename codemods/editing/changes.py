@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -41,7 +42,9 @@ def file_changes(
         edits.setdefault(edit.path, []).append(edit)
     for path in project.dropped.texts if project.dropped is not None else ():
         edits.setdefault(path, [])  # shortened already
-    homes = helper_homes(project, edits, needs, target)
+    homes, unserved = helper_homes(project, edits, needs, target)
+    for path in unserved:
+        del edits[path]
     texts: dict[str, tuple[str, Spelling]] = {}
     for path, wanted in edits.items():
         module = project.modules[path]
@@ -50,9 +53,9 @@ def file_changes(
         spelling = Spelling(module, project.index, helper, width, oldest)
         texts[path] = (apply_edits(module.text, wanted, spelling.spell, module.source.newline), spelling)
     changes, broken = _settled(project, texts)
-    kept = [c for c in changes if c.path in homes]
-    changes += _helper_changes([homes[c.path] for c in kept], target)
-    return changes, broken
+    used = {c.path: _imported(c, homes[c.path]) for c in changes if c.path in homes}
+    changes += _helper_changes([(homes[path], names) for path, names in used.items()], target)
+    return changes, broken | unserved
 
 
 def _settled(
@@ -78,10 +81,12 @@ def _settled(
                 check_concrete(module.text, new)
                 lost = names_left_undefined(module.text, new)
         except (SyntaxError, UnicodeEncodeError) as error:
-            broken[path] = str(error)
+            broken[path] = f"its rewritten form would be no valid Python ({error})"
             continue
         if lost:
-            broken[path] = f"nothing would define {', '.join(lost)} in it"
+            broken[path] = (
+                f"its rewritten form would be no valid Python (nothing would define {', '.join(lost)} in it)"
+            )
             continue
         if encoded != module.source.data:
             changes.append(FileChange(path, module.source.data, encoded))
@@ -92,12 +97,28 @@ def _is_exported(exported: set[tuple[str, str]], path: str, name: str) -> bool:
     return (path, name) in exported
 
 
-def _helper_changes(homes: list[HelperHome], target: Path) -> list[FileChange]:
+def _imported(change: FileChange, home: HelperHome) -> frozenset[str]:
+    """What a rewritten file has of its helper module: less than its edits name where some of them went."""
+    if change.path.endswith(".ipynb"):
+        return home.names
+    stem = home.import_name(change.path).rpartition(".")[2]
+    nodes = [node for node in ast.walk(ast.parse(change.after)) if isinstance(node, ast.ImportFrom)]
+    found = [node for node in nodes if (node.module or "").rpartition(".")[2] == stem]
+    return frozenset(alias.name for node in found for alias in node.names) & home.names
+
+
+def _helper_changes(used: list[tuple[HelperHome, frozenset[str]]], target: Path) -> list[FileChange]:
+    """The helper modules, with what some file imports from them."""
+    names: dict[HelperHome, frozenset[str]] = {}
+    for home, some in used:
+        names[home] = names.get(home, frozenset()) | some
     changes = []
-    for home in sorted(set(homes), key=lambda h: h.path):
+    for home, imported in sorted(names.items(), key=lambda item: item[0].path):
+        if not imported:
+            continue
         path = target / home.path
         before = path.read_bytes() if path.exists() else None
-        after = helper_source(home, before)
+        after, _ = helper_source(replace(home, names=imported), before)
         if after != before:
             changes.append(FileChange(home.path, before, after))
     return changes

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from codemods.analysis.index import module_parts
 from codemods.analysis.module import Module
+from codemods.analysis.reach import reached
 from codemods.project import Project
 
 _PACKAGING = ("pyproject.toml", "setup.py", "setup.cfg")
@@ -27,11 +28,13 @@ class HelperPlace:
         folder: relative to the target.
         package: its dotted name, empty at a root.
         files: those that import the module.
+        there: name of the helper module that an earlier run wrote there; empty where there is none.
     """
 
     folder: PurePosixPath
     package: str
     files: tuple[str, ...]
+    there: str = ""
 
 
 @dataclass(slots=True)
@@ -72,12 +75,7 @@ class Roots:
     def reached_from(self, path: str) -> frozenset[PurePosixPath]:
         """The roots of a file and of everything it imports."""
         if path not in self._closures:
-            seen, waiting = {path}, [path]
-            while waiting:
-                for other in self.project.imports.get(waiting.pop(), ()):
-                    if other not in seen:
-                        seen.add(other)
-                        waiting.append(other)
+            seen = reached([path], self.project.imports)
             self._closures[path] = frozenset(self.of(other) for other in seen)
         return self._closures[path]
 
@@ -93,11 +91,27 @@ def _absolute_imports(module: Module) -> Iterable[str]:
         yield from (alias.name for alias in node.names)
 
 
-def helper_places(project: Project, files: Iterable[str], target: Path) -> list[HelperPlace]:
-    """As few places as possible, so that each file can import the module of one of them."""
+def helper_places(
+    project: Project, files: Iterable[str], earlier: Iterable[str], target: Path
+) -> list[HelperPlace]:
+    """As few places as possible, so that each file can import the module of one of them.
+
+    Args:
+        files: those that use a helper module.
+        earlier: the helper modules that stand there. Files that can import one share its types.
+    """
     roots = Roots(project, target)
     left = sorted(files)
+    using: dict[str, list[str]] = {}
+    for path in left:
+        if helper := _earlier_helper(project, path, earlier, roots):
+            using.setdefault(helper, []).append(path)
     places = []
+    for helper, found in sorted(using.items()):
+        at, root = PurePosixPath(helper), roots.of(helper)
+        package = ".".join(at.parent.parts[len(root.parts) :])
+        places.append(HelperPlace(at.parent, package, tuple(found), at.stem))
+        left = [path for path in left if path not in found]
     while left:
         counts = Counter(root for path in left for root in roots.reached_from(path))
         first = roots.reached_from(left[0])
@@ -106,6 +120,19 @@ def helper_places(project: Project, files: Iterable[str], target: Path) -> list[
         places.append(_place(project, chosen, root, roots, target))
         left = [path for path in left if path not in chosen]
     return places
+
+
+def _earlier_helper(project: Project, path: str, earlier: Iterable[str], roots: Roots) -> str | None:
+    """The helper module that a file can import: one that its own imports lead to, or else the nearest."""
+    own = PurePosixPath(path).parent
+    known = reached([path], project.imports)
+
+    def distance(helper: str) -> tuple[bool, int, str]:
+        folder = common_folder([own, PurePosixPath(helper).parent])
+        return helper not in known, -len(folder.parts), helper
+
+    found = [helper for helper in earlier if roots.of(helper) in roots.reached_from(path)]
+    return min(found, key=distance, default=None)
 
 
 def _place(

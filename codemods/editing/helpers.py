@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from codemods.editing.helper_additions import with_additions
 from codemods.editing.helper_assembly import Needs, assemble
+from codemods.editing.helper_draft import FIELDS
 from codemods.editing.helper_layout import Style
 from codemods.editing.helper_parts import KNOWN_NAMES
 from codemods.editing.helper_places import HelperPlace, helper_places
@@ -47,6 +48,10 @@ class HelperHome:
     newline: str
     style: Style = field(default_factory=Style)
 
+    def extended(self, names: frozenset[str], needs: Needs) -> HelperHome:
+        """The same module with more in it."""
+        return replace(self, names=self.names | names, needs=self.needs.joined(needs))
+
     def import_name(self, path: str) -> str:
         """What a file imports it as."""
         stem = PurePosixPath(self.path).stem
@@ -60,20 +65,55 @@ class HelperHome:
 
 def helper_homes(
     project: Project, edits: dict[str, list[Edit]], needs: dict[str, Needs], target: Path
-) -> dict[str, HelperHome]:
-    """File -> its helper module, for the files whose edits use one."""
-    names = {path: _names_of(found) for path, found in edits.items()}
+) -> tuple[dict[str, HelperHome], dict[str, str]]:
+    """Where the files whose edits use a helper module find it.
+
+    Returns:
+        File -> its helper module, and file -> why the one that it would have to share does not serve.
+    """
+    names = {path: frozenset(_names_of(found)) for path, found in edits.items()}
     homes: dict[str, HelperHome] = {}
-    for place in helper_places(project, [path for path in edits if names[path]], target):
-        wanted = frozenset().union(*(names[path] for path in place.files))
-        joined = Needs()
-        for path in place.files:
-            joined = joined.joined(needs.get(path, Needs()))
+    unserved: dict[str, str] = {}
+    earlier = {path: module.text for path, module in project.modules.items() if is_written(module.tree)}
+    fields = {path: needs[path].fields for path in edits if path in needs}
+    fields |= {path: _already_there(_unix(text))[1].fields for path, text in earlier.items()}
+    for place in helper_places(project, [path for path in edits if names[path]], earlier, target):
+        own = {path: needs.get(path, Needs()) for path in place.files}
+        if any(found.keywords & {"mixed_precision", "**"} for found in own.values()):
+            given = Needs(fields=_given(project, place, fields))
+            own = {path: found.joined(given) for path, found in own.items()}
         if "batch_norm" in project.mentions:
-            joined = joined.joined(Needs(fields=frozenset({"batch_norm"})))
-        home = _home(project, place, wanted, joined, target)
-        homes.update(dict.fromkeys(place.files, home))
-    return homes
+            mentioned = Needs(fields=frozenset({"batch_norm"}))
+            own = {path: found.joined(mentioned) for path, found in own.items()}
+        home = _home(project, place, target)
+        before = (target / home.path).read_bytes() if (target / home.path).exists() else None
+        for path, found in own.items():
+            alone = replace(home, names=names[path], needs=found)
+            if edited := helper_source(alone, before)[1]:
+                unserved[path] = _unserved(home, edited)
+            else:
+                home = home.extended(names[path], found)
+        homes.update({path: home for path in place.files if path not in unserved})
+    return homes, unserved
+
+
+def _unserved(home: HelperHome, edited: list[str]) -> str:
+    shown = " and ".join(f"`{name}`" for name in edited)
+    them = "it" if len(edited) == 1 else "them"
+    return (
+        f"it needs more of {shown} than {home.path} has, where a person has changed {them} since; a helper "
+        "module beside it would have types of its own, which the rest of the program does not use"
+    )
+
+
+def _given(project: Project, place: HelperPlace, fields: dict[str, frozenset[str]]) -> frozenset[str]:
+    """Fields of the precisions that may reach a helper module: those made in the programs of its files."""
+    users = [*place.files, (place.folder / f"{place.there}.py").as_posix()]
+    found: set[str] = set()
+    for path, some in fields.items():
+        if not some & FIELDS <= found and any(project.is_one_program(path, user) for user in users):
+            found |= some & FIELDS
+    return frozenset(found)
 
 
 def _names_of(edits: Iterable[Edit]) -> set[str]:
@@ -83,40 +123,27 @@ def _names_of(edits: Iterable[Edit]) -> set[str]:
     }
 
 
-def _home(
-    project: Project, place: HelperPlace, names: frozenset[str], needs: Needs, target: Path
-) -> HelperHome:
+def _home(project: Project, place: HelperPlace, target: Path) -> HelperHome:
+    """The helper module of a place, with nothing in it yet."""
     relative = frozenset(p for p in place.files if _imports_relatively(project, p, place))
     newlines = Counter(project.modules[path].source.newline for path in place.files)
     newline, style = newlines.most_common(1)[0][0], style_of(project, target)
-    number, stem = 1, project.options.helper_module
+    number, stem = 1, place.there or project.options.helper_module
     while True:
         path = (place.folder / f"{stem}.py").as_posix()
-        home = HelperHome(path, place.package, relative, names, needs, newline, style)
-        if not (target / path).exists() or _can_serve(home, (target / path).read_bytes()):
+        home = HelperHome(path, place.package, relative, frozenset(), Needs(), newline, style)
+        if not (target / path).exists() or _is_ours((target / path).read_bytes()):
             return home
         number += 1
         stem = f"{project.options.helper_module}_{number}"
 
 
-def _can_serve(home: HelperHome, data: bytes) -> bool:
-    """Whether a file that stands there is ours, and untouched or complete enough."""
+def _is_ours(data: bytes) -> bool:
+    """Whether a file that stands there is a helper module."""
     try:
-        text = _text(data)
-        names, needs = _already_there(text)
+        return is_written(ast.parse(_text(data)))
     except (UnicodeDecodeError, SyntaxError):
         return False
-    if not is_written(ast.parse(text)):
-        return False
-    untouched = assemble(frozenset(names), needs, home.style) == text
-    return _is_enough(home, names, needs) or untouched or _only_lacks_parts(home, names, needs)
-
-
-def _only_lacks_parts(home: HelperHome, names: set[str], needs: Needs) -> bool:
-    """Whether nothing that stands in an edited module would have to change, only to be added to."""
-    has_keywords = "shard_model" not in names or home.needs.keywords <= needs.keywords
-    has_fields = "MixedPrecision" not in names or home.needs.fields <= needs.fields
-    return has_keywords and has_fields
 
 
 def _is_enough(home: HelperHome, names: set[str], needs: Needs) -> bool:
@@ -134,17 +161,25 @@ def _imports_relatively(project: Project, path: str, place: HelperPlace) -> bool
     return any(node.level for node in nodes) and not absolute
 
 
-def helper_source(home: HelperHome, before: bytes | None) -> bytes:
-    """The contents of a helper module; what an earlier run wrote there, and what a person changed, stays."""
+def helper_source(home: HelperHome, before: bytes | None) -> tuple[bytes, list[str]]:
+    """The contents of a helper module; what an earlier run wrote there, and what a person changed, stays.
+
+    Returns:
+        The contents, and the definitions that do not serve although a person has edited them.
+    """
     if before is None:
-        return _encoded(assemble(home.names, home.needs, home.style), home.newline)
-    names, needs = _already_there(_text(before))
+        return _encoded(assemble(home.names, home.needs, home.style), home.newline), []
+    text = _text(before)
+    names, needs = _already_there(text)
     if _is_enough(home, names, needs):
-        return before
+        return before, []
     newline = "\r\n" if b"\r\n" in before else "\n"
+    written = assemble(frozenset(names), needs, home.style)
     whole = assemble(home.names | names, home.needs.joined(needs), home.style)
-    is_untouched = assemble(frozenset(names), needs, home.style) == _text(before)
-    return _encoded(whole if is_untouched else with_additions(_text(before), whole), newline)
+    if written == text:
+        return _encoded(whole, newline), []
+    merged, edited = with_additions(text, written, whole)
+    return _encoded(merged, newline), edited
 
 
 def _encoded(text: str, newline: str) -> bytes:
@@ -152,7 +187,11 @@ def _encoded(text: str, newline: str) -> bytes:
 
 
 def _text(data: bytes) -> str:
-    return data.decode().replace("\r\n", "\n")
+    return _unix(data.decode())
+
+
+def _unix(text: str) -> str:
+    return text.replace("\r\n", "\n")
 
 
 def _already_there(text: str) -> tuple[set[str], Needs]:
