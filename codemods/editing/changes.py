@@ -102,9 +102,16 @@ def _imported(change: FileChange, home: HelperHome) -> frozenset[str]:
     if change.path.endswith(".ipynb"):
         return home.names
     stem = home.import_name(change.path).rpartition(".")[2]
-    nodes = [node for node in ast.walk(ast.parse(change.after)) if isinstance(node, ast.ImportFrom)]
-    found = [node for node in nodes if (node.module or "").rpartition(".")[2] == stem]
-    return frozenset(alias.name for node in found for alias in node.names) & home.names
+    found: set[str] = set()
+    attributes: set[str] = set()
+    for node in ast.walk(ast.parse(change.after)):
+        if isinstance(node, ast.Attribute):
+            attributes.add(node.attr)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[2] == stem:
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.update(alias.name.rpartition(".")[2] for alias in node.names)
+    return home.names & (found | attributes if stem in found else found)
 
 
 def _helper_changes(used: list[tuple[HelperHome, frozenset[str]]], target: Path) -> list[FileChange]:

@@ -42,7 +42,7 @@ def _body(draft: Draft) -> list[str]:
         lines += [
             "precision = mixed_precision or MixedPrecision()",
             "if not isinstance(precision, MixedPrecision):",
-            '    raise TypeError(f"not a MixedPrecision of {__name__}: {precision!r}")',
+            '    raise TypeError("mixed_precision is not the MixedPrecision of this module")',
         ]
     if draft.needs_device:
         lines.append(f"device = training_device({'device_id' if draft.has('device_id') else ''})")

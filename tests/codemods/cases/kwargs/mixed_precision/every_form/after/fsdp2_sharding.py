@@ -139,7 +139,7 @@ def shard_model(
     """
     precision = mixed_precision or MixedPrecision()
     if not isinstance(precision, MixedPrecision):
-        raise TypeError(f"not a MixedPrecision of {__name__}: {precision!r}")
+        raise TypeError("mixed_precision is not the MixedPrecision of this module")
     device = training_device(device_id)
     options: dict[str, Any] = {"mesh": make_mesh(device)}
     full_precision = tuple(precision._module_classes_to_ignore)

@@ -38,7 +38,7 @@ def shard_model(
     """
     precision = mixed_precision or MixedPrecision()
     if not isinstance(precision, MixedPrecision):
-        raise TypeError(f"not a MixedPrecision of {__name__}: {precision!r}")
+        raise TypeError("mixed_precision is not the MixedPrecision of this module")
     options: dict[str, Any] = {}
     fully_shard(model, mp_policy=precision.policy(is_root=True), **options)
     return model

@@ -257,7 +257,7 @@ def shard_model(
     strategy = ShardingStrategy(sharding_strategy or ShardingStrategy.FULL_SHARD)
     precision = mixed_precision or MixedPrecision()
     if not isinstance(precision, MixedPrecision):
-        raise TypeError(f"not a MixedPrecision of {__name__}: {precision!r}")
+        raise TypeError("mixed_precision is not the MixedPrecision of this module")
     device = training_device(device_id)
     mesh = device_mesh or make_mesh(strategy, device, process_group)
     options: dict[str, Any] = {"mesh": mesh}

@@ -6,9 +6,18 @@ Written by fsdp-migrate from this repository's FSDP1 code; plain PyTorch, yours 
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed import ProcessGroup
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+WrapPolicy = Callable[..., bool]
+"""Called with `module`, `recurse` and `nonwrapped_numel`; see `find_units`."""
 
 
 class ShardingStrategy(enum.Enum):
@@ -20,6 +29,11 @@ class ShardingStrategy(enum.Enum):
     HYBRID_SHARD = enum.auto()
     _HYBRID_SHARD_ZERO2 = enum.auto()
 
+    @classmethod
+    def _missing_(cls, value: object) -> object:
+        """A member of FSDP1's own enum, or of another module like this, by name."""
+        return cls.__members__.get(value.name) if isinstance(value, enum.Enum) else None
+
 
 @dataclass(frozen=True)
 class MixedPrecision:
@@ -28,6 +42,14 @@ class MixedPrecision:
     param_dtype: torch.dtype | None = None
     reduce_dtype: torch.dtype | None = None
     buffer_dtype: torch.dtype | None = None
+
+    def policy(self, *, is_root: bool) -> MixedPrecisionPolicy:
+        """Inputs are cast once, at the root: units get side inputs as they come."""
+        return MixedPrecisionPolicy(
+            param_dtype=self.param_dtype,
+            reduce_dtype=self.reduce_dtype or self.param_dtype,
+            cast_forward_inputs=is_root,
+        )
 
 
 def lambda_auto_wrap_policy(
@@ -38,3 +60,150 @@ def lambda_auto_wrap_policy(
 ) -> bool:
     """Modules for which `lambda_fn` is true are units."""
     return recurse or bool(lambda_fn(module))
+
+
+def find_units(model: nn.Module, policy: WrapPolicy) -> list[nn.Module]:
+    """Submodules that become units of their own, children before parents.
+
+    The policy is asked twice about a module: whether to look inside, and, given how
+    many of its parameters are in no unit yet, whether it is a unit itself.
+    """
+    units: list[nn.Module] = []
+    seen: set[nn.Module] = set()
+
+    def visit(module: nn.Module) -> int:
+        """Number of the module's parameters that ended up in units."""
+        seen.add(module)
+        numel = sum(p.numel() for p in module.parameters())
+        if not policy(module=module, recurse=True, nonwrapped_numel=numel):
+            return 0
+        in_units = sum(visit(child) for child in module.children() if child not in seen)
+        left = numel - in_units
+        if module is not model and policy(
+            module=module, recurse=False, nonwrapped_numel=left
+        ):
+            units.append(module)
+            return numel
+        return in_units
+
+    visit(model)
+    return units
+
+
+def training_device(device_id: int | torch.device | None) -> torch.device:
+    """The device to train on, made the current one: `fully_shard` uses that."""
+    if isinstance(device_id, torch.device):
+        device = device_id
+    elif not torch.accelerator.is_available():
+        return torch.device("cpu")
+    else:
+        index = torch.accelerator.current_device_index()
+        device = torch.device(index if device_id is None else device_id)
+    if device.type != "cpu" and device.index is not None:
+        torch.accelerator.set_device_index(device.index)
+    return device
+
+
+def make_mesh(
+    strategy: ShardingStrategy,
+    device: torch.device,
+    group: ProcessGroup | tuple[ProcessGroup, ProcessGroup] | None,
+) -> DeviceMesh:
+    """1-D mesh, or (replicate, shard): hybrid strategies shard within a node."""
+    if isinstance(group, tuple):
+        shard, replicate = group
+        rows: list[list[int]] = [[] for _ in range(replicate.size())]
+        ranks = dist.get_process_group_ranks(shard)
+        dist.all_gather_object(rows, ranks, group=replicate)
+        return DeviceMesh.from_group(
+            [replicate, shard],
+            device.type,
+            mesh=rows,
+            mesh_dim_names=("replicate", "shard"),
+        )
+    if group is not None:
+        if strategy is ShardingStrategy.NO_SHARD:
+            column = [[rank] for rank in dist.get_process_group_ranks(group)]
+            return DeviceMesh(
+                device.type, column, mesh_dim_names=("replicate", "shard")
+            )
+        return DeviceMesh.from_group(group, device.type, mesh_dim_names=("shard",))
+    world_size = dist.get_world_size()
+    if strategy is ShardingStrategy.NO_SHARD:
+        shape = (world_size, 1)
+    elif strategy in (
+        ShardingStrategy.HYBRID_SHARD,
+        ShardingStrategy._HYBRID_SHARD_ZERO2,
+    ):
+        per_node = getattr(torch, device.type).device_count()
+        shape = (world_size // per_node, per_node)
+    else:
+        return init_device_mesh(device.type, (world_size,), mesh_dim_names=("shard",))
+    return init_device_mesh(device.type, shape, mesh_dim_names=("replicate", "shard"))
+
+
+@torch.no_grad()
+def broadcast_from_first_rank(
+    unit: nn.Module, device: torch.device, mesh: DeviceMesh
+) -> None:
+    """Give every rank the first rank's parameters and buffers.
+
+    What is sharded already was broadcast before.
+    """
+    for tensor in (*unit.parameters(), *unit.buffers()):
+        if not isinstance(tensor, DTensor):
+            tensor.data = tensor.data.to(device)
+            for dim in range(mesh.ndim):
+                group = mesh.get_group(dim)
+                dist.broadcast(tensor.detach(), group=group, group_src=0)
+
+
+def cast_buffers(model: nn.Module, dtype: torch.dtype) -> None:
+    """Floating-point buffers take part in the computation, so they get its dtype."""
+    for module in model.modules():
+        for buffer in module.buffers(recurse=False):
+            if buffer.is_floating_point():
+                buffer.data = buffer.data.to(dtype)
+
+
+def shard_model(
+    model: nn.Module,
+    *,
+    process_group: ProcessGroup | tuple[ProcessGroup, ProcessGroup] | None = None,
+    sharding_strategy: ShardingStrategy | None = None,
+    auto_wrap_policy: WrapPolicy | None = None,
+    mixed_precision: MixedPrecision | None = None,
+    device_id: int | torch.device | None = None,
+    sync_module_states: bool = False,
+    forward_prefetch: bool = False,
+) -> nn.Module:
+    """Shard `model` in place, unit by unit and then as a whole, and return it.
+
+    Build the optimizer afterwards.
+    """
+    strategy = ShardingStrategy(sharding_strategy or ShardingStrategy.FULL_SHARD)
+    precision = mixed_precision or MixedPrecision()
+    if not isinstance(precision, MixedPrecision):
+        raise TypeError("mixed_precision is not the MixedPrecision of this module")
+    device = training_device(device_id)
+    mesh = make_mesh(strategy, device, process_group)
+    options: dict[str, Any] = {"mesh": mesh}
+    if strategy in (
+        ShardingStrategy.SHARD_GRAD_OP,
+        ShardingStrategy._HYBRID_SHARD_ZERO2,
+    ):
+        options["reshard_after_forward"] = False
+    units = []
+    if auto_wrap_policy is not None:
+        units = find_units(model, auto_wrap_policy)
+    for unit in [*units, model]:
+        if sync_module_states:
+            broadcast_from_first_rank(unit, device, mesh)
+        fully_shard(unit, mp_policy=precision.policy(is_root=unit is model), **options)
+    if forward_prefetch:
+        parts = [m for m in model.modules() if isinstance(m, FSDPModule)]
+        for unit, following in zip(parts, parts[1:]):
+            unit.set_modules_to_forward_prefetch([following])
+    if precision.buffer_dtype is not None:
+        cast_buffers(model, precision.buffer_dtype)
+    return model
