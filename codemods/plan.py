@@ -14,7 +14,7 @@ from codemods.analysis.deep_expressions import deep_expressions
 from codemods.analysis.library_calls import surroundings
 from codemods.configuration.plan import plan_configuration
 from codemods.editing.changes import file_changes
-from codemods.editing.helpers import is_written
+from codemods.editing.helper_places import is_written
 from codemods.model import (
     FileChange,
     Finding,
@@ -68,10 +68,13 @@ def plan_rewrite(
     reported = decided_together(project, findings, only, absent, {})
     suppressed = suppressions_in(project, reported, only)
     reported, changes = _changed(project, reported, target)
-    undone = {r.finding: r.detail for r in reported if r.finding.shares and r.detail == _LEFT}
-    if undone:  # what shares values with a file that is left alone is left as well
+    undone = {r.finding: r.detail for r in reported if r.detail == _LEFT}
+    if any(finding.shares for finding in undone):
+        # What shares values with a file that is left alone is left as well.
+        said = [r for r in reported if r.finding.code == "FM903"]
         reported = decided_together(project, findings, only, absent, undone)
-        reported, changes = _changed(project, reported, target)
+        reported, changes = _changed(project, _untouched(reported, said), target)
+        reported += [r for r in said if r not in reported]
     sites = [site_in_original(project, site) for site in wrap_reports(project, reported)]
     reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
     suppressions = [comment_in_original(project, found) for found, _ in suppressed]
@@ -183,6 +186,17 @@ def _undone(item: Reported, broken: dict[str, str]) -> Reported:
     if item.outcome is Outcome.DONE and any(edit.path in broken for edit in item.finding.edits):
         return replace(item, outcome=Outcome.TODO, detail=_LEFT)
     return item
+
+
+def _untouched(reported: list[Reported], said: list[Reported]) -> list[Reported]:
+    """Nothing is written, not even a comment, in files that are said to be left as they are."""
+    left = {item.finding.place.path for item in said}
+    return [
+        replace(item, left_whole=True)
+        if item.outcome is Outcome.TODO and item.finding.place.path in left
+        else item
+        for item in reported
+    ]
 
 
 def _left_alone(path: str, why: str) -> Reported:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -12,18 +12,19 @@ from codemods.editing.helper_additions import with_additions
 from codemods.editing.helper_assembly import Needs, assemble
 from codemods.editing.helper_draft import FIELDS
 from codemods.editing.helper_layout import Style
+from codemods.editing.helper_outside import OutsideHelpers
 from codemods.editing.helper_parts import KNOWN_NAMES
-from codemods.editing.helper_places import HelperPlace, helper_places
+from codemods.editing.helper_places import (
+    HelperPlace,
+    Roots,
+    earlier_helper,
+    helper_places,
+    is_helper,
+    is_written,
+)
 from codemods.editing.helper_style import style_of
 from codemods.model import Edit, Ref
 from codemods.project import Project
-
-_MARK = "Written by fsdp-migrate"
-
-
-def is_written(tree: ast.Module) -> bool:
-    """Whether a file is a helper module that an earlier run wrote, edited since or not."""
-    return _MARK in (ast.get_docstring(tree) or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,32 +78,65 @@ def helper_homes(
     earlier = {path: module.text for path, module in project.modules.items() if is_written(module.tree)}
     fields = {path: needs[path].fields for path in edits if path in needs}
     fields |= {path: _already_there(_unix(text))[1].fields for path, text in earlier.items()}
-    for place in helper_places(project, [path for path in edits if names[path]], earlier, target):
-        own = {path: needs.get(path, Needs()) for path in place.files}
-        if any(found.keywords & {"mixed_precision", "**"} for found in own.values()):
-            given = Needs(fields=_given(project, place, fields))
-            own = {path: found.joined(given) for path, found in own.items()}
-        if "batch_norm" in project.mentions:
-            mentioned = Needs(fields=frozenset({"batch_norm"}))
-            own = {path: found.joined(mentioned) for path, found in own.items()}
+    users = [path for path in edits if names[path]]
+    for place in _places(project, users, earlier, target):
         home = _home(project, place, target)
         before = (target / home.path).read_bytes() if (target / home.path).exists() else None
-        for path, found in own.items():
-            alone = replace(home, names=names[path], needs=found)
-            if edited := helper_source(alone, before)[1]:
-                unserved[path] = _unserved(home, edited)
+        for path, wanted in _wanted(project, place, needs, fields).items():
+            alone = replace(home, names=names[path], needs=wanted)
+            after, edited = helper_source(alone, before)
+            if edited:
+                unserved[path] = _edited(home, edited)
+            elif place.is_outside and after != before:
+                unserved[path] = _incomplete(home)
             else:
-                home = home.extended(names[path], found)
+                home = home.extended(names[path], wanted)
         homes.update({path: home for path in place.files if path not in unserved})
     return homes, unserved
 
 
-def _unserved(home: HelperHome, edited: list[str]) -> str:
+def _places(
+    project: Project, users: list[str], earlier: dict[str, str], target: Path
+) -> Iterator[HelperPlace]:
+    """The helper modules outside of the target that files share, and those within it."""
+    roots = Roots(project, target)
+    outside = OutsideHelpers(roots, project.options.helper_module)
+    shared: dict[HelperPlace, list[str]] = {}
+    for path in users:
+        if earlier_helper(project, path, earlier, roots) is None and (found := outside.of(path)):
+            shared.setdefault(found, []).append(path)
+    for place, files in shared.items():
+        yield replace(place, files=tuple(files))
+    left = [path for path in users if not any(path in files for files in shared.values())]
+    yield from helper_places(project, left, earlier, roots)
+
+
+def _wanted(
+    project: Project, place: HelperPlace, needs: dict[str, Needs], fields: dict[str, frozenset[str]]
+) -> dict[str, Needs]:
+    """File -> what it needs of the helper module."""
+    own = {path: needs.get(path, Needs()) for path in place.files}
+    more: frozenset[str] = frozenset()
+    if any(found.keywords & {"mixed_precision", "**"} for found in own.values()):
+        more |= _given(project, place, fields)
+    if "batch_norm" in project.mentions:
+        more |= {"batch_norm"}
+    return {path: found.joined(Needs(fields=more)) for path, found in own.items()}
+
+
+def _edited(home: HelperHome, edited: list[str]) -> str:
     shown = " and ".join(f"`{name}`" for name in edited)
     them = "it" if len(edited) == 1 else "them"
     return (
         f"it needs more of {shown} than {home.path} has, where a person has changed {them} since; a helper "
         "module beside it would have types of its own, which the rest of the program does not use"
+    )
+
+
+def _incomplete(home: HelperHome) -> str:
+    return (
+        f"it needs more than {home.path} has, which it has to share and which lies outside of what is "
+        "rewritten; rewrite the whole repository"
     )
 
 
@@ -132,18 +166,10 @@ def _home(project: Project, place: HelperPlace, target: Path) -> HelperHome:
     while True:
         path = (place.folder / f"{stem}.py").as_posix()
         home = HelperHome(path, place.package, relative, frozenset(), Needs(), newline, style)
-        if not (target / path).exists() or _is_ours((target / path).read_bytes()):
+        if not (target / path).exists() or is_helper((target / path).read_bytes()):
             return home
         number += 1
         stem = f"{project.options.helper_module}_{number}"
-
-
-def _is_ours(data: bytes) -> bool:
-    """Whether a file that stands there is a helper module."""
-    try:
-        return is_written(ast.parse(_text(data)))
-    except (UnicodeDecodeError, SyntaxError):
-        return False
 
 
 def _is_enough(home: HelperHome, names: set[str], needs: Needs) -> bool:
@@ -153,8 +179,8 @@ def _is_enough(home: HelperHome, names: set[str], needs: Needs) -> bool:
 
 def _imports_relatively(project: Project, path: str, place: HelperPlace) -> bool:
     """Whether a file of the helper module's package imports the package's modules by dots, and only so."""
-    top = PurePosixPath(*place.folder.parts[: len(place.folder.parts) - place.package.count(".")])
-    if not place.package or not PurePosixPath(path).is_relative_to(top):
+    top = PurePosixPath(*place.folder.parts[: max(0, len(place.folder.parts) - place.package.count("."))])
+    if place.is_outside or not place.package or not PurePosixPath(path).is_relative_to(top):
         return False
     nodes = [n for n in project.modules[path].nodes(ast.ImportFrom) if isinstance(n, ast.ImportFrom)]
     absolute = [n for n in nodes if n.level == 0 and project.index.locate(n.module or "", path)]
