@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -167,8 +168,8 @@ def _changed(
 ) -> tuple[list[Reported], list[FileChange]]:
     """The new contents of files; what they cannot hold is not done, and said."""
     accepted = [r.finding for r in reported if r.outcome is Outcome.DONE]
-    changes, broken = file_changes(project, [r for r in reported if not r.left_whole], accepted, target)
-    reported = [_undone(item, broken) for item in reported]
+    changes, broken, dead = file_changes(project, [r for r in reported if not r.left_whole], accepted, target)
+    reported = [_undone(_gone(item, dead), broken) for item in reported]
     reported += [_left_alone(path, why) for path, why in broken.items() if path not in known]
     if not project.options.whole_only or known.issuperset(broken):
         return reported, changes
@@ -186,6 +187,15 @@ def _undone(item: Reported, broken: dict[str, str]) -> Reported:
     if item.outcome is Outcome.DONE and any(edit.path in broken for edit in item.finding.edits):
         return replace(item, outcome=Outcome.TODO, detail=_LEFT)
     return item
+
+
+def _gone(item: Reported, dead: Mapping[str, Mapping[str, Span]]) -> Reported:
+    """What was done in a function that went says so."""
+    place = item.finding.place
+    names = [name for name, span in dead.get(place.path, {}).items() if span.holds(place.span)]
+    if item.outcome is not Outcome.DONE or not names:
+        return item
+    return replace(item, detail=f"and goes with `{names[0]}`, which nothing calls any more")
 
 
 def _untouched(reported: list[Reported], said: list[Reported]) -> list[Reported]:

@@ -11,6 +11,7 @@ from codemods.analysis.exports import names_taken
 from codemods.analysis.module import Module
 from codemods.editing import todo
 from codemods.editing.apply import apply_edits
+from codemods.editing.dead_functions import dead_functions, without_functions
 from codemods.editing.dead_names import without_dead_names
 from codemods.editing.helper_assembly import Needs
 from codemods.editing.helpers import HelperHome, helper_homes, helper_source
@@ -20,17 +21,18 @@ from codemods.editing.line_join import join_short_lines
 from codemods.editing.line_wrap import wrap_long_lines
 from codemods.editing.spelling import Spelling
 from codemods.editing.undefined import check_concrete, names_left_undefined
-from codemods.model import Edit, FileChange, Finding, Reported
+from codemods.model import Edit, FileChange, Finding, Reported, Span
 from codemods.project import Project
 
 
 def file_changes(
     project: Project, reported: list[Reported], accepted: list[Finding], target: Path
-) -> tuple[list[FileChange], dict[str, str]]:
+) -> tuple[list[FileChange], dict[str, str], dict[str, dict[str, Span]]]:
     """The new contents of every changed file.
 
     Returns:
-        The changes, and file -> why it has to be left alone.
+        The changes, file -> why it has to be left alone, and file -> functions that went with their last
+        call.
     """
     edits: dict[str, list[Edit]] = {}
     needs: dict[str, Needs] = {}
@@ -52,10 +54,14 @@ def file_changes(
         width, oldest = project.line_length or DEFAULT, project.options.target_torch
         spelling = Spelling(module, project.index, helper, width, oldest)
         texts[path] = (apply_edits(module.text, wanted, spelling.spell, module.source.newline), spelling)
+    dead = dead_functions(project, edits, {path: text for path, (text, _) in texts.items()})
+    for path, gone in dead.items():
+        text, spelling = texts[path]
+        texts[path] = (without_functions(text, gone), spelling)
     changes, broken = _settled(project, texts)
     used = {c.path: _imported(c, homes[c.path]) for c in changes if c.path in homes}
     changes += _helper_changes([(homes[path], names) for path, names in used.items()], target)
-    return changes, broken | unserved
+    return changes, broken | unserved, dead
 
 
 def _settled(

@@ -346,3 +346,54 @@ def test_a_precision_of_another_type_raises() -> None:
     for precision in (fsdp1.MixedPrecision(), other.MixedPrecision()):
         with pytest.raises(TypeError, match="mixed_precision is not the MixedPrecision of this module"):
             helper.shard_model(nn.Linear(1, 1), mixed_precision=precision)
+
+
+_POLICY = """
+import functools
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+from model import Block
+
+
+def policy():
+    return functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Block})
+
+
+def shard(model):
+    return FSDP(model, auto_wrap_policy=policy())
+"""
+_MODEL = "from torch import nn\n\n\nclass Block(nn.Module):\n    pass\n"
+
+
+def test_a_function_that_nothing_calls_any_more_goes_and_no_helper_module_comes(tmp_path: Path) -> None:
+    write(tmp_path, {"model.py": _MODEL, "shard.py": _POLICY.replace("def shard", "\f\ndef shard")})
+    done = _rewritten(tmp_path)
+    assert [change.path for change in done.changes] == ["shard.py"]
+    text = (tmp_path / "shard.py").read_text()
+    assert "policy" not in text and "functools" not in text and "isinstance(module, Block)" in text
+    said = [(r.finding.code, r.detail) for r in done.reported if r.finding.code == "FM201"]
+    assert said == [("FM201", "and goes with `policy`, which nothing calls any more")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("def policy", "# as the paper has it\ndef policy"),
+        ("def policy", "@functools.cache\ndef policy"),
+        ("def shard", "__all__ = ['policy', 'shard']\n\n\ndef shard"),
+        ("def shard", "def other():\n    return policy()\n\n\ndef shard"),
+        ("auto_wrap_policy=policy()", "auto_wrap_policy=None"),
+    ],
+)
+def test_a_function_that_somebody_may_call_stays(old: str, new: str, tmp_path: Path) -> None:
+    write(tmp_path, {"model.py": _MODEL, "shard.py": _POLICY.replace(old, new)})
+    _rewritten(tmp_path)
+    assert "def policy():" in (tmp_path / "shard.py").read_text()
+    assert _helpers(tmp_path) == ["fsdp2_sharding.py"]
+
+
+def test_a_function_that_another_file_imports_stays(tmp_path: Path) -> None:
+    write(tmp_path, {"model.py": _MODEL, "shard.py": _POLICY, "other.py": "from shard import policy\n"})
+    _rewritten(tmp_path)
+    assert "def policy():" in (tmp_path / "shard.py").read_text()
+    assert _helpers(tmp_path) == ["fsdp2_sharding.py"]
