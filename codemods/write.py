@@ -15,6 +15,7 @@ from shlex import quote
 
 from codemods.atomic import replace_file
 from codemods.errors import CodemodError
+from codemods.lock import only_writer
 from codemods.model import FileChange, Rewrite
 from codemods.record import (
     FOLDER,
@@ -46,12 +47,20 @@ def write_rewrite(
 
     Raises:
         CodemodError: a file changed since, is read-only or cannot be written; an earlier rewrite was
-            interrupted.
+            interrupted, or another is under way.
     """
-    require_complete(target)
-    changes = rewrite.changes
-    if not changes:
+    if not rewrite.changes:
+        require_complete(target)
         return
+    with only_writer(target):
+        require_complete(target, is_writer=True)
+        _write(target, rewrite, tool, target_torch, on_file)
+
+
+def _write(
+    target: Path, rewrite: Rewrite, tool: str, target_torch: str, on_file: Callable[[str], None]
+) -> None:
+    changes = rewrite.changes
     _require_writable(target, changes)
     folder = target / FOLDER
     is_new, manifest_before = not folder.exists(), _manifest_bytes(folder)
