@@ -51,7 +51,8 @@ def scan(folder: Path) -> Surface:
             name = call.func
             if not isinstance(name, ast.Attribute) or name.attr not in CONTEXTS:
                 continue
-            if not leftovers.of_plugin(name) and not own.has(path, name):
+            is_ours = ast.unparse(name.value).endswith(leftovers.HELPER_MODULE)
+            if not is_ours and not leftovers.of_plugin(name) and not own.has(path, name):
                 contexts.append(place)
     return Surface(tuple(sorted(wraps)), tuple(sorted(contexts)))
 

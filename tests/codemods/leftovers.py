@@ -62,7 +62,11 @@ FSDP1_ATTRIBUTES = frozenset(
 
 @dataclass(frozen=True, slots=True, order=True)
 class Leftover:
-    """One use of an FSDP1 name; `line` to `end_line` is its statement, of a compound one the header."""
+    """One use of an FSDP1 name; `line` to `end_line` is its statement, of a compound one the header.
+
+    `alias_line` is where a plain variable was given it (`old_hook = _runtime_utils._post_backward_hook`), 0
+    where it is used by its own name.
+    """
 
     path: str
     line: int
@@ -70,6 +74,7 @@ class Leftover:
     name: str
     local: str
     is_import: bool
+    alias_line: int = 0
 
 
 @dataclass(slots=True)
@@ -79,6 +84,8 @@ class _Module:
     bindings: dict[str, str] = field(default_factory=dict)
     """Local name -> dotted origin, for every import and plain alias in whatever scope."""
     stars: list[str] = field(default_factory=list)
+    aliases: dict[str, int] = field(default_factory=dict)
+    """Plain alias -> the line of its assignment."""
 
     @property
     def package(self) -> tuple[str, ...]:
@@ -172,15 +179,16 @@ def uncovered(
 ) -> list[Leftover]:
     """Leftovers at whose statement no finding (path, line) stands and no TODO comment directly above.
 
-    An import is covered by a finding of its own or by one at any use of the name it binds.
+    An import is covered by a finding of its own or by one at any use of the name it binds, a variable by one
+    where it was given the name.
     """
     leftovers = list(leftovers)
     found, marked = set(findings), set(todos)
 
     def at_statement(leftover: Leftover) -> bool:
-        lines = range(leftover.line, leftover.end_line + 1)
+        lines = [*range(leftover.line, leftover.end_line + 1), leftover.alias_line]
         return any((leftover.path, line) in found for line in lines) or any(
-            (leftover.path, line) in marked for line in range(leftover.line - 1, leftover.end_line + 1)
+            (leftover.path, line) in marked for line in (*lines, leftover.line - 1, leftover.alias_line - 1)
         )
 
     covered_names = {(leftover.path, leftover.local) for leftover in leftovers if at_statement(leftover)}
@@ -235,7 +243,8 @@ def _bind_imports(module: _Module) -> None:
             origin = _origin(module, node.value)
             for target in node.targets:
                 if isinstance(target, ast.Name) and origin and origin.startswith(FSDP_MODULE):
-                    module.bindings.setdefault(target.id, origin)
+                    if module.bindings.setdefault(target.id, origin) is origin:
+                        module.aliases[target.id] = node.lineno
 
 
 def _absolute(module: _Module, node: ast.ImportFrom) -> str:
@@ -312,7 +321,8 @@ def _uses(module: _Module, own: frozenset[str], methods: OwnMethods) -> Iterator
         elif isinstance(node, ast.Name | ast.Attribute):
             origin = _origin(module, node)
             if origin and _is_fsdp1(origin):
-                yield Leftover(path, line, end_line, origin, ast.unparse(node).split(".")[0], False)
+                local = ast.unparse(node).split(".")[0]
+                yield Leftover(path, line, end_line, origin, local, False, module.aliases.get(local, 0))
                 continue
             for part in _attributes(node):
                 name = part.attr
