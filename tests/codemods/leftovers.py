@@ -242,9 +242,10 @@ def _bind_imports(module: _Module) -> None:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
             origin = _origin(module, node.value)
             for target in node.targets:
-                if isinstance(target, ast.Name) and origin and origin.startswith(FSDP_MODULE):
-                    if module.bindings.setdefault(target.id, origin) is origin:
-                        module.aliases[target.id] = node.lineno
+                if not (isinstance(target, ast.Name) and origin and origin.startswith(FSDP_MODULE)):
+                    continue
+                if module.bindings.setdefault(target.id, origin) is origin:
+                    module.aliases[target.id] = node.lineno
 
 
 def _absolute(module: _Module, node: ast.ImportFrom) -> str:
