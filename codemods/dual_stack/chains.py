@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from codemods.analysis.module import Module
+from codemods.dual_stack.arms import Chain, rebuilt
 from codemods.dual_stack.choices import setting_and_value
+from codemods.dual_stack.fold import Fold
 from codemods.dual_stack.marks import Marks, Stack
-from codemods.dual_stack.spans import block_of, is_elif, only, removed, terminates
+from codemods.dual_stack.pure import does_more
+from codemods.dual_stack.spans import block_of, only, removed, terminates
 from codemods.dual_stack.spot import Refused, Spot
-from codemods.dual_stack.truth import Fold, Truth
+from codemods.dual_stack.truth import Truth
 from codemods.model import Code, Edit, Hole, Span
 
 _REFUSAL = 'raise ValueError("FSDP1 is no longer supported: choose FSDP2")'
@@ -20,34 +22,6 @@ OTHERS = "what comes between the FSDP1 and the FSDP2 branch could get FSDP1's us
 LATER = "FSDP1's users would come to another branch without a word"
 UNSURE = "it is for FSDP1's value of the setting alone, but nothing in it is FSDP1's"
 EFFECTS = "its condition does more than ask"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Chain:
-    """`if`, `elif` ... and the statements of the last `else`."""
-
-    module: Module
-    arms: list[ast.If]
-    rest: list[ast.stmt]
-
-    @property
-    def head(self) -> ast.If:
-        return self.arms[0]
-
-
-def chain_of(module: Module, node: ast.If) -> Chain:
-    """The chain that an `if` belongs to."""
-    head = node
-    while is_elif(module, head):
-        parent = module.parent(head)
-        assert isinstance(parent, ast.If)
-        head = parent
-    arms = [head]
-    while len(arms[-1].orelse) == 1 and is_elif(module, arms[-1].orelse[0]):
-        following = arms[-1].orelse[0]
-        assert isinstance(following, ast.If)
-        arms.append(following)
-    return Chain(module, arms, arms[-1].orelse)
 
 
 def chain_spot(truth: Truth, marks: Marks, chain: Chain) -> Spot | None:
@@ -98,7 +72,7 @@ def _folded(chain: Chain, folds: list[Fold]) -> list[Edit] | Refused:
     """The chain without the arms that are never taken; conditions that change have their new text."""
     module = chain.module
     if any(
-        _does_more(arm.test) for arm, fold in zip(chain.arms, folds, strict=True) if fold.value is not None
+        does_more(arm.test) for arm, fold in zip(chain.arms, folds, strict=True) if fold.value is not None
     ):
         return Refused(EFFECTS)
     refusing = [f.value is False and f.is_outside for f in folds]
@@ -123,82 +97,8 @@ def _folded(chain: Chain, folds: list[Fold]) -> list[Edit] | Refused:
         kept.append(arm)
     if len(kept) == len(chain.arms):
         return edits
-    whole = _rebuilt(chain, kept, rest, rest_header)
+    whole = rebuilt(chain, kept, rest, rest_header)
     return [whole, *edits] if whole is not None else Refused("its branches share lines")
-
-
-def _rebuilt(
-    chain: Chain, kept: Sequence[ast.If], rest: Sequence[ast.stmt], rest_header: ast.If | None
-) -> Edit | None:
-    """The chain of some of its arms; `rest` becomes the last `else`, or all of it where no arm is kept."""
-    module, head = chain.module, chain.head
-    if not kept:
-        if not rest:
-            return removed(module, head, head)
-        last = _unreachable_from(module, head) if terminates(rest) else head
-        return only(module, head, rest, last)
-    if any(module.line_of(module.span(arm.body[0]).start) == _header_line(module, arm) for arm in chain.arms):
-        return None
-    indent = module.text[module.line_start(module.span(head).start) : module.span(head).start]
-    parts: list[str | Hole] = []
-    for position, arm in enumerate(kept):
-        parts += [f"\n{indent}elif" if position else "if", Hole(_region(chain, arm))]
-    if rest and rest_header is not None:
-        is_else = rest is chain.rest
-        region = _else_region(chain) if is_else else _body_region(chain, rest_header)
-        parts += [f"\n{indent}else:" if not is_else else f"\n{indent}else", Hole(region)]
-    return Edit(module.path, module.span(head), tuple(parts))
-
-
-def _unreachable_from(module: Module, head: ast.If) -> ast.stmt:
-    return block_of(module, head)[-1]
-
-
-def _header_line(module: Module, arm: ast.If) -> int:
-    return module.line_of(module.span(arm.test).end)
-
-
-def _keyword_end(module: Module, arm: ast.If) -> int:
-    start = module.span(arm).start
-    return start + (len("elif") if is_elif(module, arm) else len("if"))
-
-
-def _region(chain: Chain, arm: ast.If) -> Span:
-    """From after an arm's keyword to the end of its body, the comments below it included."""
-    return Span(_keyword_end(chain.module, arm), _region_end(chain, arm))
-
-
-def _region_end(chain: Chain, arm: ast.If) -> int:
-    module = chain.module
-    following = arm.orelse
-    if not following:
-        return module.span(arm.body[-1]).end
-    if arm is not chain.arms[-1]:
-        limit = module.line_start(module.span(following[0]).start)
-    else:
-        limit = module.line_start(_else_keyword(chain))
-    return limit - (len(module.text[:limit]) - len(module.text[:limit].rstrip()))
-
-
-def _else_keyword(chain: Chain) -> int:
-    module, arm = chain.module, chain.arms[-1]
-    position = module.line_end(module.span(arm.body[-1]).end)
-    while not module.text[position : module.line_end(position)].lstrip().startswith("else"):
-        position = module.line_end(position)
-    return position + len(module.text[position:]) - len(module.text[position:].lstrip())
-
-
-def _else_region(chain: Chain) -> Span:
-    start = _else_keyword(chain) + len("else")
-    return Span(start, chain.module.span(chain.rest[-1]).end)
-
-
-def _body_region(chain: Chain, arm: ast.If) -> Span:
-    """From after an arm's colon to the end of its body."""
-    module = chain.module
-    after = module.span(arm.test).end
-    colon = module.text.index(":", after)
-    return Span(colon + 1, _region_end(chain, arm))
 
 
 def _refused_body(module: Module, arm: ast.If) -> Edit:
@@ -217,10 +117,6 @@ def _ends_in_raise(body: list[ast.stmt]) -> bool:
     return bool(body) and isinstance(body[-1], ast.Raise)
 
 
-def _does_more(test: ast.expr) -> bool:
-    return any(isinstance(p, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom) for p in ast.walk(test))
-
-
 def _merged(marks: Marks, chain: Chain, stacks: list[Stack], last: Stack) -> list[Edit] | Refused:
     """FSDP2's branch for whoever came to FSDP1's."""
     module, arms = chain.module, chain.arms
@@ -231,19 +127,19 @@ def _merged(marks: Marks, chain: Chain, stacks: list[Stack], last: Stack) -> lis
         return Refused(SEVERAL)
     if len(bodies) != 1 or len(seconds) + (last is Stack.FSDP2) != 1:
         return Refused("several branches of one stack stand beside each other")
-    if any(_does_more(arm.test) for arm in arms):
+    if any(does_more(arm.test) for arm in arms):
         return Refused(EFFECTS)
     edit: Edit | None
     if last is Stack.FSDP1:
         at = seconds[0]
         if at != len(arms) - 1 and not _exclude(module, arms[at:]):
             return Refused(OTHERS)
-        edit = _rebuilt(chain, [a for a in arms if a is not arms[at]], arms[at].body, arms[at])
+        edit = rebuilt(chain, [a for a in arms if a is not arms[at]], arms[at].body, arms[at])
     elif last is Stack.FSDP2:
         at = firsts[0]
         if at != len(arms) - 1 and not _exclude(module, arms[at:]):
             return Refused(LATER)
-        edit = _rebuilt(chain, [a for a in arms if a is not arms[at]], chain.rest, arms[-1])
+        edit = rebuilt(chain, [a for a in arms if a is not arms[at]], chain.rest, arms[-1])
     else:
         return _joined(chain, firsts[0], seconds[0])
     return [edit] if edit is not None else Refused("its branches share lines")
@@ -255,7 +151,7 @@ def _joined(chain: Chain, first: int, second: int) -> list[Edit] | Refused:
     between = arms[min(first, second) : max(first, second) + 1]
     if abs(first - second) != 1 and not _exclude(module, between):
         return Refused(OTHERS)
-    edit = _rebuilt(
+    edit = rebuilt(
         chain, [a for a in arms if a is not arms[first]], chain.rest, arms[-1] if chain.rest else None
     )
     if edit is None:
@@ -303,7 +199,7 @@ def _early(marks: Marks, chain: Chain, stacks: list[Stack]) -> Spot | None:
 def _early_edits(
     marks: Marks, module: Module, head: ast.If, below: list[ast.stmt], stack: Stack
 ) -> list[Edit] | Refused:
-    if _does_more(head.test):
+    if does_more(head.test):
         return Refused(EFFECTS)
     first, second = (head.body, below) if stack is Stack.FSDP1 else (below, head.body)
     if not marks.is_certain(module, first, Stack.FSDP1):
@@ -314,14 +210,3 @@ def _early_edits(
         return [removed(module, head, head)]
     edit = only(module, head, head.body, below[-1])
     return [edit] if edit is not None else Refused("its branches share lines")
-
-
-def chains(module: Module, nodes: Sequence[ast.AST]) -> Iterator[Chain]:
-    """The chains that some `if`s belong to, each once."""
-    seen: set[ast.AST] = set()
-    for node in nodes:
-        if isinstance(node, ast.If):
-            chain = chain_of(module, node)
-            if chain.head not in seen:
-                seen.add(chain.head)
-                yield chain

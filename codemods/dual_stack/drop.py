@@ -15,7 +15,7 @@ from codemods.analysis.module import Module
 from codemods.dual_stack.lines import composed, traced
 from codemods.dual_stack.places import View, all_spots, view
 from codemods.dual_stack.shortened import Shortened
-from codemods.dual_stack.spot import Refused, Spot
+from codemods.dual_stack.spot import DROPPED, KEPT, Refused, Spot
 from codemods.dual_stack.unused import unused_edits
 from codemods.editing import todo
 from codemods.editing.apply import apply_edits, compatible
@@ -24,8 +24,6 @@ from codemods.model import Edit, Finding, Safety
 from codemods.project import Project
 from codemods.suppressions import ignored_by
 
-DROPPED = "FM120"
-KEPT = "FM121"
 _MOST_ROUNDS = 30
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from codemods.analysis.module import Module
 from codemods.dual_stack.choices import constant_key
 from codemods.dual_stack.marks import FSDP_MODULE, Marks, Stack
-from codemods.dual_stack.spans import only, removed
+from codemods.dual_stack.spans import removed
 from codemods.dual_stack.spot import Refused, Spot
 from codemods.dual_stack.truth import Truth
 from codemods.model import Code, Edit, Hole, Span
@@ -187,13 +187,3 @@ def union_spots(project: Project, module: Module) -> Iterator[Spot]:
 def _is_question(module: Module, node: ast.AST) -> bool:
     parent = module.parent(node)
     return isinstance(parent, ast.Call) and getattr(parent.func, "id", "") == "isinstance"
-
-
-__all__ = [
-    "condition_spot",
-    "conditional_spot",
-    "match_spot",
-    "only",
-    "table_spot",
-    "union_spots",
-]

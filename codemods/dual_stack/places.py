@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from codemods.analysis.module import Module
-from codemods.dual_stack.chains import chain_spot, chains
+from codemods.dual_stack.arms import chains
+from codemods.dual_stack.chains import chain_spot
 from codemods.dual_stack.choices import Choices, find_choices
 from codemods.dual_stack.expressions import (
     condition_spot,
@@ -18,9 +19,10 @@ from codemods.dual_stack.expressions import (
 )
 from codemods.dual_stack.gates import gate_spots
 from codemods.dual_stack.marks import Marks, Stack, find_marks
+from codemods.dual_stack.settings import asks_by_text
 from codemods.dual_stack.spans import block_of, terminates
 from codemods.dual_stack.spot import Refused, Spot
-from codemods.dual_stack.truth import Truth, asks_by_text
+from codemods.dual_stack.truth import Truth
 from codemods.project import Project
 from codemods.torch_names import FSDP
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from codemods.analysis.module import Module
 from codemods.model import Edit
 
+DROPPED = "FM120"
+KEPT = "FM121"
+
 
 @dataclass(frozen=True, slots=True)
 class Refused:

@@ -9,42 +9,21 @@ function `fsdp_version` then has no way to return 1.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from codemods.analysis.module import Module
-from codemods.dual_stack.choices import Choices, Pair, constant_key
-from codemods.dual_stack.marks import FSDP_MODULE, Stack
-from codemods.model import Code, Hole, Part, Span
+from codemods.dual_stack.beside import classes_of, is_asked_beside, is_fsdp1_class, is_fsdp2_class, without
+from codemods.dual_stack.choices import Choices, constant_key
+from codemods.dual_stack.fold import UNKNOWN, Fold
+from codemods.dual_stack.marks import Stack
+from codemods.dual_stack.pure import does_more
+from codemods.dual_stack.results import Results, among, call_behind
+from codemods.dual_stack.settings import chosen
+from codemods.model import Hole, Part, Span
 from codemods.project import Project
-from codemods.torch_names import FSDP
 
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 _LOOSE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)
-
-
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """What a condition becomes.
-
-    Attributes:
-        value: True or False where that is certain.
-        code: its new text where it changes; None where it stays.
-        is_outside: it is False only because a library's FSDP1 is refused.
-        by_setting: it is False because a setting's value for FSDP1 is asked for.
-    """
-
-    value: bool | None = None
-    code: Code | None = None
-    is_outside: bool = False
-    by_setting: bool = False
-
-    @property
-    def is_known(self) -> bool:
-        return self.value is not None or self.code is not None
-
-
-UNKNOWN = Fold()
 
 
 @dataclass(slots=True)
@@ -59,8 +38,10 @@ class Truth:
     choices: Choices
     nothing_is_fsdp1: bool = False
     _folded: dict[ast.expr, Fold] = field(default_factory=dict)
-    _returns: dict[ast.AST, frozenset[object] | None] = field(default_factory=dict)
-    _active: set[ast.AST] = field(default_factory=set)
+    _results: Results = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._results = Results(self.project, self.fold)
 
     def fold(self, module: Module, node: ast.expr) -> Fold:
         """What an expression comes to as a condition."""
@@ -84,7 +65,7 @@ class Truth:
                 inner = self.fold(module, element)
                 return Fold(False) if inner.value is False else UNKNOWN
             case ast.Call(func=ast.Name() | ast.Attribute()):
-                results = self._results(module, node)
+                results = self._results.of_call(module, node)
                 if results is not None and len(results) == 1 and all(r in (True, False) for r in results):
                     (only,) = results
                     return Fold(only) if isinstance(only, bool) else UNKNOWN
@@ -104,7 +85,7 @@ class Truth:
         absorbing = isinstance(node.op, ast.Or)
         folds = [self.fold(module, value) for value in node.values]
         outside = any(fold.is_outside for fold in folds)
-        if not any(fold.is_known for fold in folds) or any(map(_has_effects, node.values)):
+        if not any(fold.is_known for fold in folds) or any(map(does_more, node.values)):
             return UNKNOWN
         if any(fold.value is absorbing for fold in folds):
             return Fold(absorbing, is_outside=outside, by_setting=any(f.by_setting for f in folds))
@@ -140,39 +121,36 @@ class Truth:
         if len(node.ops) != 1:
             return UNKNOWN
         left, op, right = node.left, node.ops[0], node.comparators[0]
-        if isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq) and self._is_fsdp1_class(module, right):
+        is_exact = isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq)
+        if is_exact and is_fsdp1_class(self.project, module, right):
             if _is_type_of(left) and self._is_gone(module, node):
                 return Fold(isinstance(op, ast.IsNot | ast.NotEq))
             return UNKNOWN
-        results = self._results(module, _call_behind(module, left))
+        results = self._results.of_call(module, call_behind(module, left))
         if results is not None:
-            known = _among(results, op, right)
+            known = among(results, op, right)
             return Fold(known) if known is not None else UNKNOWN
         for subject, value in ((left, right), (right, left)):
             if isinstance(op, ast.In | ast.NotIn) and value is left:
                 continue
             for pair in self.choices.of(subject):
-                folded = _chosen(module, pair, subject, op, value)
+                folded = chosen(module, pair, subject, op, value)
                 if folded is not None:
                     return folded
         return UNKNOWN
 
     def _asked(self, module: Module, call: ast.expr, classes: ast.expr) -> Fold:
-        elements = list(_classes(classes))
-        gone = [e for e in elements if self._is_fsdp1_class(module, e)]
+        elements = list(classes_of(classes))
+        gone = [e for e in elements if is_fsdp1_class(self.project, module, e)]
         if not gone:
             return UNKNOWN
         rest = [e for e in elements if e not in gone]
         if not rest:
             return Fold(False) if self._is_gone(module, call) else UNKNOWN
-        beside = any(self._is_fsdp2_class(module, e) for e in rest)
+        beside = any(is_fsdp2_class(self.project, module, e) for e in rest)
         if not beside and not self._is_gone(module, call):
             return UNKNOWN
-        if isinstance(classes, ast.BinOp):
-            text = " | ".join(module.code(e) for e in rest)
-        else:
-            text = ", ".join(module.code(e) for e in rest)
-            text = text if len(rest) == 1 else f"({text})"
+        text = without(module, classes, gone)
         span, inner = module.span(call), module.span(classes)
         head, tail = Span(span.start, inner.start), Span(inner.end, span.end)
         return Fold(code=(Hole(head), text, Hole(tail)))
@@ -184,12 +162,11 @@ class Truth:
                 found = {self.asks_for(module, value) for value in test.values} - {Stack.NEITHER}
                 return found.pop() if len(found) == 1 else Stack.NEITHER
             case ast.Call(func=ast.Name(id="isinstance"), args=[_, classes]):
-                elements = list(_classes(classes))
-                if all(self._is_fsdp1_class(module, e) for e in elements):
+                elements = list(classes_of(classes))
+                if all(is_fsdp1_class(self.project, module, e) for e in elements):
                     return Stack.FSDP1
-                return (
-                    Stack.FSDP2 if all(self._is_fsdp2_class(module, e) for e in elements) else Stack.NEITHER
-                )
+                is_second = all(is_fsdp2_class(self.project, module, e) for e in elements)
+                return Stack.FSDP2 if is_second else Stack.NEITHER
             case ast.Compare(
                 left=ast.Call() as call, ops=[ast.Eq()], comparators=[ast.Constant(value=value)]
             ):
@@ -221,237 +198,13 @@ class Truth:
         """Whether no FSDP1 model can come to a question any more."""
         if self.nothing_is_fsdp1:
             return True
-        return any(self._has_counterpart(module, parent) for parent in _surroundings(module, question))
-
-    def _has_counterpart(self, module: Module, scope: ast.AST) -> bool:
-        """Whether an `if` or a function asks for FSDP2's class too, or tells the versions apart."""
-        for node in ast.walk(scope):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
-                elements = list(_classes(node.args[1])) if len(node.args) == 2 else []
-                if any(self._is_fsdp2_class(module, element) for element in elements):
-                    return True
-        return False
-
-    def _is_fsdp1_class(self, module: Module, node: ast.expr) -> bool:
-        symbol = self.project.resolve(module, node)
-        return symbol is not None and symbol.name == FSDP
-
-    def _is_fsdp2_class(self, module: Module, node: ast.expr) -> bool:
-        symbol = self.project.resolve(module, node)
-        return symbol is not None and symbol.name in FSDP_MODULE
-
-    def _results(self, module: Module, call: ast.expr | None) -> frozenset[object] | None:
-        """The constants that a call of a function of the project can give, where it gives only constants."""
-        if not isinstance(call, ast.Call):
-            return None
-        symbol = self.project.resolve(module, call.func)
-        if symbol is None or symbol.module is None or not isinstance(symbol.node, _FUNCTIONS):
-            return None
-        function = symbol.node
-        if function in self._active or function.decorator_list or not _tells(symbol.module, function):
-            return None
-        if function not in self._returns:
-            self._active.add(function)
-            try:
-                found: set[object] = set()
-                falls = self._walk(symbol.module, function.body, found)
-                self._returns[function] = frozenset(found | ({None} if falls else set()))
-            except _NotConstant:
-                self._returns[function] = None
-            finally:
-                self._active.discard(function)
-        return self._returns[function]
-
-    def _walk(self, module: Module, body: list[ast.stmt], found: set[object]) -> bool:
-        """Collect what a block can return; whether its end can be reached."""
-        for statement in body:
-            match statement:
-                case ast.Return(value=value):
-                    found.add(self._constant(module, value))
-                    return False
-                case ast.Raise():
-                    return False
-                case ast.If(test=test):
-                    known = self.fold(module, test).value
-                    branches = [
-                        b
-                        for b, out in ((statement.body, False), (statement.orelse, True))
-                        if known is not out
-                    ]
-                    ends = [self._walk(module, branch, found) for branch in branches]  # all are walked
-                    if not any(ends):
-                        return False
-                case ast.Expr() | ast.Pass() | ast.Import() | ast.ImportFrom():
-                    pass
-                case _:
-                    raise _NotConstant
-        return True
-
-    def _constant(self, module: Module, value: ast.expr | None) -> object:
-        if value is None:
-            return None
-        if isinstance(value, ast.Constant):
-            return value.value
-        known = self.fold(module, value).value
-        if known is None:
-            raise _NotConstant
-        return known
-
-
-class _NotConstant(Exception):
-    """A function gives something else than constants."""
-
-
-def _call_behind(module: Module, node: ast.expr) -> ast.expr | None:
-    """The call that gave a local name its only value; a call itself."""
-    if isinstance(node, ast.Call):
-        return node
-    found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
-    bindings = found[1] if found is not None else []
-    return bindings[0].value if len(bindings) == 1 and not bindings[0].unpack else None
-
-
-def _tells(module: Module, function: ast.AST) -> bool:
-    """Whether a function may be about the stacks: it names FSDP."""
-    return "fsdp" in ast.unparse(function).lower()
+        return is_asked_beside(self.project, module, question)
 
 
 def _hole(start: int, end: int) -> Hole | None:
     return Hole(Span(start, end)) if end > start else None
 
 
-def _has_effects(node: ast.expr) -> bool:
-    return any(
-        isinstance(part, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom) for part in ast.walk(node)
-    )
-
-
-def _classes(node: ast.expr) -> Iterator[ast.expr]:
-    """The classes of `isinstance`'s second argument: one, a tuple, or a union."""
-    if isinstance(node, ast.Tuple):
-        for element in node.elts:
-            yield from _classes(element)
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        yield from _classes(node.left)
-        yield from _classes(node.right)
-    else:
-        yield node
-
-
 def _is_type_of(node: ast.expr) -> bool:
     is_call = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "type"
     return is_call or (isinstance(node, ast.Attribute) and node.attr == "__class__")
-
-
-def _surroundings(module: Module, node: ast.AST) -> Iterator[ast.AST]:
-    """The `if` chain around a question, and a short function that is all about it."""
-    for parent in module.ancestors(node):
-        if isinstance(parent, ast.If):
-            yield from _tests_of_chain(module, parent)
-        if isinstance(parent, _FUNCTIONS):
-            is_short = all(isinstance(s, ast.If | ast.Return | ast.Expr | ast.Raise) for s in parent.body)
-            if is_short:
-                yield parent
-            return
-
-
-def _tests_of_chain(module: Module, node: ast.If) -> Iterator[ast.expr]:
-    head: ast.AST = node
-    while isinstance(parent := module.parent(head), ast.If) and parent.orelse == [head]:
-        head = parent
-    current: ast.AST | None = head
-    while isinstance(current, ast.If):
-        yield current.test
-        current = current.orelse[0] if len(current.orelse) == 1 else None
-
-
-def _among(results: frozenset[object], op: ast.cmpop, right: ast.expr) -> bool | None:
-    """The answer of a comparison with a constant that is the same for every result."""
-    try:
-        value = ast.literal_eval(right)
-    except (ValueError, TypeError, SyntaxError):
-        return None
-    answers: set[bool] = set()
-    for result in results:
-        match op:
-            case ast.Eq() | ast.Is():
-                answers.add(result == value)
-            case ast.NotEq() | ast.IsNot():
-                answers.add(result != value)
-            case ast.In() | ast.NotIn() if isinstance(value, list | tuple | set):
-                answers.add((result in value) is isinstance(op, ast.In))
-            case _:
-                return None
-    return answers.pop() if len(answers) == 1 else None
-
-
-def _chosen(module: Module, pair: Pair, subject: ast.expr, op: ast.cmpop, value: ast.expr) -> Fold | None:
-    """A comparison of a setting, its value for FSDP1 read as that for FSDP2."""
-    positive = isinstance(op, ast.Eq | ast.In | ast.Is)
-    if isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
-        key = constant_key(value)
-        if key == pair.first:
-            return Fold(not positive, is_outside=pair.is_outside, by_setting=True)
-        if key == pair.second and not pair.is_outside:
-            word = "in" if positive else "not in"
-            listed = f"({_spelled(module, pair, value)}, {module.code(value)})"
-            return Fold(code=(Hole(module.span(subject)), f" {word} {listed}"))
-        return None
-    if not isinstance(op, ast.In | ast.NotIn) or not isinstance(value, ast.Tuple | ast.List | ast.Set):
-        return None
-    keys = [constant_key(element) for element in value.elts]
-    if (pair.first in keys) is (pair.second in keys) or pair.is_outside:
-        return None
-    if pair.second in keys:
-        element = value.elts[keys.index(pair.second)]
-        span, start = module.span(value), module.span(element).start
-        lead = module.text[module.line_start(start) : start]
-        between = f",\n{lead}" if not lead.strip() else ", "
-        inserted = f"{_spelled(module, pair, element)}{between}"
-        head = Hole(Span(module.span(subject).start, start))
-        return Fold(code=(head, inserted, Hole(Span(start, span.end))))
-    texts = [module.code(e) for e, key in zip(value.elts, keys, strict=True) if key != pair.first]
-    return (
-        Fold(code=_listed(module, subject, value, texts, positive=positive)) if texts else Fold(not positive)
-    )
-
-
-def _listed(module: Module, subject: ast.expr, value: ast.expr, texts: list[str], *, positive: bool) -> Code:
-    kept = Hole(module.span(subject))
-    if len(texts) == 1:
-        return (kept, f" {'==' if positive else '!='} {texts[0]}")
-    opening = {ast.Tuple: "(", ast.List: "[", ast.Set: "{"}[type(value)]
-    closing = {ast.Tuple: ")", ast.List: "]", ast.Set: "}"}[type(value)]
-    return (kept, f" {'in' if positive else 'not in'} {opening}{', '.join(texts)}{closing}")
-
-
-def _spelled(module: Module, pair: Pair, second: ast.expr) -> str:
-    """FSDP1's value, written as FSDP2's is here."""
-    if isinstance(second, ast.Attribute):
-        return f"{module.code(second.value)}.{pair.first.rpartition('.')[2]}"
-    quote = module.code(second)[:1]
-    text = str(ast.literal_eval(pair.first))
-    return f"{quote}{text}{quote}" if quote in "\"'" else text
-
-
-def asks_by_text(node: ast.expr, choices: Choices) -> bool:
-    """Whether a condition asks about a part of a setting's text: `"fsdp2" in strategy`, `.startswith(..)`."""
-    for part in ast.walk(node):
-        match part:
-            case ast.Compare(left=ast.Constant(value=str(text)), ops=[ast.In() | ast.NotIn()]):
-                subject, ask = part.comparators[0], str.__contains__
-            case ast.Call(
-                func=ast.Attribute(attr="startswith", value=subject), args=[ast.Constant(value=str(text))]
-            ):
-                ask = str.startswith
-            case ast.Call(
-                func=ast.Attribute(attr="endswith", value=subject), args=[ast.Constant(value=str(text))]
-            ):
-                ask = str.endswith
-            case _:
-                continue
-        for pair in choices.of(subject):
-            one, other = (str(ast.literal_eval(k)) if "." not in k else k for k in (pair.first, pair.second))
-            if ask(one, text) is not ask(other, text):
-                return True
-    return False

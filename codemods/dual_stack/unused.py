@@ -12,45 +12,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from codemods.analysis.module import Module
+from codemods.dual_stack.pure import is_pure
 from codemods.dual_stack.spans import is_elif, removed
 from codemods.editing.apply import compatible
 from codemods.editing.removal import delete_aliases
 from codemods.model import Edit, Span
 from codemods.project import Project
-from codemods.torch_names import is_fsdp1_import, is_fsdp_namespace
+from codemods.torch_names import is_fsdp1_import
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_PURE_CALLS = frozenset(
-    {
-        "torch.device",
-        "hasattr",
-        "any",
-        "all",
-        "max",
-        "min",
-        "transformers.trainer_pt_utils.get_module_class_from_name",
-    }
-) | frozenset(
-    {
-        "functools.partial",
-        "getattr",
-        "len",
-        "set",
-        "dict",
-        "list",
-        "tuple",
-        "int",
-        "float",
-        "bool",
-        "str",
-        "isinstance",
-    }
-)
-_PURE_METHODS = frozenset(
-    {"get", "lower", "upper", "keys", "values", "items", "named_children", "children", "__getattribute__"}
-)
-_DEEPEST = 4
 
 
 def unused_edits(
@@ -170,7 +141,7 @@ def _can_go(project: Project, module: Module, statement: ast.stmt) -> bool:
     is_local = isinstance(statement.targets[0], ast.Name) and module.function(statement) is not None
     if is_local:
         return False  # see `_locals`
-    return _is_pure(project, module, statement.value, _DEEPEST)
+    return is_pure(project, module, statement.value)
 
 
 def _is_private(name: str) -> bool:
@@ -190,7 +161,7 @@ def _locals(project: Project, module: Module, before: str) -> Iterator[Edit]:
             continue
         if _is_read(function, target.id):
             continue
-        if _is_pure(project, module, node.value, _DEEPEST):
+        if is_pure(project, module, node.value):
             yield removed(module, node, node)
         else:  # it may do something: the value alone goes
             yield Edit(module.path, Span(module.span(node).start, module.span(node.value).start), ())
@@ -226,7 +197,7 @@ def _emptied(project: Project, module: Module, before: str) -> Iterator[Edit]:
     for node in module.nodes(ast.If):
         assert isinstance(node, ast.If)
         is_empty = all(isinstance(s, ast.Pass) for s in node.body) and not node.orelse
-        if is_empty and not is_elif(module, node) and _is_pure(project, module, node.test, _DEEPEST):
+        if is_empty and not is_elif(module, node) and is_pure(project, module, node.test):
             yield removed(module, node, node)
 
 
@@ -254,62 +225,3 @@ def _is_read(function: ast.AST, name: str) -> bool:
         if isinstance(node, ast.AugAssign) and getattr(node.target, "id", "") == name:
             return True
     return False
-
-
-def _is_pure(project: Project, module: Module, value: ast.AST, depth: int) -> bool:
-    """Whether evaluating something does nothing but give a value."""
-    for node in ast.walk(value):
-        if isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
-            return False
-        if isinstance(node, ast.Call) and not _is_pure_call(project, module, node, depth):
-            return False
-    return True
-
-
-def _is_pure_call(project: Project, module: Module, call: ast.Call, depth: int) -> bool:
-    symbol = project.resolve(module, call.func)
-    if symbol is None:
-        if isinstance(call.func, ast.Attribute):
-            return call.func.attr in _PURE_METHODS
-        return isinstance(call.func, ast.Name) and call.func.id in _PURE_CALLS
-    if symbol.module is None:
-        return symbol.name in _PURE_CALLS or (
-            is_fsdp_namespace(symbol.name) and not symbol.name.endswith(("FullyShardedDataParallel", "wrap"))
-        )
-    if isinstance(symbol.node, ast.FunctionDef) and depth:
-        return _is_pure_function(project, symbol.module, symbol.node, depth - 1)
-    return False
-
-
-def _is_pure_function(project: Project, module: Module, function: ast.FunctionDef, depth: int) -> bool:
-    """Whether a function only works out what it returns."""
-    if not all(ast.unparse(d) in ("staticmethod", "classmethod") for d in function.decorator_list):
-        return False
-    for node in ast.walk(function):
-        match node:
-            case ast.Global() | ast.Nonlocal() | ast.Yield() | ast.YieldFrom() | ast.Await() | ast.Delete():
-                return False
-            case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any(not isinstance(n, ast.Name | ast.Tuple) for n in targets):
-                    return False
-            case ast.Call() if not _is_pure_call(project, module, node, depth) and not _fills_own(
-                function, node
-            ):
-                return False
-    return True
-
-
-def _fills_own(function: ast.FunctionDef, call: ast.Call) -> bool:
-    """`policies.append(x)` on a list that the function made itself; an exception that it raises."""
-    func = call.func
-    if isinstance(func, ast.Name):
-        return func.id.endswith(("Error", "Exception"))
-    if not isinstance(func, ast.Attribute) or func.attr not in ("append", "add", "extend", "update"):
-        return False
-    return isinstance(func.value, ast.Name) and any(
-        isinstance(s, ast.Assign)
-        and isinstance(s.value, ast.List | ast.Dict | ast.Set | ast.Call)
-        and any(isinstance(t, ast.Name) and t.id == func.value.id for t in s.targets)
-        for s in ast.walk(function)
-    )

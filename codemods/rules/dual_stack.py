@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 from codemods.dual_stack.choices import Choices
 from codemods.dual_stack.places import all_spots, shown_spots, view
-from codemods.dual_stack.spot import Refused, Spot
+from codemods.dual_stack.spot import DROPPED, KEPT, Refused, Spot
 from codemods.rule import Finding, Project, finding, rule
 
-DROPPED = "FM120"
-KEPT = "FM121"
 _NOTE = "FSDP1 and FSDP2 stand side by side; both branches stay (`--drop-fsdp1` removes FSDP1's)"
 _REMEDY = "remove what is FSDP1's by hand, so that whoever chose it gets FSDP2 or is told: {reason}"
 

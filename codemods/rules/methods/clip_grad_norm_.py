@@ -55,51 +55,48 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
     an empty shard, and a rank has one of every parameter with fewer rows than there are ranks. Otherwise the
     norm agrees to the last digit or two of float32 (the order of additions differs)."""
     for call, on_class in _calls(project):
-        holding = project.sharded(call.module, call.receiver)
         max_norm = argument(call.node, int(on_class), "max_norm")
         if max_norm is None:
             continue
-        if isinstance(holding, No):
-            is_list = ".parameters(" in ast.unparse(max_norm)
-            if on_class or (not is_list and can_only_be_sharded(project, call.module, call.receiver)):
-                yield finding(
-                    call.module,
-                    call.node,
-                    "FM301",
-                    "only FSDP1's wrapper has this method, but where this object comes from was not found",
-                    remedy=(
-                        "if this is the sharded model: "
-                        "`torch.nn.utils.clip_grad_norm_(model.parameters(), c)`"
-                    ),
-                )
+        if not isinstance(project.sharded(call.module, call.receiver), No):
+            yield _translated(project, call, max_norm, argument(call.node, 1 + on_class, "norm_type"))
             continue
-        norm_type = argument(call.node, 1 + on_class, "norm_type")
-        arguments = code(call.module, "{model}.parameters(), {c}", model=call.receiver, c=max_norm)
-        if norm_type is not None:
-            arguments = (*arguments, *code(call.module, ", norm_type={p}", p=norm_type))
-        is_infinite = norm_type is not None and may_be_infinite(project, call.module, norm_type)
-        if is_infinite or needs_helper(project, call.module.path):
-            new = code(call.module, "{helper.clip_grad_norm_}({arguments})", arguments=arguments)
-            message = (
-                "gradients are clipped by a helper function: PyTorch's own cannot take the infinity norm "
-                "of a rank's empty shard"
-                if is_infinite
-                else "gradients are clipped with FSDP1's arithmetic: they can be of low precision or "
-                "partly unsharded"
+        is_list = ".parameters(" in ast.unparse(max_norm)
+        if on_class or (not is_list and can_only_be_sharded(project, call.module, call.receiver)):
+            yield finding(
+                call.module,
+                call.node,
+                "FM301",
+                "only FSDP1's wrapper has this method, but where this object comes from was not found",
+                remedy="if this is the sharded model: "
+                "`torch.nn.utils.clip_grad_norm_(model.parameters(), c)`",
             )
-        else:
-            message = "gradients are clipped by PyTorch's own function on the sharded parameters"
-            new = code(call.module, "{torch.nn.utils.clip_grad_norm_}({arguments})", arguments=arguments)
-            if is_result_used(call.module, call.node):
-                new = (*new, ".full_tensor()")
-        yield finding(
-            call.module,
-            call.node,
-            "FM301",
-            message,
-            safety=Safety.SAFE,
-            edits=[replace(call.module, call.node, new)],
+
+
+def _translated(
+    project: Project, call: MethodCall, max_norm: ast.expr, norm_type: ast.expr | None
+) -> Finding:
+    module = call.module
+    arguments = code(module, "{model}.parameters(), {c}", model=call.receiver, c=max_norm)
+    if norm_type is not None:
+        arguments = (*arguments, *code(module, ", norm_type={p}", p=norm_type))
+    is_infinite = norm_type is not None and may_be_infinite(project, module, norm_type)
+    if is_infinite or needs_helper(project, module.path):
+        new = code(module, "{helper.clip_grad_norm_}({arguments})", arguments=arguments)
+        message = (
+            "gradients are clipped by a helper function: PyTorch's own cannot take the infinity norm "
+            "of a rank's empty shard"
+            if is_infinite
+            else "gradients are clipped with FSDP1's arithmetic: they can be of low precision or "
+            "partly unsharded"
         )
+    else:
+        message = "gradients are clipped by PyTorch's own function on the sharded parameters"
+        new = code(module, "{torch.nn.utils.clip_grad_norm_}({arguments})", arguments=arguments)
+        if is_result_used(module, call.node):
+            new = (*new, ".full_tensor()")
+    edits = [replace(module, call.node, new)]
+    return finding(module, call.node, "FM301", message, safety=Safety.SAFE, edits=edits)
 
 
 def _calls(project: Project) -> Iterator[tuple[MethodCall, bool]]:
@@ -127,17 +124,15 @@ def needs_helper(project: Project, path: str) -> bool:
             k.arg in ("ignored_modules", "ignored_states", "ignored_parameters") for k in site.node.keywords
         ):
             return True
-        if _turns_low_precision(site.module.tree):
+        if _turns_low_precision(site.module):
             return True
     module = project.modules.get(path)
-    return module is not None and _turns_low_precision(module.tree)
+    return module is not None and _turns_low_precision(module)
 
 
-def _turns_low_precision(tree: ast.Module) -> bool:
+def _turns_low_precision(module: Module) -> bool:
     """Whether a module is converted: `.to(torch.bfloat16)`, `.bfloat16()`, `.half()`, `torch_dtype=...`."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
+    for node in module.calls():
         if isinstance(node.func, ast.Attribute) and node.func.attr in _CASTS and not node.args:
             return True
         values = [

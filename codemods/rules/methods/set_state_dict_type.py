@@ -76,8 +76,18 @@ def set_state_dict_type(project: Project) -> Iterator[Finding]:
                 edits=[delete(choice.module, choice.module.statement(choice.call))],
             )
     yield from _of_unknown_models(project, {choice.call for choice in choices(project)})
+    yield from _asked(project, is_known=bool(run_time))
+
+
+def _left(choice: KindChoice, why: str, remedy: str = _REMEDY) -> Finding:
+    shares = [shared_call(choice.module, choice.call)]
+    return finding(choice.module, choice.call, "FM406", why, remedy=remedy, shares=shares)
+
+
+def _asked(project: Project, *, is_known: bool) -> Iterator[Finding]:
+    """`FSDP.get_state_dict_type(model)`; known are choices that the program makes when it runs."""
     for use in project.static_calls("get_state_dict_type"):
-        if not run_time:
+        if not is_known:
             yield finding(
                 use.module,
                 use.node,
@@ -94,11 +104,6 @@ def set_state_dict_type(project: Project) -> Iterator[Finding]:
             safety=Safety.SAFE,
             edits=[run_time_choice(use.module, use.node)],
         )
-
-
-def _left(choice: KindChoice, why: str, remedy: str = _REMEDY) -> Finding:
-    shares = [shared_call(choice.module, choice.call)]
-    return finding(choice.module, choice.call, "FM406", why, remedy=remedy, shares=shares)
 
 
 def _of_unknown_models(project: Project, known: Collection[ast.Call]) -> Iterator[Finding]:

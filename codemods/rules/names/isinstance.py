@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.dual_stack.beside import classes_of, is_asked_beside, is_fsdp2_class, without
 from codemods.rule import (
     FSDP,
     Edit,
@@ -40,6 +41,10 @@ def isinstance_(project: Project) -> Iterator[Finding]:
 
     So does a question for the class by its name, `type(x).__name__ == "FullyShardedDataParallel"`.
 
+    Where `FSDPModule` is asked for beside it, in the same `if` chain or a short function, the question stays
+    as it is, with a note: its branch is for FSDP1 models, and the sharded model goes to FSDP2's branch.
+    `isinstance(x, (FSDP, FSDPModule))` becomes `isinstance(x, FSDPModule)`.
+
     What is new: a sharded module is now also an instance of its own class. Code that met the wrapper and
     then the module inside it meets one object."""
     for use in project.uses(FSDP):
@@ -47,7 +52,17 @@ def isinstance_(project: Project) -> Iterator[Finding]:
         if loop is not None:
             yield from _of_unwrapping(use, loop)
             continue
-        edit = _edit(use)
+        if _is_first_branch(project, use):
+            yield finding(
+                use.module,
+                use.node,
+                "FM501",
+                "this branch is for FSDP1 models and stays; sharded models go to the one for `FSDPModule`",
+                remedy="remove the branch, or rewrite with `--drop-fsdp1`",
+                is_note=True,
+            )
+            continue
+        edit = _edit(project, use)
         if edit is None:
             continue
         yield finding(
@@ -119,8 +134,7 @@ def _of_unwrapping(use: NameUse, loop: ast.While) -> Iterator[Finding]:
     classes = question.args[1]
     edits: list[Edit] = []
     if isinstance(classes, ast.Tuple) and len(classes.elts) > 1:
-        rest = [module.code(one) for one in classes.elts if one is not use.node]
-        edits = [replace(module, classes, (f"({', '.join(rest)})" if len(rest) > 1 else rest[0],))]
+        edits = [replace(module, classes, (without(module, classes, [use.node]),))]
     elif classes is use.node and len(loop.body) == 1 and not loop.orelse:
         edits = [delete(module, loop)]
     yield finding(
@@ -134,10 +148,30 @@ def _of_unwrapping(use: NameUse, loop: ast.While) -> Iterator[Finding]:
     )
 
 
-def _edit(use: NameUse) -> Edit | None:
+def _is_first_branch(project: Project, use: NameUse) -> bool:
+    """Whether a question is for FSDP1's class alone, and one beside it, of the same object, for FSDP2's."""
+    module, node = use.module, use.node
+    question = _question(module, node)
+    match question:
+        case ast.Call(func=ast.Name(id="isinstance"), args=[subject, classes]) if classes is node:
+            return is_asked_beside(project, module, question, ast.unparse(subject))
+        case ast.Compare(comparators=[classes]) if classes is node:
+            asked = _type_of(question)
+            return asked is not None and is_asked_beside(project, module, question, ast.unparse(asked))
+    if not _is_pattern(module, node):
+        return False
+    block = next(parent for parent in module.ancestors(node) if isinstance(parent, ast.Match))
+    patterns = [case.pattern for case in block.cases]
+    return any(isinstance(p, ast.MatchClass) and is_fsdp2_class(project, module, p.cls) for p in patterns)
+
+
+def _edit(project: Project, use: NameUse) -> Edit | None:
     module, node = use.module, use.node
     question = _question(module, node)
     if isinstance(question, ast.Call):
+        classes = question.args[1]
+        if any(is_fsdp2_class(project, module, one) for one in classes_of(classes)):
+            return replace(module, classes, (without(module, classes, [node]),))
         return replace(module, node, code(None, _FSDP_MODULE))
     if isinstance(question, ast.Compare):
         subject = _type_of(question)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.summoned import is_summoned
 from codemods.rule import Finding, Module, No, Project, finding, rule
 
 _PARAMETERS = ("weight", "bias")
@@ -28,7 +29,7 @@ def parameter_by_attribute(project: Project) -> Iterator[Finding]:
             assert isinstance(node, ast.Attribute)
             if node.attr not in _READS or not isinstance(module.parent(node), ast.Call):
                 continue
-            if _is_within_summon(module, node):
+            if is_summoned(module, node):
                 continue
             if _is_of_model(project, module, node.value) or _is_of_group(project, module, node.value):
                 yield finding(
@@ -81,10 +82,3 @@ def _is_of_group(project: Project, module: Module, node: ast.expr) -> bool:
                 case ast.Attribute(value=optimizer, attr="param_groups") if one.target.id == groups:
                     return not isinstance(project.optimizer_of(module, optimizer), No)
     return False
-
-
-def _is_within_summon(module: Module, node: ast.AST) -> bool:
-    return any(
-        isinstance(parent, ast.With) and "summon_full_params" in ast.unparse(parent.items[0].context_expr)
-        for parent in module.ancestors(node)
-    )

@@ -9,6 +9,8 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.counts import count_goes_over_ranks
+from codemods.analysis.parameter_lists import parameters_of
+from codemods.analysis.summoned import is_model_summoned
 from codemods.rule import (
     Finding,
     Maybe,
@@ -64,7 +66,7 @@ def parameter_values(project: Project) -> Iterator[Finding]:
             model = loop.owner
             if isinstance(project.sharded(module, model), No):
                 continue
-            if _is_whole(project, module, loop.node, model):
+            if is_model_summoned(project, module, loop.node, model):
                 continue
             yield from _of_loop(project, module, loop)
             test = _test_of_name(module, loop)
@@ -82,7 +84,9 @@ def parameter_values(project: Project) -> Iterator[Finding]:
 
 def _of_mapped(project: Project, module: Module) -> Iterator[Finding]:
     for function, model in _mapped(module):
-        if isinstance(project.sharded(module, model), No) or _is_whole(project, module, function, model):
+        if isinstance(project.sharded(module, model), No):
+            continue
+        if is_model_summoned(project, module, function, model):
             continue
         names = {argument.arg for argument in function.args.args}
         codes = {code: node for node in ast.walk(function.body) if (code := _code_of(node, names))}
@@ -90,37 +94,13 @@ def _of_mapped(project: Project, module: Module) -> Iterator[Finding]:
             yield _finding(project, module, node, code)
 
 
-def _is_whole(project: Project, module: Module, loop: ast.AST, model: ast.expr) -> bool:
-    """Whether `summon_full_params` of the model, or of what it is a part of, is around the loop: whole
-    parameters, then and now."""
-    text = ast.unparse(model)
-    summons = {use.node for use in project.static_calls("summon_full_params")}
-    for parent in module.ancestors(loop):
-        if isinstance(parent, ast.With):
-            for item in parent.items:
-                call = item.context_expr
-                if call in summons and isinstance(call, ast.Call):
-                    given = [*call.args, *(k.value for k in call.keywords)]
-                    if any(f"{text}.".startswith(f"{ast.unparse(one)}.") for one in given):
-                        return True
-        elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            return False
-    return False
-
-
 def _mapped(module: Module) -> Iterator[tuple[ast.Lambda, ast.expr]]:
     """The function and the model of `map(lambda p: ..., model.parameters())`, and of `filter`."""
     for call in module.calls():
         if isinstance(call.func, ast.Name) and call.func.id in ("map", "filter") and len(call.args) == 2:
-            model = _owner(call.args[1])
+            model = parameters_of(call.args[1])
             if isinstance(call.args[0], ast.Lambda) and model is not None:
                 yield call.args[0], model
-
-
-def _owner(node: ast.expr) -> ast.expr | None:
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return None
-    return node.func.value if node.func.attr in ("parameters", "named_parameters") else None
 
 
 def _body(module: Module, loop: ParameterLoop) -> Iterator[ast.AST]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.summoned import is_summoned
 from codemods.rule import Finding, Module, No, Project, finding, rule
 
 _LISTS = ("parameters", "named_parameters")
@@ -63,7 +64,7 @@ def _takes_names_only(module: Module, call: ast.Call) -> bool:
 def _last_was_forward(project: Project, module: Module, node: ast.Call, text: str) -> bool:
     """Whether, before a place in its function, the model last ran forward and not backward."""
     function = module.function(node)
-    if _is_summoned(module, node):
+    if is_summoned(module, node):
         return False
     start, last, is_forward = module.span(module.statement(node)).start, -1, False
     for call in (n for n in ast.walk(function or module.tree) if isinstance(n, ast.Call)):
@@ -97,13 +98,6 @@ def _outcome(module: Module, function: ast.FunctionDef, call: ast.Call, text: st
         elif isinstance(inner.func, ast.Attribute) and inner.func.attr in ("backward", "reshard"):
             found = False
     return found
-
-
-def _is_summoned(module: Module, node: ast.AST) -> bool:
-    return any(
-        isinstance(parent, ast.With) and "summon_full_params" in ast.unparse(parent.items[0].context_expr)
-        for parent in module.ancestors(node)
-    )
 
 
 def _is_kept(project: Project, module: Module, node: ast.Call) -> bool:

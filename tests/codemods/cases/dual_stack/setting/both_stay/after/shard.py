@@ -24,7 +24,7 @@ def policy_of_blocks():
 
 
 def fsdp_version(model):
-    if isinstance(model, FSDPModule):
+    if isinstance(model, FSDP):
         return 1
     elif isinstance(model, FSDPModule):
         return 2

@@ -1,3 +1,4 @@
+import torch
 from torch.distributed.fsdp import fully_shard
 
 from fsdp2_sharding import summon_full_params
@@ -12,3 +13,12 @@ def shapes(model):
     #   matched by flattened shapes before
     parts = {name: tuple(p.shape) for name, p in model.named_parameters()}
     return whole, count, parts
+
+
+def one(model):
+    fully_shard(model)
+    with torch.no_grad(), summon_full_params(model, writeback=False):
+        whole = model.head.weight.norm()
+    # TODO(fsdp-migrate FM523): use `full_tensor()` for whole values or `to_local()` for
+    #   this rank's
+    return whole, model.head.weight.norm()

@@ -5,7 +5,11 @@ from fsdp2_sharding import shard_model
 def kind_of(model):
     if isinstance(model, FSDPModule):
         return "sharded"
-    return "new" if isinstance(model, FSDPModule) else "plain"
+    return "plain"
+
+
+def is_new(model):
+    return isinstance(model, FSDPModule)
 
 
 def build(model):

@@ -5,7 +5,11 @@ from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 def kind_of(model):
     if isinstance(model, FSDP):
         return "sharded"
-    return "new" if isinstance(model, FSDPModule) else "plain"
+    return "plain"
+
+
+def is_new(model):
+    return isinstance(model, FSDPModule)
 
 
 def build(model):
