@@ -16,6 +16,7 @@ from codemods.configuration.plan import plan_configuration
 from codemods.editing.changes import file_changes
 from codemods.editing.helpers import is_written
 from codemods.model import (
+    WHOLE_FILE,
     FileChange,
     Finding,
     Options,
@@ -23,19 +24,13 @@ from codemods.model import (
     Place,
     Reported,
     Rewrite,
-    Span,
     Suppression,
 )
 from codemods.outcomes import decided_together
 from codemods.project import Project
 from codemods.shown_places import (
-    cell,
-    comment_in_cell,
-    comment_in_original,
     dropped,
-    in_cell,
-    in_original,
-    site_in_original,
+    shown,
 )
 from codemods.sources import is_configuration
 from codemods.suppressions import check_suppression, suppressions_in
@@ -72,10 +67,9 @@ def plan_rewrite(
     if undone:  # what shares values with a file that is left alone is left as well
         reported = decided_together(project, findings, only, absent, undone)
         reported, changes = _changed(project, reported, target)
-    sites = [site_in_original(project, site) for site in wrap_reports(project, reported)]
+    sites = wrap_reports(project, reported)
     reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
-    suppressions = [comment_in_original(project, found) for found, _ in suppressed]
-    reported = [in_original(project, item) for item in reported] + dropped(project, _left_whole(reported))
+    reported = [shown(project, item) for item in reported] + dropped(project, _left_whole(reported))
     settings = plan_configuration(target, configs, options, surroundings(project), only=only)
     changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
     skipped.update(settings.skipped)
@@ -87,18 +81,13 @@ def plan_rewrite(
     sites = [s for s in sites if only is None or s.path in only]
     return Rewrite(
         tuple(changes),
-        tuple(in_cell(project, item) for item in reported),
-        tuple(replace(s, line=cell(project, s.path, s.line)[0]) for s in sites),
+        tuple(reported),
+        tuple(sites),
         len(files),
         len(project.modules),
         skipped,
         (settings.searched, settings.read),
-        _in_order(
-            [
-                *(comment_in_cell(project, found) for found in suppressions),
-                *settings.suppressions,
-            ]
-        ),
+        _in_order([*(found for found, _ in suppressed), *settings.suppressions]),
         dict(sorted(elsewhere.items())),
     )
 
@@ -187,8 +176,8 @@ def _undone(item: Reported, broken: dict[str, str]) -> Reported:
 
 def _left_alone(path: str, why: str) -> Reported:
     message = f"the file was left as it is: its rewritten form would be no valid Python ({why})"
-    return Reported(Finding("FM903", Place(path, 1, 1, Span(0, 0)), message), Outcome.TODO)
+    return Reported(Finding("FM903", Place(path, 1, 1, WHOLE_FILE), message), Outcome.TODO)
 
 
 def _unread(path: str, why: str) -> Reported:
-    return Reported(Finding("FM901", Place(path, 1, 1, Span(0, 0)), f"the file {why}"), Outcome.TODO)
+    return Reported(Finding("FM901", Place(path, 1, 1, WHOLE_FILE), f"the file {why}"), Outcome.TODO)

@@ -174,7 +174,7 @@ def _rewrite(file: ConfigFile, options: Options, around: Surroundings, done: Con
         parse(file.path, encoded)
     except ValueError as error:
         message = f"the file was left as it is: its rewritten form could not be read ({error})"
-        place = Place(file.path, 1, 1, Span(0, 0))
+        place = Place(file.path, 1, 1, WHOLE_FILE)
         done.reported.append(Reported(Finding("FM903", place, message), Outcome.TODO))
         return
     done.reported += reported

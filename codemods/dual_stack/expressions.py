@@ -90,7 +90,7 @@ def _is_first(truth: Truth, module: Module, node: ast.Match, pattern: ast.patter
             and other.name in FSDP_MODULE
             for c in node.cases
         )
-        return symbol is not None and symbol.name == FSDP and (beside or truth.nothing_is_fsdp1)
+        return symbol is not None and symbol.name == FSDP and beside
     key = constant_key(pattern.value) if isinstance(pattern, ast.MatchValue) else None
     pairs = truth.choices.of(node.subject) if key is not None else []
     return any(pair.first == key and not pair.is_outside for pair in pairs)

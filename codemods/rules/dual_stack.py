@@ -53,7 +53,7 @@ def dual_stack(project: Project) -> Iterator[Finding]:
         return
     short = project.dropped
     known = short.choices if short is not None else Choices()
-    seen = view(project, known, nothing_is_fsdp1=short is not None and short.nothing_is_fsdp1)
+    seen = view(project, known)
     for spot in all_spots(seen):
         if isinstance(spot.outcome, Refused) or spot.outcome:
             yield _left(spot)
