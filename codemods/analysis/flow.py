@@ -22,7 +22,16 @@ def reaching(module: Module, scope: Scope, bindings: Sequence[Binding], use: ast
         return list(bindings)
     hits = _hits(module, scope, bindings).get(module.statement(use))
     # A place that no path reaches is dead code, or code after a jump this walk does not see through.
-    return [b for b in bindings if b in hits] if hits is not None else list(bindings)
+    if hits is None:
+        return list(bindings)
+    return [b for b in bindings if b in hits or _is_from_inside(module, scope, b)]
+
+
+def _is_from_inside(module: Module, scope: Scope, binding: Binding) -> bool:
+    """Whether a function within the scope binds the name (`global`, `nonlocal`): it can run at any time."""
+    if binding.kind is BindingKind.PARAMETER:
+        return False
+    return module.scope_of(module.statement(binding.node)) is not scope
 
 
 def _hits(module: Module, scope: Scope, bindings: Sequence[Binding]) -> dict[ast.stmt, _Live]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import bisect
 import re
+import sys
 from collections.abc import Iterator
 
 from codemods.analysis.scopes import Binding, Scope
+from codemods.analysis.strings_in_strings import mend_positions
 from codemods.analysis.table import ScopeTable
 from codemods.model import Place, Span
 from codemods.sources import SourceFile
@@ -35,6 +37,11 @@ class Module:
         self._lines: list[str] | None = None
         self._results: dict[ast.AST, tuple[list[ast.expr], list[ast.expr]]] | None = None
         self.flows: dict[tuple[Scope, str], dict[ast.stmt, frozenset[Binding]]] = {}
+        if sys.version_info < (3, 12):
+            for string in self.nodes(ast.JoinedStr):
+                assert isinstance(string, ast.JoinedStr)
+                if not any(isinstance(parent, ast.JoinedStr) for parent in self.ancestors(string)):
+                    mend_positions(self, string)
 
     def nodes(self, kind: type[ast.AST]) -> list[ast.AST]:
         """All nodes of exactly that type, in the order of the tree walk."""
@@ -172,6 +179,15 @@ class Module:
             current = self.table.parents.get(current)
         assert current is not None, "expression outside any statement"
         return current
+
+    def block(self, statement: ast.AST) -> list[ast.stmt]:
+        """The statements among which one stands, or the handlers of a `try`."""
+        parent = self.table.parents.get(statement)
+        for name in ("body", "orelse", "finalbody", "handlers"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and statement in block:
+                return block
+        return []
 
     def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The innermost `def` around a node."""

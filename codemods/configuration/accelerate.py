@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from codemods.configuration.accelerate_layout import Launch, layout
-from codemods.configuration.settings import Decisions, Remark, number, truth
+from codemods.configuration.settings import Decisions, Remark, bare, number, truth
 
 KEPT = frozenset(
     {
@@ -45,11 +45,6 @@ RAM = "cpu_ram_efficient_loading"
 _MARKS = frozenset(
     {"compute_environment", "distributed_type", "num_processes", "num_machines", "machine_rank"}
 )
-
-
-def bare(key: str) -> str:
-    """A setting's name without `fsdp_`; Accelerate accepts both spellings in its files."""
-    return key.removeprefix("fsdp_")
 
 
 def is_accelerate(top: Mapping[str, object]) -> bool:

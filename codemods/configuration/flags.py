@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from codemods.configuration import accelerate, trainer
 from codemods.configuration.accelerate_layout import Launch
-from codemods.configuration.settings import Decisions, number
+from codemods.configuration.settings import Decisions, bare, number
 from codemods.configuration.shell import Command, Option
 from codemods.configuration.writing import CannotWrite, removal, written
 from codemods.model import Span
@@ -81,7 +81,7 @@ def _text(option: Option | None) -> str | None:
 
 
 def _find(options: Iterable[Option], name: str) -> Option | None:
-    return next((option for option in options if option.name.replace("-", "_") == name), None)
+    return next((option for option in options if option.name == name), None)
 
 
 def _trainer(text: str, command: Command, options: list[Option]) -> Iterator[Said]:
@@ -106,7 +106,7 @@ def _trainer(text: str, command: Command, options: list[Option]) -> Iterator[Sai
     layers = _text(_find(options, _FORMER[0]))
     asked = trainer.Asked(words, layers, number(_text(_find(options, _FORMER[1]))))
     told = _told(config)
-    if told is not None and not trainer.is_fsdp1({trainer.bare(k): v for k, v in told.items()}):
+    if told is not None and not trainer.is_fsdp1({bare(k): v for k, v in told.items()}):
         return
     done = trainer.to_fsdp2(told or {}, asked)
     for remark in done.remarks:
@@ -193,9 +193,9 @@ def _taken(fsdp: Option) -> int:
 
 def _accelerate(text: str, command: Command, options: list[Option]) -> Iterator[Said]:
     given = {option.name: option for option in options if option.name.startswith("fsdp_")}
-    given = {name: option for name, option in given.items() if trainer.bare(name) in accelerate.KNOWN}
+    given = {name: option for name, option in given.items() if bare(name) in accelerate.KNOWN}
     values = {name: _text(option) for name, option in given.items()}
-    if not given or accelerate.is_fsdp2({accelerate.bare(name): value for name, value in values.items()}):
+    if not given or accelerate.is_fsdp2({bare(name): value for name, value in values.items()}):
         return
     first = min(given.values(), key=lambda option: option.span.start)
     unknown = [n for n, v in values.items() if v is None and n != "fsdp_transformer_layer_cls_to_wrap"]

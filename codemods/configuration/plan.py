@@ -151,7 +151,9 @@ def parse(path: str, data: bytes) -> ConfigFile:
             return ConfigFile(source, "yaml", read_yaml(text))
         case ".json":
             return ConfigFile(source, "json", (read_json(text),))
-    return ConfigFile(source, "docker" if "docker" in PurePosixPath(path).name.lower() else "shell")
+    name = PurePosixPath(path).name.lower()
+    is_docker = name.startswith(("dockerfile", "containerfile")) or name.endswith(".dockerfile")
+    return ConfigFile(source, "docker" if is_docker else "shell")
 
 
 def _rewrite(file: ConfigFile, options: Options, around: Surroundings, done: ConfigRewrite) -> None:
@@ -254,7 +256,7 @@ def _array_start(text: str, position: int) -> int:
 
 def _lines_above(file: ConfigFile, position: int) -> set[int]:
     """The comment lines directly above a line."""
-    lines = file.text.split("\n")
+    lines = file.text.split("\n")  # as the file counts them: a form feed ends none
     number = file.line_of(position) - 1
     found = set()
     while number >= 1 and lines[number - 1].lstrip().startswith("#"):
@@ -273,12 +275,11 @@ def _old_todos(file: ConfigFile, reported: list[Reported]) -> list[Reported]:
         for line in _lines_above(file, todo_position(file, r.finding.place.span.start))
     }
     found = []
-    starts = [i for i, c in enumerate("\n" + file.text) if c == "\n"]
     for comment in todos(file):
         code = next(iter(comment.codes))
         if (code, comment.line) in standing:
             continue
-        start = starts[comment.line - 1]
+        start = file.position(comment.line)
         place = Place(file.path, comment.line, comment.column, Span(start, file.line_end(start)))
         left = Finding(code, place, "a TODO of an earlier run is not resolved", comment.text)
         found.append(Reported(left, Outcome.TODO))

@@ -61,6 +61,11 @@ class Decisions:
         self.remarks.append(Remark(key, code, message, is_note=True))
 
 
+def bare(key: str) -> str:
+    """A setting's name without `fsdp_`; Accelerate and the trainers accept both."""
+    return key.removeprefix("fsdp_")
+
+
 def strategy_named(value: object) -> str | None:
     """A sharding strategy by name or number, in any case, enum spelling included; None if it is none."""
     text = str(value).strip().upper()

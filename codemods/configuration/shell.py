@@ -35,6 +35,7 @@ class Option:
     """`--name value`, `--name=value` or `--name` of a command.
 
     Attributes:
+        name: with `_` where `-` is written: the launchers take both.
         span: from the option to the end of its value.
         values: the words after it that are no options; the value after `=` comes first.
         joined: written with `=`.
@@ -95,7 +96,8 @@ class Command:
                         break
                     values.append(following)
             end = values[-1].span.end if values else word.span.end
-            found.append(Option(match.group(1), Span(word.span.start, end), tuple(values), bool(match[2])))
+            name = match.group(1).replace("-", "_")
+            found.append(Option(name, Span(word.span.start, end), tuple(values), bool(match[2])))
         return found
 
 

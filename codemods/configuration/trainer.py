@@ -10,19 +10,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from codemods.configuration.settings import Decisions, Remark, number, strategy_named, truth
+from codemods.configuration.settings import STRATEGIES, Decisions, Remark, bare, number, strategy_named, truth
 
-WORDS = frozenset(
-    {
-        "full_shard",
-        "shard_grad_op",
-        "no_shard",
-        "hybrid_shard",
-        "hybrid_shard_zero2",
-        "offload",
-        "auto_wrap",
-    }
-)
+_STRATEGIES = frozenset(name.lower() for name in STRATEGIES)
+WORDS = _STRATEGIES | {"offload", "auto_wrap"}
 """What `fsdp` may say (`transformers.trainer_utils.FSDPOption`)."""
 
 ONLY_FSDP1 = frozenset(
@@ -71,11 +62,6 @@ def words_of(value: object) -> frozenset[str] | None:
         return None
     words = [str(item).rpartition(".")[2].lower() for item in items]
     return frozenset(words) if set(words) <= WORDS else None
-
-
-def bare(key: str) -> str:
-    """A setting's name without `fsdp_`; the trainer accepts both."""
-    return key.removeprefix("fsdp_")
 
 
 def is_trainer_config(keys: Mapping[str, object]) -> bool:
@@ -132,11 +118,7 @@ def _layout(
     prefix: str,
     done: Decisions,
 ) -> None:
-    said = (
-        asked.words & {"full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2"}
-        if asked
-        else set()
-    )
+    said = asked.words & _STRATEGIES if asked else frozenset()
     key = spelled.get("reshard_after_forward", "")
     strategy = strategy_named(settings["reshard_after_forward"]) if key else None
     if key and strategy is None and truth(settings["reshard_after_forward"]) is None:

@@ -166,16 +166,8 @@ def insert_after(module: Module, statement: ast.stmt, new: Code) -> Edit:
 
 def delete(module: Module, statement: ast.stmt) -> Edit:
     """Remove a statement and its line; `pass` where it was its block's only one."""
-    parent = module.parent(statement)
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parent, name, None)
-        if (
-            isinstance(block, list)
-            and statement in block
-            and len(block) == 1
-            and not isinstance(parent, ast.Module)
-        ):
-            return Edit(module.path, module.span(statement), ("pass",))
+    if len(module.block(statement)) == 1 and not isinstance(module.parent(statement), ast.Module):
+        return Edit(module.path, module.span(statement), ("pass",))
     span = module.span(statement)
     if not stands_alone(module, statement):
         end = span.end

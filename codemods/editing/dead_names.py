@@ -83,6 +83,4 @@ def _is_read(function: ast.AST, name: str) -> bool:
 
 
 def _has_neighbours(module: Module, statement: ast.stmt) -> bool:
-    parent = module.parent(statement)
-    blocks = [getattr(parent, name, None) for name in ("body", "orelse", "finalbody")]
-    return any(isinstance(block, list) and statement in block and len(block) > 1 for block in blocks)
+    return len(module.block(statement)) > 1

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 
 from codemods.analysis.module import Module
 
-_BLOCKS = ("body", "orelse", "finalbody")
-
 
 def with_gates(module: Module, going: Iterable[ast.stmt]) -> dict[ast.stmt, ast.stmt]:
     """Each statement that goes -> the outermost statement that goes with it.
@@ -74,7 +72,7 @@ def removals(module: Module, going: Iterable[ast.stmt]) -> list[tuple[int, int, 
     gone = set(going)
     changes = []
     for statement in sorted(gone, key=lambda s: module.span(s).start):
-        parent, block = _block_of(module, statement)
+        parent, block = module.parent(statement), module.block(statement)
         if isinstance(parent, ast.Module) or any(s not in gone for s in block):
             if not _follows_on(module, statement, block, gone):
                 changes.append(_without(module, statement, block, gone))
@@ -106,17 +104,7 @@ def _outermost(module: Module, statement: ast.stmt, gone: set[ast.stmt]) -> ast.
     return statement
 
 
-def _block_of(module: Module, statement: ast.stmt) -> tuple[ast.AST, list[ast.stmt]]:
-    parent = module.parent(statement)
-    assert parent is not None
-    for name in _BLOCKS:
-        block = getattr(parent, name, None)
-        if isinstance(block, list) and statement in block:
-            return parent, block
-    return parent, [statement]
-
-
-def _emptied(module: Module, parent: ast.AST, block: list[ast.stmt]) -> list[tuple[int, int, str]]:
+def _emptied(module: Module, parent: ast.AST | None, block: list[ast.stmt]) -> list[tuple[int, int, str]]:
     """The changes for a block of which nothing stays."""
     first, last = module.span(block[0]), module.span(block[-1])
     text = module.text

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from codemods.editing import helper_text as part
 from codemods.editing.helper_draft import Draft
 from codemods.editing.helper_layout import Style, laid_out
+from codemods.editing.helper_parts import STATE_DICT_PARTS, TYPE_OF, with_what_they_need
+from codemods.editing.helper_policy_text import POLICY_PARTS, WRAP_POLICY
 from codemods.editing.helper_sharding import mixed_precision, sharding
-from codemods.editing.helper_state_dict_text import STATE_DICT_PARTS, with_what_they_need
 from codemods.editing.helper_training_text import TRAINING_HEADER, TRAINING_PARTS
 from codemods.torch_names import PUBLIC_FROM, at_home
 
@@ -19,20 +20,7 @@ _ACCELERATOR = {
     "set_device_index": "set_device",
     "device_count": "device_count",
 }
-POLICY_PARTS = {
-    "transformer_auto_wrap_policy": part.TRANSFORMER_POLICY,
-    "lambda_auto_wrap_policy": part.LAMBDA_POLICY,
-    "size_based_auto_wrap_policy": part.SIZE_POLICY,
-    "always_wrap_policy": part.ALWAYS_POLICY,
-    "or_policy": part.OR_POLICY,
-    "ModuleWrapPolicy": part.MODULE_POLICY,
-}
 _PLAIN = Style()
-_TYPE_OF = {
-    "sharding_strategy": "ShardingStrategy",
-    "mixed_precision": "MixedPrecision",
-    "cpu_offload": "CPUOffload",
-}
 _STATE_DICT_API = (
     "StateDictOptions",
     "get_model_state_dict",
@@ -40,10 +28,6 @@ _STATE_DICT_API = (
     "set_model_state_dict",
     "set_optimizer_state_dict",
 )
-KNOWN_NAMES = frozenset(
-    {*POLICY_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS, *_TYPE_OF.values(), "BackwardPrefetch", "shard_model"}
-)
-"""Everything the repository's files can name of a helper module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +64,7 @@ def _joined(names: frozenset[str], needs: Needs, style: Style) -> str:
     parts: list[str] = []
     types = set(names)
     if "shard_model" in names:
-        types |= {t for k, t in _TYPE_OF.items() if draft.has(k)}
+        types |= {t for k, t in TYPE_OF.items() if draft.has(k)}
     if "ShardingStrategy" in types:
         parts.append(part.SHARDING_STRATEGY)
     if "BackwardPrefetch" in types:
@@ -89,13 +73,13 @@ def _joined(names: frozenset[str], needs: Needs, style: Style) -> str:
         parts.append(part.CPU_OFFLOAD)
     if "MixedPrecision" in types:
         parts.append(mixed_precision(draft))
-    parts += [POLICY_PARTS[n] for n in POLICY_PARTS if n in names]
+    parts += [text for name, text in POLICY_PARTS.items() if name in names]
     if "shard_model" in names:
         parts += sharding(draft)
     parts += [text for name, text in (*TRAINING_PARTS.items(), *STATE_DICT_PARTS.items()) if name in names]
     text = _for_torch("\n\n".join(parts), style.torch)
     needs_policy = "WrapPolicy" in re.sub(r"ModuleWrapPolicy", "", text)
-    lead = f"{part.WRAP_POLICY}\n\n" if needs_policy else "\n"
+    lead = f"{WRAP_POLICY}\n\n" if needs_policy else "\n"
     header = part.HEADER if names - {*TRAINING_PARTS, *STATE_DICT_PARTS} else TRAINING_HEADER
     future = "from __future__ import annotations\n\n" if style.python < (3, 10) else ""
     return f"{header}\n{future}{_imports(lead + text, style)}\n{lead}{text}"
@@ -165,8 +149,3 @@ def _imports(text: str, style: Style) -> str:
     third.sort(key=lambda line: line.split()[1])
     groups = ["\n".join([*plain, *stdlib]), "\n".join([*plain_third, *third])]
     return "\n\n".join(g for g in groups if g) + "\n"
-
-
-def _home_of(name: str, style: Style) -> str:
-    """The module that a torch has a name in."""
-    return at_home(name, style.torch).rpartition(".")[0]

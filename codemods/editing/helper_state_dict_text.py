@@ -1,91 +1,11 @@
-"""The text of the helper module's parts for state dicts whose kind is decided at run time.
+"""The text of the helper module's functions for state dicts whose kind is decided at run time.
 
 What the functions do is what FSDP1 did (torch 2.6 to 2.13: `FullyShardedDataParallel.set_state_dict_type`,
 `.state_dict_type`, `.get_state_dict_type`, `.optim_state_dict`, `.optim_state_dict_to_load`,
-`.rekey_optim_state_dict` and `torch.distributed.fsdp.api`), written anew on
-`torch.distributed.checkpoint.state_dict`.
+`.rekey_optim_state_dict`), written anew on `torch.distributed.checkpoint.state_dict`.
 """
 
 from __future__ import annotations
-
-STATE_DICT_TYPE = '''\
-class StateDictType(enum.Enum):
-    """What FSDP1 called the kinds of state dicts; the names configurations use."""
-
-    FULL_STATE_DICT = enum.auto()
-    LOCAL_STATE_DICT = enum.auto()
-    SHARDED_STATE_DICT = enum.auto()
-'''
-
-OPTIM_STATE_KEY_TYPE = '''\
-class OptimStateKeyType(enum.Enum):
-    """What optimizer state goes by: names of parameters, or their numbers."""
-
-    PARAM_NAME = enum.auto()
-    PARAM_ID = enum.auto()
-'''
-
-STATE_DICT_CONFIG = '''\
-@dataclass
-class StateDictConfig:
-    """Whether the values of a model's state dict are moved to the CPU."""
-
-    offload_to_cpu: bool = False
-'''
-
-FULL_STATE_DICT_CONFIG = '''\
-@dataclass
-class FullStateDictConfig(StateDictConfig):
-    """Where whole tensors go; `rank0_only` gives other ranks an empty dict."""
-
-    rank0_only: bool = False
-'''
-
-SHARDED_STATE_DICT_CONFIG = '''\
-@dataclass
-class ShardedStateDictConfig(StateDictConfig):
-    """Where shards go."""
-'''
-
-OPTIM_STATE_DICT_CONFIG = '''\
-@dataclass
-class OptimStateDictConfig:
-    """Whether the values of an optimizer's state dict are moved to the CPU."""
-
-    offload_to_cpu: bool = True
-'''
-
-FULL_OPTIM_STATE_DICT_CONFIG = '''\
-@dataclass
-class FullOptimStateDictConfig(OptimStateDictConfig):
-    """Where whole optimizer state goes; `rank0_only` gives other ranks none.
-
-    With `rank0_only` loading takes rank 0's state for all.
-    """
-
-    rank0_only: bool = False
-'''
-
-SHARDED_OPTIM_STATE_DICT_CONFIG = '''\
-@dataclass
-class ShardedOptimStateDictConfig(OptimStateDictConfig):
-    """Where shards of optimizer state go."""
-'''
-
-STATE_DICT_SETTINGS = '''\
-@dataclass
-class StateDictSettings:
-    """The kind of a model's state dicts, and where their values go."""
-
-    state_dict_type: StateDictType = StateDictType.FULL_STATE_DICT
-    state_dict_config: StateDictConfig = field(default_factory=StateDictConfig)
-    optim_state_dict_config: OptimStateDictConfig = field(
-        default_factory=OptimStateDictConfig
-    )
-
-
-_settings: WeakKeyDictionary[nn.Module, StateDictSettings] = WeakKeyDictionary()
-'''
 
 GET_STATE_DICT_TYPE = '''\
 def get_state_dict_type(module: nn.Module) -> StateDictSettings:
@@ -303,16 +223,7 @@ def rekey_optim_state_dict(
     return {"state": state, "param_groups": param_groups}
 '''
 
-STATE_DICT_PARTS = {
-    "StateDictType": STATE_DICT_TYPE,
-    "OptimStateKeyType": OPTIM_STATE_KEY_TYPE,
-    "StateDictConfig": STATE_DICT_CONFIG,
-    "FullStateDictConfig": FULL_STATE_DICT_CONFIG,
-    "ShardedStateDictConfig": SHARDED_STATE_DICT_CONFIG,
-    "OptimStateDictConfig": OPTIM_STATE_DICT_CONFIG,
-    "FullOptimStateDictConfig": FULL_OPTIM_STATE_DICT_CONFIG,
-    "ShardedOptimStateDictConfig": SHARDED_OPTIM_STATE_DICT_CONFIG,
-    "StateDictSettings": STATE_DICT_SETTINGS,
+STATE_DICT_FUNCTIONS = {
     "get_state_dict_type": GET_STATE_DICT_TYPE,
     "set_state_dict_type": SET_STATE_DICT_TYPE,
     "state_dict_type": STATE_DICT_TYPE_CONTEXT,
@@ -324,35 +235,4 @@ STATE_DICT_PARTS = {
     "parameter_names": PARAMETER_NAMES,
     "rekey_optim_state_dict": REKEY_OPTIM_STATE_DICT,
 }
-"""Name -> text, in the order of the module; the functions stand after what they use."""
-
-_SETTINGS = frozenset({"StateDictSettings", "get_state_dict_type"})
-NEEDED_BY = {
-    "FullStateDictConfig": frozenset({"StateDictConfig"}),
-    "ShardedStateDictConfig": frozenset({"StateDictConfig"}),
-    "FullOptimStateDictConfig": frozenset({"OptimStateDictConfig"}),
-    "ShardedOptimStateDictConfig": frozenset({"OptimStateDictConfig"}),
-    "StateDictSettings": frozenset({"StateDictType", "StateDictConfig", "OptimStateDictConfig"}),
-    "get_state_dict_type": frozenset({"StateDictSettings"}),
-    "set_state_dict_type": _SETTINGS,
-    "state_dict_type": _SETTINGS | {"set_state_dict_type"},
-    "model_state_dict": _SETTINGS | {"full_tensors"},
-    "load_model_state_dict": _SETTINGS,
-    "optim_state_dict": _SETTINGS | {"full_tensors"},
-    "optim_state_dict_to_load": _SETTINGS | {"numbered_optim_state"},
-    "numbered_optim_state": frozenset({"parameter_names"}),
-    "no_sync_of_either": frozenset({"no_sync"}),
-    "rekey_optim_state_dict": frozenset({"parameter_names", "OptimStateKeyType"}),
-}
-"""Part -> the parts it uses."""
-
-
-def with_what_they_need(names: frozenset[str]) -> frozenset[str]:
-    """The names of parts together with those of the parts they use."""
-    found, waiting = set(names), list(names)
-    while waiting:
-        for name in NEEDED_BY.get(waiting.pop(), ()):
-            if name not in found:
-                found.add(name)
-                waiting.append(name)
-    return frozenset(found)
+"""Name -> text, in the order of the module; they stand after what they use."""

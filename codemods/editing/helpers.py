@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from codemods.editing.helper_additions import with_additions
-from codemods.editing.helper_assembly import KNOWN_NAMES, Needs, assemble
+from codemods.editing.helper_assembly import Needs, assemble
 from codemods.editing.helper_layout import Style
+from codemods.editing.helper_parts import KNOWN_NAMES
 from codemods.editing.helper_places import HelperPlace, helper_places
 from codemods.editing.helper_style import style_of
 from codemods.model import Edit, Ref

@@ -133,8 +133,9 @@ class ImportGroups:
         """After the docstring and `__future__` imports of a file that has no other import."""
         end = 0
         for statement in self._module.tree.body:
-            is_doc = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-            if is_doc or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
+            if is_docstring(statement) or (
+                isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+            ):
                 end = self._module.line_end(self._module.span(statement).end)
             else:
                 break
@@ -155,6 +156,11 @@ class ImportGroups:
 
     def _order(self, statement: ast.Import | ast.ImportFrom) -> tuple[bool, str]:
         return isinstance(statement, ast.ImportFrom), _source(statement).lower()
+
+
+def is_docstring(statement: ast.stmt) -> bool:
+    """Whether a statement is a text, or another value, by itself."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _source(statement: ast.Import | ast.ImportFrom) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from codemods.analysis.module import Module
 from codemods.editing.emptied_blocks import is_gated, outside_gate, removals, stand_ins, with_gates
-from codemods.editing.import_groups import ImportGroups, import_line, import_order, plain_import
+from codemods.editing.import_groups import ImportGroups, import_line, import_order, is_docstring, plain_import
 from codemods.editing.spelling import Needed, qualified
 
 
@@ -187,11 +187,7 @@ def _places(module: Module, function: str) -> list[ast.stmt]:
         imports: list[ast.stmt] = [s for s in inside if isinstance(s, kind) and _is_direct(module, s)]
         if imports:
             return imports
-    return [s for s in inside if not _is_docstring(s)] or inside
-
-
-def _is_docstring(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return [s for s in inside if not is_docstring(s)] or inside
 
 
 def _function_name(module: Module, node: ast.AST) -> str:

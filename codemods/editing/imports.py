@@ -30,6 +30,8 @@ def settle_imports(before: Module, text: str, spelling: Spelling, is_exported: C
         SyntaxError: the edits left no valid Python.
     """
     source = before.source
+    # What is imported at the top is not imported again in a function: it would make the name the function's
+    # own, which other places in it are reached without.
     everywhere = {need for need in spelling.needed if not need.function}
     wanted = sorted(everywhere | {n for n in spelling.needed if replace(n, function="") not in everywhere})
     after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))

@@ -26,7 +26,7 @@ def join_short_lines(before: str, after: str, width: int) -> str:
     joined = False
     for n in range(len(lines) - 3, -1, -1):
         opening, inside, closing = lines[n : n + 3]
-        if not opening.endswith(("(", "[", "{")) or not closing.strip().startswith((")", "]", "}")):
+        if opening[-1:] + closing.strip()[:1] not in ("()", "[]", "{}"):
             continue
         if inside.strip().endswith(",") or (opening.strip() in old and inside.strip() in old):
             continue

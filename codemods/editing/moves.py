@@ -21,9 +21,9 @@ def moved_behind(module: Module, first: ast.stmt, wrap: ast.stmt, model: str) ->
         wrap: rebinds the model, in the same block or in a branch of a statement of it.
         model: the model's name in the text.
     """
-    block = block_of(module, first)
-    target = _within(module, block, wrap) if block is not None else None
-    if block is None or target is None or not isinstance(first, ast.Assign):
+    block = module.block(first)
+    target = _within(module, block, wrap)
+    if target is None or not isinstance(first, ast.Assign):
         return []
     moving = [*lists_for(block, first, model), first]
     bound = {name for statement in moving for name in names_bound(statement)}
@@ -86,16 +86,6 @@ def _lists_parameters(statement: ast.stmt, model: str) -> bool:
         isinstance(node, ast.Attribute) and node.attr in _LISTS and ast.unparse(node.value) == model
         for node in ast.walk(statement)
     )
-
-
-def block_of(module: Module, statement: ast.stmt) -> list[ast.stmt] | None:
-    """The list of statements that holds another one."""
-    parent = module.parent(statement)
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parent, name, None)
-        if isinstance(block, list) and statement in block:
-            return block
-    return None
 
 
 def names_in(statement: ast.AST) -> set[str]:

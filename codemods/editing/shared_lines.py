@@ -14,11 +14,9 @@ def on_lines_of_their_own(module: Module, statements: set[ast.AST]) -> str:
     """
     changes: list[tuple[int, int, str]] = []
     for statement in statements:
-        parent = module.parent(statement)
-        for name in ("body", "orelse", "finalbody", "handlers"):
-            siblings = getattr(parent, name, None)
-            if isinstance(siblings, list) and statement in siblings:
-                changes += _breaks(module, siblings, siblings.index(statement))
+        siblings = module.block(statement)
+        assert isinstance(statement, ast.stmt)
+        changes += _breaks(module, siblings, siblings.index(statement))
     text = module.text
     for start, end, new in reversed(apart(text, list(dict.fromkeys(changes)))):
         text = text[:start] + new + text[end:]

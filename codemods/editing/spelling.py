@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
@@ -62,7 +62,6 @@ class Spelling:
     width: int
     torch: tuple[int, int] = PUBLIC_FROM
     needed: set[Needed] = field(default_factory=set)
-    _in_branches: set[Needed] = field(default_factory=set)
     superseded: set[tuple[str, str]] = field(default_factory=set)
     _taken: set[str] | None = None
 
@@ -150,25 +149,13 @@ class Spelling:
 
     def _import_from(self, module: str, name: str, position: int) -> str:
         ours = is_fsdp_namespace(module) or module in (self.helper, PRIVATE_HOME)
-        function, is_direct = self._function_with_import(position) if ours else ("", True)
+        function = self._function_with_import(position) if ours else ""
         local = name
         if name in self._names() and not self._is_import_of(module, name):
             local = name if self._goes_away(name) else f"{name}_"
         wanted = Needed(module, name, "" if local == name else local, function)
-        if not is_direct:
-            self._in_branches.add(wanted)
         self.needed.add(wanted)
         return local
-
-    def imports(self) -> list[Needed]:
-        """The imports to add, in order.
-
-        An import in a branch makes a name the function's own, so that it must not stand beside one at the
-        top, which the rest of the function reads.
-        """
-        at_top = {replace(wanted, function="") for wanted in self._in_branches} & self.needed
-        doubled = {w for w in self._in_branches if replace(w, function="") in at_top}
-        return sorted(self.needed - doubled)
 
     def _names(self) -> set[str]:
         if self._taken is None:
@@ -193,9 +180,8 @@ class Spelling:
         symbol = self.index.imported(self.module, binding.target)
         return is_fsdp_namespace(symbol.name if symbol is not None else canonical(binding.target))
 
-    def _function_with_import(self, position: int) -> tuple[str, bool]:
-        """The function around a position whose body imports from torch's FSDP before it, by qualified name,
-        and whether it does so on every path.
+    def _function_with_import(self, position: int) -> str:
+        """The function around a position whose body imports from torch's FSDP before it, by qualified name.
 
         An import in a branch of the function counts within that branch, if no other branch has one: other
         places are reached without it.
@@ -217,18 +203,13 @@ class Spelling:
             direct = any(self.module.parent(s) is scope.node for s in above)
             one_block = len({self.module.parent(s) for s in imports}) == 1
             if direct or (above and one_block):
-                return qualified(self.module, scope.node), direct
-        return "", True
+                return qualified(self.module, scope.node)
+        return ""
 
     def _is_above(self, statement: ast.stmt, position: int) -> bool:
         """Whether every path to a place goes through a statement: it stands in a block around the place."""
-        parent = self.module.parent(statement)
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(parent, name, None)
-            if isinstance(block, list) and statement in block:
-                end = self.module.span(block[-1]).end
-                return self.module.span(statement).end <= position < end
-        return False
+        end = self.module.span(self.module.block(statement)[-1]).end
+        return self.module.span(statement).end <= position < end
 
 
 def _imports_fsdp(binding: Binding) -> bool:

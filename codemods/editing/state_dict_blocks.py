@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from dataclasses import replace as replaced
 from typing import TYPE_CHECKING
 
-from codemods.analysis.flow import reaching
 from codemods.analysis.module import Module
 from codemods.analysis.state_dict_choices import KindChoice, decided_at_run_time
 from codemods.analysis.state_dict_kinds import LOCAL
@@ -18,10 +17,10 @@ from codemods.analysis.state_dicts import (
     Setting,
     Unknown,
     blocks,
-    same_model,
     setting_of,
 )
 from codemods.analysis.values import CallValue, options
+from codemods.editing.block_models import gives_model_away, is_model, is_part
 from codemods.editing.code import code, delete, replace, stands_alone, unwrap_block
 from codemods.editing.optim_state_dicts import STATIC_SAVES, optim_saved
 from codemods.editing.optim_state_loads import STATIC_LOADS, optim_loaded
@@ -35,14 +34,6 @@ if TYPE_CHECKING:
     from codemods.project import Project
 
 OLD_SHARDED_LOAD = "torch.distributed.checkpoint.optimizer.load_sharded_optimizer_state_dict"
-# What may be done with a model inside the block without asking for its state dict.
-_HARMLESS = frozenset(
-    {"print", "isinstance", "len", "next", "list", "id", "type", "hasattr", "getattr", "repr", "str"}
-)
-_HARMLESS_METHODS = frozenset(
-    {"parameters", "named_parameters", "modules", "named_modules", "eval", "train", "children"}
-)
-_NO_MODULES = ("optim", "sched", "scaler", "loader", "sampler", "tokenizer", "config", "callback")
 _NAMES = {
     (Kind.FULL, Flags(True, True)): "full_on_rank0",
     (Kind.FULL, Flags(False, False)): "full_on_every_rank",
@@ -84,7 +75,7 @@ def plan_block(project: Project, block: Block) -> BlockPlan | Refused:
         return Refused(LOCAL)
     calls = [n for s in block.node.body for n in ast.walk(s) if isinstance(n, ast.Call)]
     for call in calls:
-        reason = _gives_model_away(project, block, call)
+        reason = gives_model_away(project, block, call)
         if reason is not None:
             return Refused(reason)
     if why or isinstance(setting, Unknown):
@@ -138,34 +129,6 @@ def _without_context(block: Block, before: Code) -> list[Edit]:
     return [remove_with_item(block.module, block.node, block.item)]
 
 
-def _is_model(project: Project, block: Block, node: ast.expr) -> bool:
-    return same_model(project, block.module, node, block.module, block.model)
-
-
-def _is_part(block: Block, node: ast.expr) -> bool:
-    """Whether an expression names a part of the block's model: `model.encoder`, or a variable that holds
-    it."""
-    module = block.module
-    if isinstance(node, ast.Name):
-        found = module.scope_of(node).lookup(node.id)
-        live = reaching(module, *found, node) if found is not None else []
-        values = [b.value for b in live if b.value is not None and not b.unpack]
-        steps = ast.Attribute | ast.Subscript
-        return (
-            bool(live)
-            and len(values) == len(live)
-            and all(isinstance(value, steps) and _is_part(block, value) for value in values)
-        )
-    whole, inner = ast.unparse(block.model), node
-    if any(word in ast.unparse(node).lower().removeprefix(whole.lower()) for word in _NO_MODULES):
-        return False
-    while isinstance(inner, ast.Attribute | ast.Subscript):
-        inner = inner.value
-        if ast.unparse(inner) == whole:
-            return True
-    return False
-
-
 def _translate(
     project: Project, block: Block, call: ast.Call, setting: Setting | None, shared: _Shared
 ) -> Edits:
@@ -178,7 +141,7 @@ def _translate(
         return []
     name, receiver = call.func.attr, call.func.value
     if name in ("state_dict", "load_state_dict") and (
-        _is_model(project, block, receiver) or _is_part(block, receiver)
+        is_model(project, block, receiver) or is_part(block, receiver)
     ):
         if name == "load_state_dict":
             return model_loaded(module, call, setting)
@@ -193,34 +156,12 @@ def _translate(
     return []
 
 
-def _gives_model_away(project: Project, block: Block, call: ast.Call) -> str | None:
-    """Why a call in the block may ask for a state dict that is not seen here."""
-    given = [*call.args, *(k.value for k in call.keywords)]
-    if not any(isinstance(a, ast.Name | ast.Attribute) and _is_model(project, block, a) for a in given):
-        func = call.func
-        if not isinstance(func, ast.Attribute) or func.attr not in ("save_pretrained", "push_to_hub"):
-            return None
-        told = any(keyword.arg == "state_dict" for keyword in call.keywords)
-        if told or not _is_model(project, block, func.value):
-            return None
-        return f"`{func.attr}` asks the model for its state dict by itself"
-    symbol = project.resolve(block.module, call.func)
-    if symbol is not None and (
-        symbol.module is not None or ".fsdp." in symbol.name or symbol.name.startswith("torch.")
-    ):
-        return None
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if name in _HARMLESS or name in _HARMLESS_METHODS:
-        return None
-    return f"`{ast.unparse(call.func)}` is given the model inside the context and may ask for its state dict"
-
-
 def _bound_options(
     project: Project, block: Block, setting: Setting, calls: list[ast.Call]
 ) -> tuple[Code, _Shared]:
     """`full_on_rank0 = StateDictOptions(...)` in place of the context, where it would be written twice."""
     saves = [c for c in calls if isinstance(c.func, ast.Attribute)]
-    model = sum(c.func.attr == "state_dict" and _is_model(project, block, c.func.value) for c in saves)  # type: ignore[attr-defined]
+    model = sum(c.func.attr == "state_dict" and is_model(project, block, c.func.value) for c in saves)  # type: ignore[attr-defined]
     optim = sum(c.func.attr == "optim_state_dict" for c in saves)  # type: ignore[attr-defined]
     same = setting.model == setting.optim
     text = plain_options(setting.kind, setting.model)
@@ -296,6 +237,6 @@ def _is_refused(project: Project, block: Block) -> bool:
     if block.call in decided_at_run_time(project).calls:
         return True
     calls = [n for s in block.node.body for n in ast.walk(s) if isinstance(n, ast.Call)]
-    if any(_gives_model_away(project, block, call) is not None for call in calls):
+    if any(gives_model_away(project, block, call) is not None for call in calls):
         return True
     return any(isinstance(_translate(project, block, call, setting, _Shared()), Refused) for call in calls)

@@ -20,10 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from codemods.editing.helper_assembly import POLICY_PARTS, Needs, assemble
+from codemods.editing.helper_assembly import Needs, assemble
 from codemods.editing.helper_draft import KEYWORDS
 from codemods.editing.helper_layout import Style
-from codemods.editing.helper_state_dict_text import STATE_DICT_PARTS
+from codemods.editing.helper_parts import STATE_DICT_PARTS
+from codemods.editing.helper_policy_text import POLICY_PARTS
 from codemods.editing.helper_training_text import TRAINING_PARTS
 
 ROOT = Path(__file__).parents[2]

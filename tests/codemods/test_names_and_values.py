@@ -254,6 +254,16 @@ _LINKS = {
         "trainer.model",
         Sharded,
     ),
+    "wrapped by a function within": (
+        "def f():\n    m = build()\n    def g():\n        nonlocal m\n        m = FSDP(m)\n    use(m)",
+        "m",
+        Maybe,
+    ),
+    "wrapped in place by a function": (
+        "model = build()\ndef f():\n    global model\n    model = FSDP(model)\nf()\nuse(model)",
+        "model",
+        Maybe,
+    ),
     "named by a pattern": (
         "model = FSDP(model)\nmatch other():\n    case model:\n        use(model)",
         "model",

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from codemods.configuration.accelerate import (
     ONLY_FSDP1,
-    bare,
     is_accelerate,
     is_fsdp2,
     to_fsdp2,
@@ -14,7 +13,7 @@ from codemods.configuration.accelerate import (
 from codemods.configuration.accelerate_layout import Launch
 from codemods.configuration.blocks import block_findings
 from codemods.configuration.rule import Surroundings, config_rule, found_at
-from codemods.configuration.settings import number
+from codemods.configuration.settings import bare, number
 from codemods.configuration.tree import ConfigFile, Entry, Mapping
 from codemods.model import Edit, Finding, Span
 

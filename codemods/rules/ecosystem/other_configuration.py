@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from codemods.configuration.accelerate import bare, is_accelerate
+from codemods.configuration.accelerate import is_accelerate
 from codemods.configuration.rule import Surroundings, config_rule, found_at
-from codemods.configuration.settings import strategy_named
+from codemods.configuration.settings import bare, strategy_named
 from codemods.configuration.tree import ConfigFile, Entry, Mapping, below
 from codemods.model import Finding
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from codemods.configuration.blocks import block_edits, block_findings
 from codemods.configuration.edits import add_entries, remove_entries, set_value, written
 from codemods.configuration.rule import Surroundings, config_rule, found_at
-from codemods.configuration.settings import Decisions
+from codemods.configuration.settings import Decisions, bare
 from codemods.configuration.trainer import (
     Asked,
-    bare,
     beyond_defaults,
     is_fsdp1,
     is_trainer_config,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from codemods.analysis.library_calls import trainer_calls, values_called_fsdp
 from codemods.configuration import trainer
-from codemods.configuration.settings import Decisions, number
+from codemods.configuration.settings import Decisions, bare, number
 from codemods.editing.removal import delete_dict_items
 from codemods.rule import (
     DictValue,
@@ -80,7 +80,7 @@ def _call(project: Project, module: Module, call: ast.Call) -> Iterator[Finding]
                 keyword,
                 "FM617",
                 f"`{keyword.arg}` does not exist in Transformers 5",
-                remedy=f"put it into `fsdp_config` as `{trainer.bare(keyword.arg or '')}`",
+                remedy=f"put it into `fsdp_config` as `{bare(keyword.arg or '')}`",
             )
         return
     strings = _strings(fsdp.value)
@@ -136,7 +136,7 @@ def _with_config(
             "(`explain fsdp`)",
         )
         return
-    if told and not trainer.is_fsdp1({trainer.bare(key): value for key, value in told.items()}):
+    if told and not trainer.is_fsdp1({bare(key): value for key, value in told.items()}):
         return
     done = trainer.to_fsdp2(told, asked)
     for remark in done.remarks:
@@ -241,7 +241,7 @@ def _told(display: ast.Dict) -> dict[str, object] | None:
             return None
         said = _literal(value)
         known = said is not None or (isinstance(value, ast.Constant) and value.value is None)
-        if not known and trainer.bare(key.value) in (
+        if not known and bare(key.value) in (
             "reshard_after_forward",
             "version",
             "min_num_params",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.editing.moves import block_of, lists_for
+from codemods.editing.moves import lists_for
 from codemods.rule import Finding, Module, No, Project, Safety, code, finding, insert_before, rule
 
 _DEPTH = 2
@@ -61,7 +61,7 @@ def optimizer_after_forward(project: Project) -> Iterator[Finding]:
 def _first(module: Module, call: ast.Call, owner: ast.expr) -> ast.stmt:
     """The first statement that takes the parameters: the optimizer's, or one that lists them for it."""
     statement = module.statement(call)
-    lists = lists_for(block_of(module, statement) or [statement], statement, ast.unparse(owner))
+    lists = lists_for(module.block(statement), statement, ast.unparse(owner))
     end = module.span(statement).start
     ran = [
         module.span(c).start

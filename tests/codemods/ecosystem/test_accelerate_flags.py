@@ -33,6 +33,8 @@ def rewritten(path: Path, text: str) -> Result:
         "--fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP --fsdp_transformer_layer_cls_to_wrap "
         "LlamaDecoderLayer",
         "--fsdp_offload_params true --fsdp_forward_prefetch false --fsdp_sync_module_states true",
+        "--fsdp-version 1 --fsdp-sharding-strategy SHARD_GRAD_OP --fsdp-state-dict-type=SHARDED_STATE_DICT "
+        "--fsdp-use-orig-params true",
     ],
 )
 @pytest.mark.parametrize("separator", [" ", " \\\n    "])
@@ -105,3 +107,21 @@ def test_environment_variables_are_named(tmp_path: Path) -> None:
     text = "export FSDP_SHARDING_STRATEGY=FULL_SHARD\nFSDP_USE_ORIG_PARAMS=true python x.py\n"
     assert rewritten(path, text).codes == ["FM615", "FM615"]
     assert path.read_text() == text
+
+
+def test_a_form_feed_ends_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    text = "# a\fb\fc\n# \u2028\naccelerate launch --fsdp_sharding_strategy NO_SHARD train.py\n"
+    assert rewritten(path, text).open_codes == ["FM602"]
+    once = path.read_text()
+    assert once.count("TODO(fsdp-migrate FM602)") == 1
+    assert rewritten(path, once).open_codes == ["FM602"]
+    assert path.read_text() == once
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.gpu", "Containerfile", "train.dockerfile"])
+def test_the_list_of_an_image_is_read_whatever_its_file_is_called(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    text = 'FROM x\nCMD ["accelerate", "launch", "--fsdp_sharding_strategy", "FULL_SHARD", "train.py"]\n'
+    assert rewritten(path, text).open_codes == []
+    assert '"--fsdp_version", "2"' in path.read_text()

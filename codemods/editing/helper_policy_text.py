@@ -1,0 +1,95 @@
+"""The text of the helper module's parts for policies, which say what of a model is a unit.
+
+What they do is what FSDP1's did (torch 2.6 to 2.13: `torch.distributed.fsdp.wrap`).
+"""
+
+from __future__ import annotations
+
+WRAP_POLICY = '''\
+WrapPolicy = Callable[..., bool]
+"""Called with `module`, `recurse` and `nonwrapped_numel`; see `find_units`."""
+'''
+
+TRANSFORMER_POLICY = '''\
+def transformer_auto_wrap_policy(
+    module: nn.Module,
+    recurse: bool,
+    nonwrapped_numel: int,
+    transformer_layer_cls: Iterable[type[nn.Module]],
+) -> bool:
+    """Modules of the given classes are units."""
+    return recurse or isinstance(module, tuple(transformer_layer_cls))
+'''
+
+LAMBDA_POLICY = '''\
+def lambda_auto_wrap_policy(
+    module: nn.Module,
+    recurse: bool,
+    nonwrapped_numel: int,
+    lambda_fn: Callable[[nn.Module], bool],
+) -> bool:
+    """Modules for which `lambda_fn` is true are units."""
+    return recurse or bool(lambda_fn(module))
+'''
+
+ALWAYS_POLICY = '''\
+def always_wrap_policy(module: nn.Module, recurse: bool, nonwrapped_numel: int) -> bool:
+    """Every module is a unit, save containers, which have no `forward`."""
+    return recurse or not isinstance(module, (nn.ModuleList, nn.ModuleDict))
+'''
+
+SIZE_POLICY = '''\
+def size_based_auto_wrap_policy(
+    module: nn.Module,
+    recurse: bool,
+    nonwrapped_numel: int,
+    min_num_params: int = int(1e8),
+    force_leaf_modules: set[type[nn.Module]] | None = None,
+    exclude_wrap_modules: set[type[nn.Module]] | None = None,
+) -> bool:
+    """Modules with at least `min_num_params` parameters in no unit yet are units."""
+    if recurse:
+        passed_over = force_leaf_modules or {nn.MultiheadAttention}
+    else:
+        passed_over = exclude_wrap_modules or {nn.ModuleList, nn.ModuleDict}
+    return nonwrapped_numel >= min_num_params and not isinstance(
+        module, tuple(passed_over)
+    )
+'''
+
+OR_POLICY = '''\
+def or_policy(
+    module: nn.Module,
+    recurse: bool,
+    nonwrapped_numel: int,
+    policies: Iterable[WrapPolicy],
+) -> bool:
+    """Modules that are units by any of the policies."""
+    return any(
+        policy(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel)
+        for policy in policies
+    )
+'''
+
+MODULE_POLICY = '''\
+class ModuleWrapPolicy:
+    """Modules of the given classes are units."""
+
+    def __init__(self, module_classes: Iterable[type[nn.Module]]) -> None:
+        self.module_classes = tuple(module_classes)
+
+    def __call__(
+        self, module: nn.Module, recurse: bool, nonwrapped_numel: int = -1
+    ) -> bool:
+        return recurse or isinstance(module, self.module_classes)
+'''
+
+POLICY_PARTS = {
+    "transformer_auto_wrap_policy": TRANSFORMER_POLICY,
+    "lambda_auto_wrap_policy": LAMBDA_POLICY,
+    "size_based_auto_wrap_policy": SIZE_POLICY,
+    "always_wrap_policy": ALWAYS_POLICY,
+    "or_policy": OR_POLICY,
+    "ModuleWrapPolicy": MODULE_POLICY,
+}
+"""Name -> text, in the order of the module."""
