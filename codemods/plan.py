@@ -28,10 +28,7 @@ from codemods.model import (
 )
 from codemods.outcomes import decided_together
 from codemods.project import Project
-from codemods.shown_places import (
-    dropped,
-    shown,
-)
+from codemods.shown_places import dropped, shown
 from codemods.sources import is_configuration
 from codemods.suppressions import check_suppression, suppressions_in
 from codemods.whole import only_whole
@@ -67,7 +64,7 @@ def plan_rewrite(
     if undone:  # what shares values with a file that is left alone is left as well
         reported = decided_together(project, findings, only, absent, undone)
         reported, changes = _changed(project, reported, target)
-    sites = wrap_reports(project, reported)
+    sites = list(wrap_reports(project, reported))
     reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
     reported = [shown(project, item) for item in reported] + dropped(project, _left_whole(reported))
     settings = plan_configuration(target, configs, options, surroundings(project), only=only)

@@ -45,8 +45,8 @@ def suppresses(module: Module, comment: todo.Comment, finding: Finding) -> bool:
 def suppressions_in(
     project: Project, reported: list[Reported], only: frozenset[str] | None
 ) -> list[tuple[Suppression, Place]]:
-    """Every suppression comment of the Python files, with the lines of the files as they are, and its place in
-    the project's text.
+    """Every suppression comment of the Python files, with the lines of the files as they are, and its place
+    in the project's text.
 
     Args:
         reported: what the rules found, outcomes decided.

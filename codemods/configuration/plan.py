@@ -16,6 +16,7 @@ from codemods.configuration.tree import ConfigFile, below
 from codemods.editing.apply import apply_edits, compatible
 from codemods.editing.todo import todo_lines
 from codemods.model import (
+    WHOLE_FILE,
     Edit,
     FileChange,
     Finding,

@@ -32,8 +32,10 @@ _LINES_BEFORE = "Line numbers are those before the rewrite."
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a file as it was before the rewrite, without its line ending; numbers count from 1. Of a long
-    line it is the part around the finding."""
+    """One line of a file as it was before the rewrite, without its line ending; numbers count from 1.
+
+    Of a long line it is the part around the finding.
+    """
 
     number: int
     text: str
