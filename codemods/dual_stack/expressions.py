@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from codemods.analysis.module import Module
+from codemods.dual_stack.chains import INSISTS
 from codemods.dual_stack.choices import constant_key
 from codemods.dual_stack.marks import FSDP_MODULE, Marks, Stack
 from codemods.dual_stack.spans import removed
@@ -158,7 +159,7 @@ def condition_spot(truth: Truth, module: Module, node: ast.expr) -> Spot | None:
     if isinstance(parent, ast.Assert) and parent.test is node:
         if fold.value:
             return Spot(module, node, [removed(module, parent, parent)])
-        return Spot(module, node, Refused("it insists on FSDP1"))
+        return Spot(module, node, Refused(INSISTS))
     if isinstance(parent, ast.While) and parent.test is node:
         if fold.value or parent.orelse:
             return Spot(module, node, Refused("a loop depends on it"))

@@ -34,7 +34,9 @@ def as_text(report: RewriteReport) -> str:
     from rich.console import Console
 
     stream = io.StringIO()
-    show(report, Console(file=stream, width=120, color_system=None, soft_wrap=True), verbose=True)
+    show(
+        report, Console(file=stream, width=120, color_system=None, soft_wrap=True, emoji=False), verbose=True
+    )
     return stream.getvalue()
 
 
