@@ -17,6 +17,7 @@ from codemods.dual_stack.origins import composed, traced, unmoved
 from codemods.dual_stack.places import View, all_spots, view
 from codemods.dual_stack.shortened import Shortened
 from codemods.dual_stack.spot import DROPPED, KEPT, Refused, Spot
+from codemods.dual_stack.unread import unread_edits
 from codemods.dual_stack.unused import unused_edits
 from codemods.editing import todo
 from codemods.editing.apply import apply_edits, compatible
@@ -52,7 +53,10 @@ def drop_fsdp1(
         if not _drop_spots(seen, only, short):
             unused = unused_edits(project, texts_before, only, mentioned) if short.texts else []
             if not _apply(project, [[edit] for edit in unused], short):
-                break
+                unread = unread_edits(project, texts_before, only, mentioned) if short.texts else []
+                if not unread or not all(_parses(project.modules[g[0].path], [g]) for g in unread):
+                    break
+                _apply(project, unread, short)
         project = reread(short.texts)
     return short, project
 
