@@ -17,6 +17,7 @@ from codemods.editing.imports import settle_imports
 from codemods.editing.layout import DEFAULT
 from codemods.editing.line_join import join_short_lines
 from codemods.editing.line_wrap import wrap_long_lines
+from codemods.editing.quotes import in_other_quotes
 from codemods.editing.spelling import Spelling
 from codemods.editing.undefined import check_concrete, names_left_undefined
 from codemods.model import Edit, FileChange, Finding, Reported
@@ -48,6 +49,7 @@ def file_changes(
         helper = homes[path].import_name(path) if path in homes else ""
         width, oldest = project.line_length or DEFAULT, project.options.target_torch
         spelling = Spelling(module, project.index, helper, width, oldest)
+        wanted = in_other_quotes(module, wanted)
         texts[path] = (apply_edits(module.text, wanted, spelling.spell, module.source.newline), spelling)
     changes, broken = _settled(project, texts)
     kept = [c for c in changes if c.path in homes]

@@ -96,7 +96,8 @@ def scan(folder: Path) -> list[Leftover]:
     """Every use of an FSDP1 name below `folder`, in order; files that do not parse are passed over."""
     modules = _bound_modules(folder)
     own = frozenset(name for module in modules for name in _stored(module.tree) if not name.startswith("_"))
-    return sorted({leftover for module in modules for leftover in _uses(module, own)})
+    methods = OwnMethods(frozenset(_own_methods(modules)))
+    return sorted({leftover for module in modules for leftover in _uses(module, own, methods)})
 
 
 def _stored(tree: ast.Module) -> Iterator[str]:
@@ -107,6 +108,45 @@ def _stored(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.ClassDef):
             fields = (s.target for s in node.body if isinstance(s, ast.AnnAssign))
             yield from (target.id for target in fields if isinstance(target, ast.Name))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMethods:
+    """Methods of a folder's classes that have the name of one of FSDP1's; see `_own_methods`."""
+
+    names: frozenset[tuple[str, str]]
+
+    def has(self, path: str, node: ast.Attribute) -> bool:
+        """Whether an attribute, in the file at `path`, is such a method."""
+        receiver = _last_name(node.value)
+        return ((path if receiver == "self" else receiver), node.attr) in self.names
+
+
+def own_methods(folder: Path) -> OwnMethods:
+    """Those of the modules below a folder."""
+    return OwnMethods(frozenset(_own_methods(_bound_modules(folder))))
+
+
+def _own_methods(modules: list[_Module]) -> Iterator[tuple[str, str]]:
+    """(`_dist`, `summon_full_params`) for a variable or attribute that is given an object of a class which
+    has a method of that name; (path, name) for the file of the class, whose `self` has it."""
+    classes: dict[str, set[str]] = {}
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                named = {s.name for s in node.body if isinstance(s, ast.FunctionDef)} & FSDP1_ATTRIBUTES
+                classes.setdefault(node.name, set()).update(named)
+                yield from ((module.path.as_posix(), name) for name in named)
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                made = ast.unparse(node.value.func).rpartition(".")[2]
+                for target in node.targets:
+                    yield from ((_last_name(target), name) for name in classes.get(made, ()))
+
+
+def _last_name(node: ast.expr) -> str:
+    return ast.unparse(node).rpartition(".")[2]
 
 
 def resolved(
@@ -250,7 +290,7 @@ def _origin(module: _Module, node: ast.expr) -> str | None:
     return None
 
 
-def _uses(module: _Module, own: frozenset[str]) -> Iterator[Leftover]:
+def _uses(module: _Module, own: frozenset[str], methods: OwnMethods) -> Iterator[Leftover]:
     path = module.path.as_posix()
     for statement, node in _nodes_with_statement(module.tree):
         line, end_line = _header(statement)
@@ -274,19 +314,20 @@ def _uses(module: _Module, own: frozenset[str]) -> Iterator[Leftover]:
             if origin and _is_fsdp1(origin):
                 yield Leftover(path, line, end_line, origin, ast.unparse(node).split(".")[0], False)
                 continue
-            for name in _attributes(node):
-                if name in FSDP1_ATTRIBUTES and name not in own:
+            for part in _attributes(node):
+                name = part.attr
+                if name in FSDP1_ATTRIBUTES and name not in own and not methods.has(path, part):
                     yield Leftover(path, line, end_line, f".{name}", name, False)
         elif isinstance(node, ast.Constant):
             yield Leftover(path, line, end_line, repr(node.value), str(node.value), False)
 
 
-def _attributes(node: ast.expr) -> Iterator[str]:
+def _attributes(node: ast.expr) -> Iterator[ast.Attribute]:
     """Every attribute of a chain: `a` and `b` of `x.a.b`; not those of Accelerate's plugin and of the helper
     module."""
     while isinstance(node, ast.Attribute):
         if not of_plugin(node) and not ast.unparse(node.value).endswith(HELPER_MODULE):
-            yield node.attr
+            yield node
         node = node.value
 
 
