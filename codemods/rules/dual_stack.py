@@ -36,8 +36,9 @@ def dual_stack(project: Project) -> Iterator[Finding]:
     Questions that only tell the two apart are answered everywhere: `isinstance(model, FSDP)` beside
     `isinstance(model, FSDPModule)`, `fsdp_version(model) == 1` of a function of the project, and the setting
     itself, under whatever name it is handed on. `isinstance(model, FSDP)` alone asks whether a model is
-    sharded: it stays, as a question for `FSDPModule` (FM501). `fsdp_version` of Accelerate's plugin is not the project's to
-    decide, and Accelerate goes on making FSDP1 models for 1: there FSDP1's branch becomes a `raise`.
+    sharded: it stays, as a question for `FSDPModule` (FM501). `fsdp_version` of Accelerate's plugin is not
+    the project's to decide, and Accelerate goes on making FSDP1 models for 1: there FSDP1's branch becomes a
+    `raise`.
 
     What only the dropped branches used goes too, where that can be proven: imports, local values, functions,
     classes, constants, attributes, and parameters with what every call gives for them. A name that any file
