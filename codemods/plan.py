@@ -17,6 +17,7 @@ from codemods.configuration.plan import plan_configuration
 from codemods.editing.changes import file_changes
 from codemods.editing.helper_places import is_written
 from codemods.model import (
+    WHOLE_FILE,
     FileChange,
     Finding,
     Options,
@@ -29,15 +30,7 @@ from codemods.model import (
 )
 from codemods.outcomes import decided_together
 from codemods.project import Project
-from codemods.shown_places import (
-    cell,
-    comment_in_cell,
-    comment_in_original,
-    dropped,
-    in_cell,
-    in_original,
-    site_in_original,
-)
+from codemods.shown_places import dropped, shown
 from codemods.sources import is_configuration
 from codemods.suppressions import check_suppression, suppressions_in
 from codemods.whole import only_whole
@@ -78,10 +71,9 @@ def plan_rewrite(
         reported = decided_together(project, findings, only, absent, undone, settings.decide)
         reported, changes = _changed(project, _untouched(reported, said), target)
         reported += [r for r in said if r not in reported]
-    sites = [site_in_original(project, site) for site in wrap_reports(project, reported)]
+    sites = list(wrap_reports(project, reported))
     reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
-    suppressions = [comment_in_original(project, found) for found, _ in suppressed]
-    reported = [in_original(project, item) for item in reported] + dropped(project, _left_whole(reported))
+    reported = [shown(project, item) for item in reported] + dropped(project, _left_whole(reported))
     changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
     skipped.update(settings.skipped)
     if only is not None:
@@ -92,18 +84,13 @@ def plan_rewrite(
     sites = [s for s in sites if only is None or s.path in only]
     return Rewrite(
         tuple(changes),
-        tuple(in_cell(project, item) for item in reported),
-        tuple(replace(s, line=cell(project, s.path, s.line)[0]) for s in sites),
+        tuple(reported),
+        tuple(sites),
         len(files),
         len(project.modules),
         skipped,
         (settings.searched, settings.read),
-        _in_order(
-            [
-                *(comment_in_cell(project, found) for found in suppressions),
-                *settings.suppressions,
-            ]
-        ),
+        _in_order([*(found for found, _ in suppressed), *settings.suppressions]),
         dict(sorted(elsewhere.items())),
     )
 
@@ -212,8 +199,8 @@ def _untouched(reported: list[Reported], said: list[Reported]) -> list[Reported]
 
 def _left_alone(path: str, why: str) -> Reported:
     message = f"the file was left as it is: {why}"
-    return Reported(Finding("FM903", Place(path, 1, 1, Span(0, 0)), message), Outcome.TODO)
+    return Reported(Finding("FM903", Place(path, 1, 1, WHOLE_FILE), message), Outcome.TODO)
 
 
 def _unread(path: str, why: str) -> Reported:
-    return Reported(Finding("FM901", Place(path, 1, 1, Span(0, 0)), f"the file {why}"), Outcome.TODO)
+    return Reported(Finding("FM901", Place(path, 1, 1, WHOLE_FILE), f"the file {why}"), Outcome.TODO)

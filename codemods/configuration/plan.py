@@ -17,6 +17,7 @@ from codemods.configuration.tree import ConfigFile, below
 from codemods.configuration.variables import known_commands
 from codemods.editing.apply import apply_edits, compatible
 from codemods.model import (
+    WHOLE_FILE,
     Edit,
     FileChange,
     Finding,
@@ -25,7 +26,6 @@ from codemods.model import (
     Place,
     Reported,
     Safety,
-    Span,
     Suppression,
 )
 from codemods.shared_types import of_known_files
@@ -206,7 +206,7 @@ def _rewrite(
         parse(file.path, encoded)
     except ValueError as error:
         message = f"the file was left as it is: its rewritten form could not be read ({error})"
-        place = Place(file.path, 1, 1, Span(0, 0))
+        place = Place(file.path, 1, 1, WHOLE_FILE)
         shares = keys_in(findings)
         done.reported.append(Reported(Finding("FM903", place, message, shares=shares), Outcome.TODO))
         return

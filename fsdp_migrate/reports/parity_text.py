@@ -37,7 +37,7 @@ def render(report: ParityReport) -> str:
     from rich.console import Console
 
     page = io.StringIO()
-    show(report, Console(file=page, width=120, color_system=None))
+    show(report, Console(file=page, width=120, color_system=None, emoji=False))
     return page.getvalue().rstrip("\n")
 
 
