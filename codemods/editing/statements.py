@@ -236,7 +236,7 @@ def is_where_other_branch_shards(module: Module, node: ast.AST, text: str) -> bo
             calls = [n for s in parent.body for n in ast.walk(s) if isinstance(n, ast.Call)]
             if any(_only_fsdp1(call, text) for call in calls):
                 return True
-            # What an earlier run made of it: torch's functions take models of any kind, the condition decides.
+            # What an earlier run made of it: torch's functions take any model, the condition decides.
             words = ast.unparse(parent.test).lower()
             if _NAMES_FSDP.search(words) and any(_of_either_stack(call, text) for call in calls):
                 return True
