@@ -87,6 +87,8 @@ def _backends(project: Project, home: Module) -> Iterator[Finding]:
         name = told.value if isinstance(told, Literal) else None
         if isinstance(name, str) and name != "nccl":
             continue
+        if isinstance(given, ast.JoinedStr) and "cpu:" in ast.unparse(given):
+            continue
         if isinstance(given, ast.Constant) and not is_asked_for:
             yield finding(
                 module,
