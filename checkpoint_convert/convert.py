@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import glob
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -55,12 +54,14 @@ class ConvertOptions:
         jobs: threads.
         verify: read the output back and compare digests.
         overwrite: replace an existing destination.
+        durable: the output is on the disk before it gets its name; False leaves that to the system.
     """
 
     write: WriteOptions = field(default_factory=WriteOptions)
     jobs: int = 1
     verify: bool = True
     overwrite: bool = False
+    durable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +174,11 @@ def convert(
     plan = make_plan(contents, target, options, progress)
     check_space(target, plan.needed_bytes)
     single = SINGLE_FILE if options.write.to is OutputFormat.TORCH else None
-    with _system_errors(target), partial_directory(target) as partial:
-        digests = _write(plan, partial, options, progress)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_system_errors(target))
+        partial = stack.enter_context(partial_directory(target))
+        out = stack.enter_context(_output(plan, partial, options))
+        digests = _write(plan, out, options, progress)
         if watch:
             watch.check()
         contents.finish()
@@ -196,8 +200,10 @@ def convert(
             options.verify,
             same,
         )
-        _write_report(partial, done)
-        publish(partial, target, single_file=single, overwrite=options.overwrite)
+        out.settle()  # the disk took in what was written while it was read back
+        with out.stream(REPORT_NAME) as write:
+            write_report(lambda text: write(text.encode()), done)
+        publish(partial, target, single_file=single, overwrite=options.overwrite, durable=options.durable)
     return done
 
 
@@ -220,22 +226,20 @@ def _reopened(partial: Path, plan: Plan, options: ConvertOptions, reopen: Reopen
             yield beside_safetensors(model, state, json.loads(groups.read_bytes()) if groups.exists() else [])
 
 
-def _write_report(partial: Path, done: Conversion) -> None:
-    with (partial / REPORT_NAME).open("x", encoding="utf-8") as file:
-        write_report(file.write, done)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _write(plan: Plan, partial: Path, options: ConvertOptions, progress: Progress) -> list[Digests]:
-    out = Output(partial, [file.name for file in plan.files])
-    progress.phase("writing", plan.items.read_bytes)
+@contextlib.contextmanager
+def _output(plan: Plan, partial: Path, options: ConvertOptions) -> Iterator[Output]:
+    out = Output(partial, [file.name for file in plan.files], durable=options.durable)
     try:
-        plan.layout.begin(out)
-        digests = transfer(plan.layout, out, Workers(options.jobs), progress)
-        plan.layout.finish(out)
+        yield out
     finally:
         out.abandon()
+
+
+def _write(plan: Plan, out: Output, options: ConvertOptions, progress: Progress) -> list[Digests]:
+    progress.phase("writing", plan.items.read_bytes)
+    plan.layout.begin(out)
+    digests = transfer(plan.layout, out, Workers(options.jobs), progress)
+    plan.layout.finish(out)
     return digests
 
 

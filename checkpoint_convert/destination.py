@@ -184,13 +184,16 @@ def _take_lock(descriptor: int, partial: Path) -> None:
         return  # a file system without locks
 
 
-def publish(partial: Path, target: Path, *, single_file: str | None, overwrite: bool) -> None:
+def publish(
+    partial: Path, target: Path, *, single_file: str | None, overwrite: bool, durable: bool = True
+) -> None:
     """Give the finished output its name.
 
     Args:
         single_file: the one file of `partial` that becomes `target`, its report beside it; None: the
             directory does.
         overwrite: replace what is there. The old output is moved aside first and deleted last.
+        durable: flush the directories, so that the names survive a power cut.
 
     Raises:
         DestinationError: something took the name in the meantime.
@@ -198,8 +201,9 @@ def publish(partial: Path, target: Path, *, single_file: str | None, overwrite: 
     ready = partial / single_file if single_file else partial
     if not single_file:
         (partial / MARK_NAME).unlink()
-    for folder in (partial, *(entry for entry in partial.iterdir() if entry.is_dir())):
-        _flush_directory(folder)
+    if durable:
+        for folder in (partial, *(entry for entry in partial.iterdir() if entry.is_dir())):
+            _flush_directory(folder)
     replaced = beside(target, _REPLACED)
     is_replacing = os.path.lexists(target)
     if is_replacing:
@@ -220,7 +224,8 @@ def publish(partial: Path, target: Path, *, single_file: str | None, overwrite: 
         if is_replacing and not os.path.lexists(target):
             replaced.rename(target)
         raise
-    _flush_directory(target.parent)
+    if durable:
+        _flush_directory(target.parent)
     if is_replacing:  # else what has that name is somebody's own, or all that a killed run left of the old
         _remove(replaced)
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from checkpoint_convert.writers.flushing import Flusher
+
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 """A file that is there already is never written into: it may be a hard link to one of the source's."""
 
@@ -18,11 +20,13 @@ class Output:
     Args:
         directory: where they are; exists.
         names: file names by number.
+        durable: flush to the disk; False leaves that to the system.
     """
 
-    def __init__(self, directory: Path, names: list[str]) -> None:
+    def __init__(self, directory: Path, names: list[str], *, durable: bool = True) -> None:
         self.directory = directory
         self._names = names
+        self._flusher = Flusher(durable=durable)
         self._descriptors: dict[int, int] = {}
         self._lock = threading.Lock()
 
@@ -42,6 +46,7 @@ class Output:
                 offset += written
                 written = os.pwrite(descriptor, rest, offset)
                 rest = rest[written:]
+        self._flusher.wrote(descriptor, len(data))
 
     def _open(self, file: int) -> int:
         with self._lock:
@@ -52,17 +57,31 @@ class Output:
             return self._descriptors[file]
 
     def close(self, file: int, size_bytes: int) -> None:
-        """The file is complete: give it its size, flush it to the disk and close it."""
+        """The file is complete: give it its size. It is flushed and closed by the time `settle` returns."""
         descriptor = self._descriptors.get(file)
         if descriptor is None:
             descriptor = self._open(file)
         os.ftruncate(descriptor, size_bytes)
-        os.fsync(descriptor)
         with self._lock:
-            os.close(self._descriptors.pop(file))
+            del self._descriptors[file]
+        self._flusher.close(descriptor)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether files are flushed to the disk."""
+        return self._flusher.durable
+
+    def settle(self) -> None:
+        """Wait until all files that were closed are on the disk.
+
+        Raises:
+            OSError: one could not be flushed.
+        """
+        self._flusher.settle()
 
     def abandon(self) -> None:
         """Close everything as it is."""
+        self._flusher.abandon()
         with self._lock:
             while self._descriptors:
                 os.close(self._descriptors.popitem()[1])
@@ -75,7 +94,8 @@ class Output:
         with path.open("xb", buffering=1 << 16) as file:
             yield file.write
             file.flush()
-            os.fsync(file.fileno())
+            if self._flusher.durable:
+                os.fsync(file.fileno())
 
     def within(self, folder: str, first: int) -> Output:
         """The same output for a part of it: its file 0 is our file `first`, its names are in `folder`."""
@@ -86,7 +106,7 @@ class _Within(Output):
     """A part of another output, which opens, counts and closes the files."""
 
     def __init__(self, whole: Output, folder: str, first: int) -> None:
-        super().__init__(whole.directory / folder, [])
+        super().__init__(whole.directory / folder, [], durable=whole.is_durable)
         self._whole = whole
         self._first = first
 

@@ -88,6 +88,9 @@ def convert_ckpt(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST.")] = False,
     jobs: Jobs = None,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not read the output back.")] = False,
+    no_flush: Annotated[
+        bool, typer.Option("--no-flush", help="Do not wait for the disk; a power cut may lose DST.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what goes where; write nothing.")] = False,
     report: Report = ReportFormat.TEXT,
 ) -> ExitCode:
@@ -126,7 +129,11 @@ def convert_ckpt(
     # What was asked for is written, even where it is what would be written anyway.
     asked = to is not None or model_key is not None or optim_key is not None or write != WriteOptions()
     options = ConvertOptions(
-        write=write, jobs=jobs or default_jobs(), verify=not no_verify, overwrite=overwrite
+        write=write,
+        jobs=jobs or default_jobs(),
+        verify=not no_verify,
+        overwrite=overwrite,
+        durable=not no_flush,
     )
     request = _Request(sources, destination, read, options, against, report, dry_run, asked)
     return request.run(strict=strict)
