@@ -3,9 +3,9 @@
     python benchmarks/convert.py --gib 3 --rounds 5 --dir /data/scratch [--cold]
 
 Each contender is a process of its own, run in turn, `--rounds` times; the table shows medians. The source
-is a Llama-shaped checkpoint with AdamW state (bf16 weights, fp32 moments), in the page cache, or with `--cold`
-put out of it before every run. "durable" rows flush to the disk before they end, as the tool does without
-`--no-flush`; `cp` and torch do not. "10 MB" rows are the cost of a start.
+is a Llama-shaped checkpoint with AdamW state (bf16 weights, fp32 moments), in the page cache; with `--cold`
+it is put out of it before every run. "durable" rows flush to the disk before they end, as the tool does
+without `--no-flush`; `cp` and torch do not. "10 MB" rows are the cost of a start.
 """
 
 from __future__ import annotations

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from checkpoint_convert.writers.flushing import Flusher
 
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-"""A file that is there already is never written into: it may be a hard link to one of the source's."""
+_FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 
 
 class Output:
@@ -21,9 +20,12 @@ class Output:
         directory: where they are; exists.
         names: file names by number.
         durable: flush to the disk; False leaves that to the system.
+        anew: no file may be there already (it may be a hard link to one of the source's). False where an
+            earlier run or another rank made some.
     """
 
-    def __init__(self, directory: Path, names: list[str], *, durable: bool = True) -> None:
+    def __init__(self, directory: Path, names: list[str], *, durable: bool = True, anew: bool = True) -> None:
+        self._flags = _FLAGS | (os.O_EXCL if anew else 0)
         self.directory = directory
         self._names = names
         self._flusher = Flusher(durable=durable)
@@ -53,7 +55,7 @@ class Output:
             if file not in self._descriptors:
                 path = self.directory / self._names[file]
                 path.parent.mkdir(parents=True, exist_ok=True)
-                self._descriptors[file] = os.open(path, _FLAGS, 0o666)
+                self._descriptors[file] = os.open(path, self._flags, 0o666)
             return self._descriptors[file]
 
     def close(self, file: int, size_bytes: int) -> None:
@@ -65,6 +67,16 @@ class Output:
         with self._lock:
             del self._descriptors[file]
         self._flusher.close(descriptor)
+
+    def close_rest(self, sizes: Sequence[int]) -> None:
+        """Close what is still open: files that other ranks write to as well. Sizes by file number."""
+        for file in sorted(self._descriptors):
+            self.close(file, sizes[file])
+
+    @property
+    def is_anew(self) -> bool:
+        """Whether no file may be there already."""
+        return bool(self._flags & os.O_EXCL)
 
     @property
     def is_durable(self) -> bool:
@@ -91,7 +103,7 @@ class Output:
         """Write a further file from start to end, flushed to the disk when done."""
         path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("xb", buffering=1 << 16) as file:
+        with path.open("xb" if self._flags & os.O_EXCL else "wb", buffering=1 << 16) as file:
             yield file.write
             file.flush()
             if self._flusher.durable:
@@ -106,7 +118,7 @@ class _Within(Output):
     """A part of another output, which opens, counts and closes the files."""
 
     def __init__(self, whole: Output, folder: str, first: int) -> None:
-        super().__init__(whole.directory / folder, [], durable=whole.is_durable)
+        super().__init__(whole.directory / folder, [], durable=whole.is_durable, anew=whole.is_anew)
         self._whole = whole
         self._first = first
 

@@ -27,9 +27,10 @@ from fsdp_migrate.cli.source_options import (
 from fsdp_migrate.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from checkpoint_convert.convert import ConvertOptions, SourceWatch
+    from checkpoint_convert.convert import ConvertOptions
     from checkpoint_convert.model import Contents
     from checkpoint_convert.readers.options import ReadOptions
+    from checkpoint_convert.source_watch import SourceWatch
 
 
 class FloatType(enum.Enum):
@@ -88,6 +89,9 @@ def convert_ckpt(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST.")] = False,
     jobs: Jobs = None,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not read the output back.")] = False,
+    max_memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Stay below 800MiB, 2G, ...; fewer threads, or refuse.")
+    ] = None,
     no_flush: Annotated[
         bool, typer.Option("--no-flush", help="Do not wait for the disk; a power cut may lose DST.")
     ] = False,
@@ -102,7 +106,9 @@ def convert_ckpt(
     Example: fsdp-migrate convert-ckpt step_5000.pt step_5000_fsdp2/
     """
     from checkpoint_convert.convert import ConvertOptions
+    from checkpoint_convert.memory_bound import parse_size
     from checkpoint_convert.model import DType
+    from checkpoint_convert.ranks import Ranks
     from checkpoint_convert.readers.options import ReadOptions
     from checkpoint_convert.write_options import WriteOptions
 
@@ -134,6 +140,8 @@ def convert_ckpt(
         verify=not no_verify,
         overwrite=overwrite,
         durable=not no_flush,
+        max_memory=None if max_memory is None else parse_size(max_memory),
+        ranks=Ranks.of_environment(),
     )
     request = _Request(sources, destination, read, options, against, report, dry_run, asked)
     return request.run(strict=strict)
@@ -182,10 +190,10 @@ class _Request:
 
     def run(self, *, strict: bool) -> ExitCode:
         """Convert, or print the plan."""
-        from checkpoint_convert.convert import SourceWatch
         from checkpoint_convert.readers.open import open_source
+        from checkpoint_convert.source_watch import SourceWatch
 
-        watch = SourceWatch(self._sources)
+        watch = SourceWatch(self._sources, repr(self._read))
         with open_source(self._sources, self._read) as contents:
             if self._nothing_to_do(contents):
                 self._say_loadable()
@@ -235,6 +243,8 @@ class _Request:
                 against=reference,
                 progress=stack.enter_context(transfer_bar()),
             )
+        if done is None:  # another rank than the first
+            return 0
         if self._json:
             write_report(sys.stdout.write, done)
         else:
