@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,12 @@ from checkpoint_convert.errors import UnreadableError
 from checkpoint_convert.model import BLOCK_BYTES
 
 MAX_OPEN = 64
+
+FETCHERS: dict[str, Callable[[int, int], bytes]] = {}
+"""Stand-ins of remote files (`remote_source`) and what fetches their bytes, given start and count."""
+
+_FETCH_BYTES = 8 << 20
+"""Asked of a remote file at a time: an answer takes as long to come as a few megabytes to arrive."""
 
 
 class OpenFiles:
@@ -170,6 +176,9 @@ def read_at(files: OpenFiles, path: Path, position: int, count: int) -> bytes:
     Raises:
         UnreadableError: the file ends before them.
     """
+    fetch = FETCHERS.get(str(path))
+    if fetch is not None:
+        return _fetched(fetch, path, position, count)
     buffer = bytearray(count)
     with files.borrow(path) as handle:
         _fill(handle, path, memoryview(buffer), position)
@@ -182,6 +191,10 @@ def read_blocks(
     """The same in blocks of at most `BLOCK_BYTES`, each valid until the next is asked for."""
     if count <= 0:
         return
+    fetch = FETCHERS.get(str(path))
+    if fetch is not None:
+        yield from _fetched_blocks(fetch, path, position, count, checksum)
+        return
     block = memoryview(bytearray(min(count, BLOCK_BYTES)))
     with files.borrow(path) as handle:
         while count:
@@ -192,6 +205,28 @@ def read_blocks(
             yield view
             position += len(view)
             count -= len(view)
+
+
+def _fetched_blocks(
+    fetch: Callable[[int, int], bytes], path: Path, position: int, count: int, checksum: Checksum | None
+) -> Iterator[memoryview]:
+    for start in range(position, position + count, _FETCH_BYTES):
+        data = _fetched(fetch, path, start, min(_FETCH_BYTES, position + count - start))
+        for at in range(0, len(data), BLOCK_BYTES):
+            view = memoryview(data)[at : at + BLOCK_BYTES]
+            if checksum is not None:
+                checksum.saw(start + at, view)
+            yield view
+
+
+def _fetched(fetch: Callable[[int, int], bytes], path: Path, position: int, count: int) -> bytes:
+    data = fetch(position, count)
+    if len(data) != count:
+        raise UnreadableError(
+            f"{path}: gave {len(data)} of {count} bytes at byte {position}",
+            hint="The file was cut short, or its server does not serve parts of files.",
+        )
+    return data
 
 
 def _fill(handle: int, path: Path, view: memoryview, position: int) -> None:

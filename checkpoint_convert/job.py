@@ -77,6 +77,8 @@ class Job:
                     against, plan.items, digests, self.workers, self.progress, options.write.only
                 )
             options.ranks.meet("framed")
+            if options.then is not None:
+                out.settle()  # what was sent on is read from there
             self._check(partial, resumed)
             options.ranks.hand_in("checked")
             out.settle()  # the disk took in what was written while it was read back
@@ -163,7 +165,9 @@ class Job:
 
 @contextlib.contextmanager
 def _output(plan: Plan, partial: Path, options: ConvertOptions, *, anew: bool) -> Iterator[Output]:
-    out = Output(partial, [file.name for file in plan.files], durable=options.durable, anew=anew)
+    out = Output(
+        partial, [file.name for file in plan.files], durable=options.durable, anew=anew, then=options.then
+    )
     try:
         yield out
     finally:

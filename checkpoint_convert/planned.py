@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +36,7 @@ class ConvertOptions:
         durable: the output is on the disk before it gets its name; False leaves that to the system.
         max_memory: bytes the process may take; threads are given up for it. None: as much as it takes.
         ranks: the processes that share the work.
+        then: takes each file as soon as it is complete, to send it on.
     """
 
     write: WriteOptions = field(default_factory=WriteOptions)
@@ -45,6 +46,7 @@ class ConvertOptions:
     durable: bool = True
     max_memory: int | None = None
     ranks: Ranks = field(default_factory=Ranks)
+    then: Callable[[Path], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from checkpoint_convert.errors import IncompleteError
@@ -14,10 +14,14 @@ class SourceWatch:
 
     Args:
         asked: how they are understood: the options of the reader, as text.
+        also: a further check of the same kind.
     """
 
-    def __init__(self, paths: Iterable[Path], asked: str = "") -> None:
+    def __init__(
+        self, paths: Iterable[Path], asked: str = "", also: Callable[[], None] = lambda: None
+    ) -> None:
         self._asked = asked
+        self._also = also
         self.paths = tuple(found for path in paths for found in _matching(path))
         self._seen = {file: _stamp(file) for path in self.paths for file in files_below(path)}
 
@@ -32,6 +36,7 @@ class SourceWatch:
         Raises:
             IncompleteError: a file changed.
         """
+        self._also()
         for file, stamp in self._seen.items():
             if _stamp(file) != stamp:
                 raise IncompleteError(

@@ -14,6 +14,9 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+
+from checkpoint_convert.errors import CheckpointError
 
 START_BYTES = 8 << 20
 """So many bytes are written to a file between two calls that start its writing back."""
@@ -25,6 +28,15 @@ _WRITE = 2
 """linux/fs.h: SYNC_FILE_RANGE_WRITE, start writing what is dirty, wait for nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A file to flush: for the last time, with what follows, or only to be begun with."""
+
+    descriptor: int
+    is_last: bool
+    then: Callable[[], None] | None = None
+
+
 class Flusher:
     """Flushes files behind the writers' backs. Thread-safe.
 
@@ -34,10 +46,11 @@ class Flusher:
 
     def __init__(self, *, durable: bool = True) -> None:
         self.durable = durable
-        self._queue: queue.Queue[tuple[int, bool] | None] = queue.Queue(MOST_WAITING)
+        self._queue: queue.Queue[_Task | None] = queue.Queue(MOST_WAITING)
         self._pending: dict[int, int] = {}
         self._thread: threading.Thread | None = None
-        self._error: OSError | None = None
+        self._error: OSError | CheckpointError | None = None
+        self._abandoned = False
         self._lock = threading.Lock()
 
     def wrote(self, descriptor: int, size_bytes: int) -> None:
@@ -45,19 +58,24 @@ class Flusher:
         pending = self._pending.get(descriptor, 0) + size_bytes
         if self.durable and pending >= START_BYTES and start_writing() is not None:
             pending = 0
-            self._hand_over(descriptor, is_last=False)
+            self._hand_over(_Task(descriptor, False))
         self._pending[descriptor] = pending  # threads may overtake each other here: a hint counts, not a sum
 
-    def close(self, descriptor: int) -> None:
-        """A file is complete: flush it, soon, and close it."""
+    def close(self, descriptor: int, then: Callable[[], None] | None = None) -> None:
+        """A file is complete: flush it, soon, and close it.
+
+        Args:
+            then: what follows, in the flusher's thread.
+        """
         self._pending.pop(descriptor, None)
-        self._hand_over(descriptor, is_last=True)
+        self._hand_over(_Task(descriptor, True, then))
 
     def settle(self) -> None:
         """Wait until every closed file is on the disk.
 
         Raises:
             OSError: the first that could not be flushed.
+            CheckpointError: what followed a file failed.
         """
         with self._lock:
             thread, self._thread = self._thread, None
@@ -69,34 +87,35 @@ class Flusher:
 
     def abandon(self) -> None:
         """Close what was handed over, whatever state it is in."""
-        self.durable = False
-        with contextlib.suppress(OSError):
+        self.durable, self._abandoned = False, True
+        with contextlib.suppress(OSError, CheckpointError):
             self.settle()
 
-    def _hand_over(self, descriptor: int, *, is_last: bool) -> None:
+    def _hand_over(self, task: _Task) -> None:
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._loop, name="flush", daemon=True)
                 self._thread.start()
-        self._queue.put((descriptor, is_last))
+        self._queue.put(task)
 
     def _loop(self) -> None:
         while (task := self._queue.get()) is not None:
-            descriptor, is_last = task
             try:
-                if is_last:
-                    self._end(descriptor)
+                if task.is_last:
+                    self._end(task)
                 elif (start := start_writing()) is not None:
-                    start(descriptor)
-            except OSError as error:
+                    start(task.descriptor)
+            except (OSError, CheckpointError) as error:
                 self._error = self._error or error
 
-    def _end(self, descriptor: int) -> None:
+    def _end(self, task: _Task) -> None:
         try:
             if self.durable:
-                os.fsync(descriptor)
+                os.fsync(task.descriptor)
         finally:
-            os.close(descriptor)
+            os.close(task.descriptor)
+        if task.then is not None and self._error is None and not self._abandoned:
+            task.then()
 
 
 @functools.cache

@@ -22,9 +22,19 @@ class Output:
         durable: flush to the disk; False leaves that to the system.
         anew: no file may be there already (it may be a hard link to one of the source's). False where an
             earlier run or another rank made some.
+        then: called with each file that is complete, from a thread of its own.
     """
 
-    def __init__(self, directory: Path, names: list[str], *, durable: bool = True, anew: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        names: list[str],
+        *,
+        durable: bool = True,
+        anew: bool = True,
+        then: Callable[[Path], None] | None = None,
+    ) -> None:
+        self._then = then
         self._flags = _FLAGS | (os.O_EXCL if anew else 0)
         self.directory = directory
         self._names = names
@@ -66,7 +76,9 @@ class Output:
         os.ftruncate(descriptor, size_bytes)
         with self._lock:
             del self._descriptors[file]
-        self._flusher.close(descriptor)
+        then = self._then
+        path = self.directory / self._names[file]
+        self._flusher.close(descriptor, None if then is None else lambda: then(path))
 
     def close_rest(self, sizes: Sequence[int]) -> None:
         """Close what is still open: files that other ranks write to as well. Sizes by file number."""

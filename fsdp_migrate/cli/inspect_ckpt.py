@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from fsdp_migrate.cli.places import stand_ins
 from fsdp_migrate.cli.source_options import (
     From,
     LayoutFrom,
@@ -42,15 +43,17 @@ def inspect_ckpt(
     options = ReadOptions(
         format=source_format, model=model, wrap=wrap, layout_from=layout_from, saver_torch=saver_torch
     )
-    out = printable(sys.stdout.write)
     as_json = report is ReportFormat.JSON
-    try:
-        with open_source(sources, options) as contents:
-            write = inspection.contents_json if as_json else inspection.contents_text
-            write(out, sources, contents)
-            return ExitCode.OK
-    except (AmbiguousFormatError, IncompleteError, LayoutError) as missing:
-        entries = list(raw_entries(sources))
-        write_raw = inspection.raw_json if as_json else inspection.raw_text
-        write_raw(out, sources, entries, missing)
-        return ExitCode.NEEDS_YOU
+    with stand_ins() as places:
+        paths = [places.local(text) for text in sources]
+        out = places.writer(printable(sys.stdout.write))
+        try:
+            with open_source(paths, options) as contents:
+                write = inspection.contents_json if as_json else inspection.contents_text
+                write(out, paths, contents)
+                return ExitCode.OK
+        except (AmbiguousFormatError, IncompleteError, LayoutError) as missing:
+            entries = list(raw_entries(paths))
+            write_raw = inspection.raw_json if as_json else inspection.raw_text
+            write_raw(out, paths, entries, missing)
+            return ExitCode.NEEDS_YOU

@@ -20,7 +20,7 @@ class ReportFormat(enum.Enum):
 
 
 Sources = Annotated[
-    list[Path], typer.Argument(metavar="SRC...", help="Files, per-rank files or directories.")
+    list[str], typer.Argument(metavar="SRC...", help="Files, per-rank files, directories, or URLs of them.")
 ]
 From = Annotated[
     SourceFormat | None, typer.Option("--from", help="What SRC is, where its content leaves it open.")
@@ -40,6 +40,9 @@ LayoutFrom = Annotated[
 SaverTorch = Annotated[
     str | None,
     typer.Option(metavar="VERSION", help="The torch that wrote SRC, where SRC does not say."),
+]
+Staging = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Where URLs' files wait. [the system's own]")
 ]
 Report = Annotated[ReportFormat, typer.Option("--format", help="Form of the report.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Threads. [up to 4, one per core]")]
