@@ -12,9 +12,11 @@ from checkpoint_convert.write_options import OutputFormat, Part, Preset, TiedPol
 from fsdp_migrate.cli.conversion_request import Request
 from fsdp_migrate.cli.source_options import (
     From,
+    Ignored,
     Jobs,
     LayoutFrom,
     Model,
+    ParamGroups,
     Report,
     ReportFormat,
     SaverTorch,
@@ -22,6 +24,7 @@ from fsdp_migrate.cli.source_options import (
     Staging,
     Wrap,
     default_jobs,
+    read_groups,
 )
 from fsdp_migrate.exit_codes import ExitCode
 
@@ -45,6 +48,8 @@ def convert_ckpt(
     wrap: Wrap = None,
     layout_from: LayoutFrom = None,
     saver_torch: SaverTorch = None,
+    ignored: Ignored = None,
+    param_groups: ParamGroups = None,
     dtype: Annotated[
         FloatType | None, typer.Option(help="Convert the model's floating point tensors.")
     ] = None,
@@ -112,8 +117,10 @@ def convert_ckpt(
         format=source_format,
         model=model,
         wrap=wrap,
+        ignored=ignored,
         layout_from=layout_from,
         saver_torch=saver_torch,
+        param_groups=read_groups(param_groups),
         use_optimizer=only is not Part.MODEL,
     )
     write = WriteOptions(

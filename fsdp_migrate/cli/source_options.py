@@ -27,7 +27,10 @@ From = Annotated[
 ]
 Model = Annotated[
     str | None,
-    typer.Option(metavar="PKG.MODULE:FACTORY", help="The model, for flat checkpoints; built on meta."),
+    typer.Option(
+        metavar="PKG.MODULE:FACTORY",
+        help="The model, for flat checkpoints; built on meta. Or a Hugging Face config.json.",
+    ),
 ]
 Wrap = Annotated[
     str | None,
@@ -36,6 +39,14 @@ Wrap = Annotated[
 LayoutFrom = Annotated[
     Path | None,
     typer.Option(metavar="LAYOUT.JSON", help="Names and shapes, as `capture_layout` wrote them."),
+]
+Ignored = Annotated[
+    str | None,
+    typer.Option(metavar="NAMES", help="What FSDP1 ignored: FQNs or classes, comma separated."),
+]
+ParamGroups = Annotated[
+    Path | None,
+    typer.Option(metavar="GROUPS.JSON", help="The optimizer's groups: a list of lists of parameter names."),
 ]
 SaverTorch = Annotated[
     str | None,
@@ -55,3 +66,28 @@ def default_jobs() -> int:
     """One thread per core that we may use, up to `MOST_JOBS`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_JOBS)
+
+
+def read_groups(path: Path | None) -> list[list[str]] | None:
+    """The names per group out of a file of `--param-groups`.
+
+    Raises:
+        LayoutError: it holds anything else.
+    """
+    if path is None:
+        return None
+    import json
+
+    from checkpoint_convert.errors import LayoutError
+
+    try:
+        groups = json.loads(path.read_text(encoding="utf-8"))
+        if all(isinstance(group, list) and all(isinstance(name, str) for name in group) for group in groups):
+            return [list(group) for group in groups]
+        reason = "it is no list of lists of names"
+    except (OSError, ValueError, TypeError) as error:
+        reason = str(error)
+    raise LayoutError(
+        f"--param-groups {path}: {reason}",
+        hint='Write it as [["a.weight", "b.weight"], ["a.bias"]], in the order the optimizer got them.',
+    )
