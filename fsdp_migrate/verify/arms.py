@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -33,6 +34,7 @@ WORDS = {
     ArmName.NOISE: "the original again, its gradients perturbed in the last bit",
 }
 _PRINTED_LINES = 3
+_COMPARED_LINES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ class Verification:
     def _read(self, arm: ArmName) -> ArmRecord:
         record = read_arm(self.records / arm.value)
         if record.last_step:
+            record.printed = _printed(RankFiles.of(self.records, arm.value, 0))
             return record
         log = RankFiles.of(self.records, arm.value, 0).stdout
         said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.exists() else []
@@ -134,6 +137,16 @@ class Verification:
             f"{WORDS[arm]} ended without a single optimizer step; there is nothing to compare{printed}",
             hint="give the arguments that make it train, after --",
         )
+
+
+def _printed(files: RankFiles) -> tuple[str, ...]:
+    """What rank 0 printed, as far as it is of use to compare."""
+    lines: list[str] = []
+    for path in (files.stdout, files.stderr):
+        if path.exists():
+            with path.open(encoding="utf-8", errors="replace") as stream:
+                lines += [line.rstrip("\n") for line in islice(stream, _COMPARED_LINES)]
+    return tuple(lines)
 
 
 def _refuse_strayed(record: ArmRecord, source: Source) -> None:

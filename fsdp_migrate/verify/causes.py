@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
-from fsdp_migrate.verify import gradient_causes, optimizer_causes, precision_causes
+from fsdp_migrate.verify import (
+    gradient_causes,
+    optimizer_causes,
+    precision_causes,
+    saving_causes,
+    sharding_causes,
+    start_causes,
+)
 from fsdp_migrate.verify.evidence import Evidence
-from fsdp_migrate.verify.model import CLIPPED, Cause, Difference
-from fsdp_migrate.verify.record import widen
-from fsdp_migrate.verify.whole import assemble
+from fsdp_migrate.verify.model import CLIPPED, Cause
 
 Rule = Callable[[Evidence], Cause | None]
 
@@ -63,43 +66,6 @@ def _inputs(evidence: Evidence) -> Cause | None:
     return None
 
 
-def _initial_weights(evidence: Evidence) -> Cause | None:
-    changed = [one for one in evidence.comparison.differences if one.step == 0 and one.quantity == "weight"]
-    if not changed:
-        return None
-    wrong = _ranks_that_differ(evidence, changed)
-    if wrong and 0 not in wrong:
-        return Cause(
-            "no-broadcast",
-            f"{len(changed)} initial weights differ, and only in what rank "
-            f"{', '.join(map(str, sorted(wrong)))} holds; "
-            "rank 0's part is equal: each rank kept the values it drew itself, so sync_module_states has no "
-            "replacement",
-            "broadcast parameters and buffers from rank 0 before fully_shard, or load with "
-            "broadcast_from_rank0=True",
-        )
-    return Cause(
-        "initial-weights",
-        f"{len(changed)} initial weights differ, on rank 0 too: the arms draw or load other values",
-        "initialise before fully_shard in the order the original does, or start both from the same "
-        "checkpoint",
-    )
-
-
-def _ranks_that_differ(evidence: Evidence, changed: list[Difference]) -> set[int]:
-    """Ranks whose part of the candidate's initial weights is not what the original has at that place."""
-    found: set[int] = set()
-    for one in changed:
-        whole = assemble(evidence.original.tensors(0, "weight")[one.name])
-        for part in evidence.candidate.tensors(0, "weight")[one.name]:
-            if whole.stored is None or part.stored is None or part.start is None:
-                return set()
-            expected = widen(whole.stored[part.start : part.start + part.numel], whole.dtype)
-            if not np.array_equal(expected, part.values()):
-                found.add(part.rank)
-    return found
-
-
 def _parameter_sets(evidence: Evidence) -> Cause | None:
     left, right = set(evidence.original.shapes), set(evidence.candidate.shapes)
     if left == right:
@@ -134,25 +100,6 @@ def _unused(evidence: Evidence) -> Cause | None:
     )
 
 
-def _buffers(evidence: Evidence) -> Cause | None:
-    first = evidence.first
-    differing = [
-        one
-        for one in evidence.comparison.differences
-        if one.quantity == "buffer" and one.step == 0 and one.fails
-    ]
-    if not differing or first is None:
-        return None
-    return Cause(
-        "buffers",
-        f"{len(differing)} buffers differ before the first backward pass ({differing[0].name}): FSDP1 "
-        "casts buffers to "
-        "buffer_dtype, FSDP2 leaves them",
-        "cast floating-point buffers after fully_shard, or recompute those that were initialised on the "
-        "meta device",
-    )
-
-
 def _replicas(evidence: Evidence) -> Cause | None:
     for arm, step, quantity, name, ranks in evidence.comparison.replicas_apart:
         if arm == "original":
@@ -164,6 +111,15 @@ def _replicas(evidence: Evidence) -> Cause | None:
                 "per node: pytorch#154888)",
                 "the original is no measure here; compare against FULL_SHARD, or against a single process",
             )
+        if step == 0:
+            return Cause(
+                "no-broadcast",
+                f"replicas of {name} are not equal in the candidate from the start (rank "
+                f"{', '.join(map(str, ranks))}): each rank kept the values it drew itself, so "
+                "sync_module_states has no replacement",
+                "broadcast parameters and buffers from rank 0 before fully_shard, or load with "
+                "broadcast_from_rank0=True",
+            )
         return Cause(
             "replicas-differ",
             f"replicas of {name} are not equal in the candidate ({quantity}, step {step}, rank "
@@ -171,6 +127,18 @@ def _replicas(evidence: Evidence) -> Cause | None:
             "check that gradients are all-reduced over the replicate dimension of the mesh",
         )
     return None
+
+
+def _fewer_steps(evidence: Evidence) -> Cause | None:
+    before, after = evidence.original.last_step, evidence.candidate.last_step
+    if before == after:
+        return None
+    return Cause(
+        "steps",
+        f"the original made {before} optimizer steps and the candidate {after} before it ended",
+        "compare the conditions of the loop and of skipped steps: a norm that is a DTensor, or one rank's "
+        "part of it, decides otherwise",
+    )
 
 
 def _place(evidence: Evidence) -> Cause | None:
@@ -207,19 +175,35 @@ def _place(evidence: Evidence) -> Cause | None:
 
 
 _RULES: tuple[Rule, ...] = (
+    sharding_causes.not_sharded,
+    sharding_causes.ignored_sharded,
     _replicas,
     _foreign_parameters,
     _inputs,
     _parameter_sets,
+    sharding_causes.trainable,
     precision_causes.initial_dtypes,
-    _initial_weights,
+    start_causes.initial_weights,
+    optimizer_causes.kind,
+    optimizer_causes.lacking,
+    optimizer_causes.state_of_a_checkpoint,
     gradient_causes.reductions,
+    gradient_causes.unsynced_gradients_zeroed,
+    gradient_causes.zeroed_less,
     precision_causes.policies,
     precision_causes.input_casts,
     precision_causes.autocast_cache,
-    _buffers,
+    start_causes.buffers,
+    sharding_causes.outside_writes,
+    sharding_causes.evaluation_mode,
+    sharding_causes.random_state,
+    gradient_causes.clip_arguments,
     gradient_causes.clipping,
     gradient_causes.scale,
     optimizer_causes.settings,
     _unused,
+    _fewer_steps,
+    saving_causes.saved_shards,
+    saving_causes.saved_names,
+    saving_causes.other_models,
 )

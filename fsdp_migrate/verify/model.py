@@ -18,6 +18,10 @@ CLIPPED = "gradient as the optimizer got it"
 """The quantity after clipping and unscaling; recorded only where it is not the gradient itself."""
 
 
+SAVED = "saved tensor"
+"""The quantity of tensors given to `torch.save`."""
+
+
 class ArmName(str, Enum):
     """The two jobs under comparison, and the original run a second time to measure rounding noise."""
 

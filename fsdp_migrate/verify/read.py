@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fsdp_migrate.verify.record import ArmRecord, Clip, OptimizerFacts, Part, StepFacts, Sums, Unit
+from fsdp_migrate.verify.record import (
+    ArmRecord,
+    Clip,
+    Load,
+    OptimizerFacts,
+    Part,
+    Save,
+    StepFacts,
+    Sums,
+    Unit,
+)
 from fsdp_migrate.verify.spec import EVENTS, TENSORS
 
 _STORED: dict[str, np.dtype[Any]] = {
@@ -62,10 +72,16 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
         case "parameters":
             record.shapes |= {name: tuple(shape) for name, shape in event["shapes"].items()}
             record.trainable |= event["trainable"]
+            record.sharded |= event["sharded"]
             record.tied |= {tuple(names) for names in event["tied"]}
         case "model" if rank == 0:
             record.kind = event["kind"]
             record.units += [Unit(**unit) for unit in event["units"]]
+            record.checkpointed += event["checkpointed"]
+        case "load" if rank == 0:
+            record.loads.append(Load(event["step"], event["what"], event["unmatched"]))
+        case "save":
+            record.saves.append(Save(event["step"], rank, tuple(event["names"]), tuple(event["partial"])))
         case "optimizer":
             _optimizer(record, rank, event)
         case "input_dtypes" if rank == 0:
@@ -118,6 +134,10 @@ def _step(event: dict[str, Any]) -> StepFacts:
         event["collectives"],
         event["seconds"],
         event["probe_seconds"],
+        tuple(event["zeroed"]),
+        event["random"],
+        tuple(event["rewritten"]),
+        event["evaluating"],
     )
 
 

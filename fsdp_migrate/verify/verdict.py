@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.gradient_causes import norms_reported, reduced_passes
-from fsdp_migrate.verify.model import CLIPPED, Check, Difference, Outcome
-from fsdp_migrate.verify.notices import notices_of, warnings_of
+from fsdp_migrate.verify.model import CLIPPED, SAVED, Check, Difference, Outcome
+from fsdp_migrate.verify.notices import notices_of, warnings_beside_equal_numbers, warnings_of
 from fsdp_migrate.verify.record import ArmRecord, moved
+from fsdp_migrate.verify.saving_causes import save_pairs
 
 _STATE = "optimizer state"
 _TITLES = {
@@ -21,6 +22,11 @@ _TITLES = {
     _STATE: "Optimizer state",
     "buffer": "Buffers",
 }
+_WHERE_ANY = {
+    "weight of another model": "Weights of models called without gradients",
+    SAVED: "Tensors given to torch.save",
+}
+"""Checks of what most jobs do not have; left out where neither arm has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,12 @@ def judge(original: ArmRecord, candidate: ArmRecord, comparison: Comparison, ori
             original,
         ),
         *(_by_quantity(comparison, quantity, origin, original, candidate) for quantity in _TITLES),
+        *(
+            _by_quantity(comparison, quantity, origin, original, candidate)
+            for quantity in _WHERE_ANY
+            if any(kind == quantity for arm in (original, candidate) for _, kind in arm.parts)
+        ),
+        *([_saves(original, candidate)] if original.saves else []),
         _dtypes(original, candidate),
         _moved(original, candidate),
         _optimizers(original, candidate),
@@ -62,7 +74,27 @@ def judge(original: ArmRecord, candidate: ArmRecord, comparison: Comparison, ori
         _steps(original, candidate),
     ]
     notices = tuple(notices_of(original, candidate, comparison))
-    return Judged(tuple(checks), notices, tuple(warnings_of(original, candidate)))
+    warnings = tuple(warnings_of(original, candidate))
+    judged = Judged(tuple(checks), notices, warnings)
+    if judged.passed:
+        beside = warnings_beside_equal_numbers(original, candidate)
+        judged = Judged(judged.checks, notices, (*warnings, *beside))
+    return judged
+
+
+def _saves(original: ArmRecord, candidate: ArmRecord) -> Check:
+    """Whether a file of whole tensors has become one of shards, or has other keys."""
+    title, pairs = "Checkpoints: keys, and whole tensors", list(save_pairs(original, candidate))
+    for left, right in pairs:
+        if set(right.partial) - set(left.partial):
+            detail = f"{len(set(right.partial) - set(left.partial))} tensors are only this rank's part"
+            return Check(
+                title, Outcome.DIFFERS, f"{detail} (rank {right.rank}, step {right.step})", len(pairs)
+            )
+        if set(left.names) != set(right.names):
+            changed = len(set(left.names) ^ set(right.names))
+            return Check(title, Outcome.DIFFERS, f"{changed} keys differ (step {right.step})", len(pairs))
+    return Check(title, Outcome.EQUAL if pairs else Outcome.NOT_OBSERVED, compared=len(pairs))
 
 
 def _structure(original: ArmRecord, candidate: ArmRecord) -> Check:
@@ -107,7 +139,8 @@ def _by_quantity(
                 f"norms were reported {calls[0]} times in the original and {calls[1]} times in the candidate"
             )
             return Check(_TITLES[quantity], Outcome.NOT_OBSERVED, detail)
-    return _numbers(comparison, _TITLES[quantity], origin, wanted, original, quantity)
+    title = _TITLES.get(quantity) or _WHERE_ANY[quantity]
+    return _numbers(comparison, title, origin, wanted, original, quantity)
 
 
 def _kind(quantity: str) -> str:

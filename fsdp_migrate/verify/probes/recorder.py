@@ -56,6 +56,14 @@ class Recorder:
             else:
                 self._sketched(step, quantity, dtype, group)
 
+    def sketches(self, step: int, quantity: str, stretches: Stretches) -> None:
+        """Write sums of every stretch, however small."""
+        by_type: dict[torch.dtype, list[tuple[Slot, Tensor]]] = {}
+        for slot, values in stretches:
+            by_type.setdefault(values.dtype, []).append((slot, values))
+        for dtype, group in by_type.items():
+            self._sketched(step, quantity, dtype, group)
+
     def _full(self, step: int, quantity: str, dtype: torch.dtype, group: list[tuple[Slot, Tensor]]) -> None:
         joined = torch.cat([values.reshape(-1) for _, values in group])
         self._tensors.write(joined.view(torch.uint8).cpu().numpy().tobytes())

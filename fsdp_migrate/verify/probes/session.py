@@ -21,7 +21,15 @@ from fsdp_migrate.verify.probes.shards import ParameterIndex, Slot, index_parame
 
 @dataclass
 class StepState:
-    """What happened since the last optimizer step."""
+    """What happened since the last optimizer step.
+
+    Args:
+        zeroed: for each call of `zero_grad`, the backward passes made before it.
+        random: digest of the random number generators at the first call of a model.
+        rewritten: weights that are not what the last optimizer step left, at the first call of a model.
+        evaluating: modules in evaluation mode at that call.
+        called: whether a model was called.
+    """
 
     losses: list[Tensor] = field(default_factory=list)
     reductions: list[int] = field(default_factory=list)
@@ -30,6 +38,11 @@ class StepState:
     collectives: Counter[str] = field(default_factory=Counter)
     reduce_dtypes: set[str] = field(default_factory=set)
     gradients: list[tuple[Slot, Tensor]] = field(default_factory=list)
+    zeroed: list[int] = field(default_factory=list)
+    random: str = ""
+    rewritten: list[str] = field(default_factory=list)
+    evaluating: int = 0
+    called: bool = False
     probe_seconds: float = 0.0
     seconds: float = 0.0
     began: float = field(default_factory=time.perf_counter)
@@ -43,6 +56,10 @@ class Session:
         recorder: where it is written.
         steps: optimizer steps after which `on_last_step` is called.
         alive: file touched at every step, for the launcher's watch.
+        others: models that are only called without gradients, such as averages of weights and teachers.
+        checksums: of the weights after the last optimizer step.
+        saves: calls of `torch.save` so far.
+        replicated: whether a model is trained by DistributedDataParallel.
         perturb: relative change made to every gradient element; see `verify.noise`.
         perturb_weights: the same for the initial weights.
     """
@@ -58,6 +75,10 @@ class Session:
     in_backward: int = 0
     probing_depth: int = 0
     models: list[nn.Module] = field(default_factory=list)
+    others: list[nn.Module] = field(default_factory=list)
+    checksums: dict[str, int] = field(default_factory=dict)
+    saves: int = 0
+    replicated: bool = False
     now: StepState = field(default_factory=StepState)
     input_dtypes: dict[str, list[str]] = field(default_factory=dict)
     optimizers: dict[int, int] = field(default_factory=dict)
@@ -94,6 +115,7 @@ class Session:
             {key: holder for index in indices for key, holder in index.by_id.items()},
             {key: shape for index in indices for key, shape in index.shapes.items()},
             {key: wanted for index in indices for key, wanted in index.trainable.items()},
+            {key: is_sharded for index in indices for key, is_sharded in index.sharded.items()},
             [names for index in indices for names in index.tied],
             {key: why for index in indices for key, why in index.unreadable.items()},
         )
@@ -113,6 +135,10 @@ class Session:
         """Begin another arm in the same process; the models of the one before are let go."""
         self.recorder, self.step, self.open = recorder, 0, True
         self.models.clear()
+        self.others.clear()
+        self.checksums.clear()
+        self.saves = 0
+        self.replicated = False
         self.input_dtypes.clear()
         self.autocast = ""
         self.optimizers.clear()

@@ -14,8 +14,9 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from fsdp_migrate.verify.model import CLIPPED
+from fsdp_migrate.verify.probes.between import remember_weights
 from fsdp_migrate.verify.probes.clipping import norm_words
-from fsdp_migrate.verify.probes.models import write_buffers
+from fsdp_migrate.verify.probes.models import write_buffers, write_others
 from fsdp_migrate.verify.probes.session import Session, StepState
 from fsdp_migrate.verify.probes.shards import Holder, ParameterIndex, Slot, local_part
 from fsdp_migrate.verify.probes.units import describe_units, kind_of
@@ -101,7 +102,11 @@ def _describe(session: Session) -> None:
         units = describe_units(model)
         for unit in units:
             unit["name"] = f"{prefix}.{unit['name']}".strip(".")
-        session.recorder.event("model", prefix=prefix, kind=kind_of(model), units=units)
+        kind = kind_of(model)
+        if kind == "not sharded" and session.replicated:
+            kind = "DDP"
+        checkpointed = sum(hasattr(each, "_checkpoint_wrapped_module") for each in model.modules())
+        session.recorder.event("model", prefix=prefix, kind=kind, units=units, checkpointed=checkpointed)
     session.recorder.event("input_dtypes", dtypes=session.input_dtypes, autocast=session.autocast)
     if not session.models:
         session.note("the model: no module with trainable parameters was called with gradients enabled")
@@ -148,6 +153,8 @@ def _settings(group: dict[str, Any]) -> dict[str, float | bool | str]:
 def _after(session: Session, optimizer: Optimizer) -> None:
     index = session.index()
     session.recorder.tensors(session.step, "weight", index.weights())
+    remember_weights(session)
+    write_others(session, session.step)
     write_buffers(session, session.step)
     for key, stretches in _states(session, optimizer, index).items():
         session.recorder.tensors(session.step, f"optimizer state {key}", stretches)
@@ -161,6 +168,10 @@ def _after(session: Session, optimizer: Optimizer) -> None:
         inputs=now.inputs,
         clips=[{**clip, "norm": norm_words(clip["norm"])} for clip in now.clips],
         collectives=dict(now.collectives),
+        zeroed=now.zeroed,
+        random=now.random,
+        rewritten=now.rewritten,
+        evaluating=now.evaluating,
         seconds=now.seconds,
         probe_seconds=now.probe_seconds,
     )
