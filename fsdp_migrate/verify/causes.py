@@ -51,6 +51,13 @@ def _foreign_parameters(evidence: Evidence) -> Cause | None:
 
 
 def _inputs(evidence: Evidence) -> Cause | None:
+    if (step := _same_on_all_ranks(evidence)) is not None:
+        return Cause(
+            "same-data",
+            f"every rank of the candidate is given the same inputs in step {step}, and ranks of the original "
+            "are given different ones: the data is no longer distributed over the ranks",
+            "give the data loader a DistributedSampler, or seed by rank, as the original does",
+        )
     for step in sorted(set(evidence.original.steps) & set(evidence.candidate.steps)):
         pairs = zip(evidence.original.steps[step], evidence.candidate.steps[step], strict=False)
         ranks = [rank for rank, (left, right) in enumerate(pairs) if left.inputs != right.inputs]
@@ -63,6 +70,15 @@ def _inputs(evidence: Evidence) -> Cause | None:
                 "seed the data order in the script itself, and keep the order in which it draws random "
                 "numbers",
             )
+    return None
+
+
+def _same_on_all_ranks(evidence: Evidence) -> int | None:
+    """The first step in which ranks share their inputs in the candidate alone."""
+    for step in sorted(set(evidence.original.steps) & set(evidence.candidate.steps)):
+        seen = [{one.inputs for one in arm.steps[step]} for arm in (evidence.original, evidence.candidate)]
+        if len(seen[0]) > 1 and len(seen[1]) == 1:
+            return step
     return None
 
 
@@ -129,6 +145,18 @@ def _replicas(evidence: Evidence) -> Cause | None:
     return None
 
 
+def _unseen(evidence: Evidence) -> Cause | None:
+    if evidence.original.shapes and evidence.candidate.shapes:
+        return None
+    arm = "original" if not evidence.original.shapes else "candidate"
+    return Cause(
+        "nothing-seen",
+        f"no model of the {arm} was seen: none with trainable parameters was called with gradients enabled "
+        "before the optimizer stepped",
+        "let the job run forward, backward and optimizer.step() of torch's own classes in the main thread",
+    )
+
+
 def _fewer_steps(evidence: Evidence) -> Cause | None:
     before, after = evidence.original.last_step, evidence.candidate.last_step
     if before == after:
@@ -175,6 +203,7 @@ def _place(evidence: Evidence) -> Cause | None:
 
 
 _RULES: tuple[Rule, ...] = (
+    _unseen,
     sharding_causes.not_sharded,
     sharding_causes.ignored_sharded,
     _replicas,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsdp_migrate.errors import JobError
+from fsdp_migrate.verify import known_errors
 from fsdp_migrate.verify.launcher import LaunchResult, RankExit
 from fsdp_migrate.verify.model import ArmName
 from fsdp_migrate.verify.spec import RankFiles
@@ -83,7 +84,9 @@ def check(
     if tree is not None:
         copy, source = tree
         words = words.replace(copy + os.sep, source + os.sep)
-    raise JobError(words, hint=_hint(result.hung, copied=tree is not None))
+    meant = known_errors.meaning(first.text, first.traceback)
+    hint = _hint(result.hung, copied=tree is not None)
+    raise JobError(words, hint=f"{meant}; {hint}" if meant else hint)
 
 
 def first_cause(failures: list[RankFailure]) -> RankFailure:

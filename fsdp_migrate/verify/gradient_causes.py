@@ -131,6 +131,8 @@ def clipping(evidence: Evidence) -> Cause | None:
         for norms in candidate.clipped_norms(step):
             if max(norms) - min(norms) > _SAME_FACTOR * max(norms) and _equal_norms(original, step):
                 return _local_norms(", ".join(f"{norm:.4g}" for norm in norms), step, "norm")
+        if part := _clipped_in_part(original, candidate, step):
+            return part
         factors = clip_factors(candidate, step)
         if len(factors) > 1 and max(factors.values()) - min(factors.values()) > _SAME_FACTOR:
             return _local_norms(", ".join(f"{factor:.4g}" for factor in factors.values()), step, "factor")
@@ -141,6 +143,34 @@ def clipping(evidence: Evidence) -> Cause | None:
                 "call torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm) before optimizer.step()",
             )
     return None
+
+
+def _clipped_in_part(original: ArmRecord, candidate: ArmRecord, step: int) -> Cause | None:
+    """Some tensors are scaled and others are not, where the original scales all of them alike."""
+    if not _is_scaled(original, step):
+        return None
+    after = candidate.tensors(step, CLIPPED)
+    whole = {
+        name: (assemble(parts), assemble(after[name]))
+        for name, parts in candidate.tensors(step, "gradient").items()
+        if name in after
+    }
+    kept = sorted(
+        name
+        for name, (left, right) in whole.items()
+        if left.stored is not None
+        and right.stored is not None
+        and left.stored.any()
+        and np.array_equal(left.stored, right.stored)
+    )
+    if not kept or len(kept) == len(whole):
+        return None
+    return Cause(
+        "clipped-in-part",
+        f"the gradients of {len(kept)} of {len(whole)} parameters ({', '.join(kept[:3])}) are not clipped in "
+        f"step {step} of the candidate, and those of the others are",
+        "clip model.parameters() of the whole model in one call",
+    )
 
 
 def _local_norms(numbers: str, step: int, what: str) -> Cause:

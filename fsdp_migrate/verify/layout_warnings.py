@@ -30,7 +30,8 @@ def _lost_units(original: ArmRecord, candidate: ArmRecord) -> Iterator[str]:
     if lost:
         yield (
             f"{len(lost)} of {len(before)} FSDP units are gone ({listed(lost)}): their parameters are "
-            "gathered together with those of the unit above, so that memory grows and communication no longer "
+            "gathered together with those of the unit above, so that memory grows and "
+            "communication no longer "
             "overlaps; numbers do not change"
         )
 
@@ -40,7 +41,8 @@ def _strategies(pairs: list[tuple[Unit, Unit]]) -> Iterator[str]:
         if (left.shards, left.replicas) != (right.shards, right.replicas):
             yield (
                 f"unit {right.name or '(root)'} is kept in {_layout(right)} in the candidate and "
-                f"in {_layout(left)} in the original ({left.strategy}): HYBRID_SHARD and NO_SHARD need a mesh of "
+                f"in {_layout(left)} in the original ({left.strategy}): HYBRID_SHARD and "
+                "NO_SHARD need a mesh of "
                 "two dimensions, (replicas, shards)"
             )
             return

@@ -31,7 +31,8 @@ def warnings_beside_equal_numbers(original: ArmRecord, candidate: ArmRecord) -> 
         yield (
             f"the job prints other numbers: {one.label or 'a number'} {one.candidate:g} in the candidate and "
             f"{one.original:g} in the original ({one.line.strip()!r}, {len(wrong)} in all). What it "
-            "computes is equal; .item() of a DTensor is one rank's part (take .full_tensor() first), and numel() counts "
+            "computes is equal; .item() of a DTensor is one rank's part (take .full_tensor() "
+            "first), and numel() counts "
             "whole tensors"
         )
     if line := prints_dtensors(original.printed, candidate.printed):

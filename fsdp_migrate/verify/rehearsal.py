@@ -164,6 +164,10 @@ def _precision(say: Say) -> None:
         scaler(self, "cpu" if device == "cuda" else device, *arguments, **keywords)
 
     torch.amp.GradScaler.__init__ = scale  # type: ignore[method-assign]
+
+
+def never_pin(say: Say) -> None:
+    """Offloading pins memory, which a torch without an accelerator cannot; called in every run on CPUs."""
     offload = fsdp.CPUOffloadPolicy.__init__
 
     def unpinned(self: Any, pin_memory: bool = True) -> None:

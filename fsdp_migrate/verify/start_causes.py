@@ -47,7 +47,8 @@ def _not_loaded(evidence: Evidence, changed: list[Difference]) -> Cause | None:
         return Cause(
             "load-unmatched",
             f"{len(changed)} initial weights differ: {max(after)} keys did not match when the "
-            f"candidate loaded its state (strict=False says nothing of it), and {max(before, default=0)} in the original",
+            "candidate loaded its state (strict=False says nothing of it), and "
+            f"{max(before, default=0)} in the original",
             "compare the keys: prefixes of wrappers (_fsdp_wrapped_module, _orig_mod, module) are not equal",
         )
     return None

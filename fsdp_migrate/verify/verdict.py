@@ -13,6 +13,7 @@ from fsdp_migrate.verify.record import ArmRecord, moved
 from fsdp_migrate.verify.saving_causes import save_pairs
 
 _STATE = "optimizer state"
+_STRUCTURE = "Parameters: names and shapes"
 _TITLES = {
     "loss": "Loss",
     "gradient": "Gradients before clipping",
@@ -41,6 +42,15 @@ class Judged:
     def passed(self) -> bool:
         """Parity holds: nothing differs by more than rounding, and enough was seen to say so."""
         return not any(check.outcome is Outcome.DIFFERS for check in self.checks)
+
+
+def _enough(checks: list[Check]) -> Check:
+    """A verdict on what nobody saw would be worth nothing."""
+    title, needed = "Enough was observed to judge", (_STRUCTURE, "Initial weights", _TITLES["weight"])
+    unseen = [one.title for one in checks if one.title in needed and one.outcome is Outcome.NOT_OBSERVED]
+    if unseen:
+        return Check(title, Outcome.DIFFERS, f"not observed: {', '.join(unseen)}")
+    return Check(title, Outcome.EQUAL)
 
 
 def judge(original: ArmRecord, candidate: ArmRecord, comparison: Comparison, origin: str) -> Judged:
@@ -73,6 +83,7 @@ def judge(original: ArmRecord, candidate: ArmRecord, comparison: Comparison, ori
         _reductions(original, candidate),
         _steps(original, candidate),
     ]
+    checks.append(_enough(checks))
     notices = tuple(notices_of(original, candidate, comparison))
     warnings = tuple(warnings_of(original, candidate))
     judged = Judged(tuple(checks), notices, warnings)
@@ -99,7 +110,7 @@ def _saves(original: ArmRecord, candidate: ArmRecord) -> Check:
 
 def _structure(original: ArmRecord, candidate: ArmRecord) -> Check:
     left, right = original.shapes, candidate.shapes
-    title = "Parameters: names and shapes"
+    title = _STRUCTURE
     if not left:
         return Check(title, Outcome.NOT_OBSERVED, "no model with trainable parameters was called")
     wrong = sorted(name for name in set(left) | set(right) if left.get(name) != right.get(name))

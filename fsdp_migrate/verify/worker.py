@@ -94,6 +94,7 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
             mode = rehearsal.OnCpu(say)
             rehearsal.apply(mode)
         fsdp1_on_cpu.apply(say)
+        rehearsal.never_pin(say)
     if session.fixed_order:
         fixed_order.divide_once_in_fsdp1()
     return mode

@@ -16,19 +16,20 @@ from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.run import report, script_report
 
 PROJECT = Path(__file__).parent / "projects" / "tiny"
+ZOO = Path(__file__).parent / "projects" / "zoo"
 
 
 class Bench:
     """One rank server; originals and noise runs are kept by their options."""
 
-    def __init__(self, run: Verification, folder: Path) -> None:
-        self.run, self.folder = run, folder
+    def __init__(self, run: Verification, folder: Path, project: Path = PROJECT) -> None:
+        self.run, self.folder, self.project = run, folder, project
         self.launches = 0
         self.kept: dict[tuple[object, ...], ArmRecord] = {}
 
     def verdict(self, *options: str, mistake: str = "") -> ParityReport:
         """Compare `train_fsdp1.py` with `train_fsdp2.py` under these options, the latter with a mistake."""
-        request = VerifyRequest("train_fsdp2.py", options, baseline="train_fsdp1.py", cwd=PROJECT)
+        request = VerifyRequest("train_fsdp2.py", options, baseline="train_fsdp1.py", cwd=self.project)
         before, after = sources(request)
         original = self._arm(request, before, ArmName.ORIGINAL, None)
         wrong = replace(request, arguments=(*options, "--mistake", mistake)) if mistake else request
@@ -61,8 +62,8 @@ class Bench:
 
 
 @contextmanager
-def bench(folder: Path, nproc: int, steps: int = 3, **more: Any) -> Iterator[Bench]:
+def bench(folder: Path, nproc: int, steps: int = 3, project: Path = PROJECT, **more: Any) -> Iterator[Bench]:
     """A bench with `nproc` ranks."""
     options = LaunchOptions(nproc=nproc, steps=steps, device="cpu", timeout_s=60, **more)
     with started(options, lambda _line: None) as run:
-        yield Bench(run, folder)
+        yield Bench(run, folder, project)

@@ -40,8 +40,9 @@ class _Calls:
         session = self.session
         if self.depth > 1 or session.in_backward:
             return
+        trains = torch.is_grad_enabled() and _wants_gradient(module)
         with session.probing() as active:
-            if active and torch.is_grad_enabled() and _wants_gradient(module):
+            if active and trains:
                 self.outermost = module
                 session.autocast = session.autocast or _autocast(arguments)
                 _meet(session, module)

@@ -105,7 +105,7 @@ def _describe(session: Session) -> None:
         kind = kind_of(model)
         if kind == "not sharded" and session.replicated:
             kind = "DDP"
-        checkpointed = sum(hasattr(each, "_checkpoint_wrapped_module") for each in model.modules())
+        checkpointed = sum("_checkpoint_wrapped_module" in each._modules for each in model.modules())
         session.recorder.event("model", prefix=prefix, kind=kind, units=units, checkpointed=checkpointed)
     session.recorder.event("input_dtypes", dtypes=session.input_dtypes, autocast=session.autocast)
     if not session.models:
