@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -176,6 +178,7 @@ def started(options: LaunchOptions, progress: Progress) -> Iterator[Verification
             "records there"
         )
     with (
+        _orderly_when_terminated(),
         tempfile.TemporaryDirectory(prefix="fsdp-migrate-verify-") as temporary,
         contextlib.ExitStack() as running,
     ):
@@ -185,6 +188,23 @@ def started(options: LaunchOptions, progress: Progress) -> Iterator[Verification
         records.mkdir(parents=True, exist_ok=True)
         server, device = _server(options, running)
         yield Verification(server, records, Path(temporary, "trees"), options, device, progress)
+
+
+@contextmanager
+def _orderly_when_terminated() -> Iterator[None]:
+    """SIGTERM ends the program as an exception does: ranks are stopped and temporary files removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _server(

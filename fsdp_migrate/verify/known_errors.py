@@ -79,6 +79,22 @@ _KNOWN = (
         "does not",
     ),
     _known(
+        r"EADDRINUSE|address already in use",
+        "another process listens on the port that the script names, perhaps an earlier run of it: end that "
+        "process, or let the script take MASTER_ADDR and MASTER_PORT (init_method='env://')",
+    ),
+    _known(
+        r"mesh should not be bigger than|world size .{0,40}(must|should|does not|not) |"
+        r"expected world.?size|not divisible by.*world",
+        "the script is written for another number of processes: give --nproc what it expects",
+    ),
+    _known(
+        r"OutOfMemoryError|out of memory|can't allocate memory",
+        "the job ran out of memory: the probes keep a copy of the gradients; use a smaller "
+        "model or batch, or "
+        "more processes",
+    ),
+    _known(
         r"deepcopy|object layout differs",
         "a model cannot be copied after fully_shard, nor can some classes be sharded: copy it before",
     ),

@@ -73,9 +73,10 @@ def _differing(before: str, after: str) -> list[Printed]:
     for left, right in zip(_NUMBER.finditer(before), _NUMBER.finditer(after), strict=False):
         label = after[max(end, right.start() - _LABEL_CHARACTERS) : right.start()]
         end = right.end()
-        behind = after[right.end() : right.end() + 8]
+        behind = after[right.end() : right.end() + 10]
         a, b = float(left[0]), float(right[0])
-        wanted = _COMPARED.search(label) and not _NEVER.search(label + behind)
+        words = label + " " + behind
+        wanted = _COMPARED.search(words) and not _NEVER.search(words)
         if wanted and a == a and b == b and abs(a - b) > _TOLERANCE * max(abs(a), abs(b)):
             found.append(Printed(after, label.strip(" :=,;|[({'\""), a, b))
     return found

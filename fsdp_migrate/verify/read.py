@@ -138,6 +138,7 @@ def _step(event: dict[str, Any]) -> StepFacts:
         event["random"],
         tuple(event["rewritten"]),
         event["evaluating"],
+        event["bytes"],
     )
 
 

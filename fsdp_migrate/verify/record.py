@@ -72,6 +72,7 @@ class StepFacts:
         zeroed: for each call of `zero_grad` since the step before, the backward passes made before it.
         random: digest of the random number generators when a model was first called.
         rewritten: weights changed since the step before by something else than the optimizer.
+        bytes: that collectives gather, scatter or reduce, by name.
         evaluating: modules in evaluation mode when a model was first called.
     """
 
@@ -88,6 +89,7 @@ class StepFacts:
     random: str = ""
     rewritten: tuple[str, ...] = ()
     evaluating: int = 0
+    bytes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

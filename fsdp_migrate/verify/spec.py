@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from fsdp_migrate.verify.calls import FILE
 from fsdp_migrate.verify.model import ArmName
 
 EVENTS = "events.jsonl"
@@ -88,6 +89,11 @@ class RankFiles:
     def stacks(self) -> Path:
         """Python stacks of all threads, written when the rank is asked for them or dies of a signal."""
         return self.folder / "stacks.txt"
+
+    @property
+    def collectives(self) -> Path:
+        """Collective calls as they began, a line each; see `verify.calls`."""
+        return self.folder / FILE
 
     @property
     def error(self) -> Path:

@@ -73,9 +73,9 @@ def judge(original: ArmRecord, candidate: ArmRecord, comparison: Comparison, ori
         *(
             _by_quantity(comparison, quantity, origin, original, candidate)
             for quantity in _WHERE_ANY
-            if any(kind == quantity for arm in (original, candidate) for _, kind in arm.parts)
+            if _is_there(quantity, original, candidate)
         ),
-        *([_saves(original, candidate)] if original.saves else []),
+        *([_saves(original, candidate)] if original.saves and candidate.saves else []),
         _dtypes(original, candidate),
         _moved(original, candidate),
         _optimizers(original, candidate),
@@ -91,6 +91,12 @@ def judge(original: ArmRecord, candidate: ArmRecord, comparison: Comparison, ori
         beside = warnings_beside_equal_numbers(original, candidate)
         judged = Judged(judged.checks, notices, (*warnings, *beside))
     return judged
+
+
+def _is_there(quantity: str, original: ArmRecord, candidate: ArmRecord) -> bool:
+    """In either arm; files in both, because a checkpoint may be written by other means."""
+    found = [any(kind == quantity for _, kind in arm.parts) for arm in (original, candidate)]
+    return all(found) if quantity == SAVED else any(found)
 
 
 def _saves(original: ArmRecord, candidate: ArmRecord) -> Check:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bench import Benches
+
+from fsdp_migrate.errors import JobError
+
 Found = Literal["fails", "beware", "raises"]
 """How a mistake is found: the verdict, a warning in its head, or the end of the job."""
 
@@ -27,6 +31,7 @@ class Mutation:
     code: str
     words: str
     ranks: int = 2
+    timeout_s: float = 0.0
 
 
 def fails(mistake: str, options: str, code: str, words: str, ranks: int = 2) -> Mutation:
@@ -39,6 +44,10 @@ def beware(mistake: str, options: str, words: str, ranks: int = 2) -> Mutation:
 
 def raises(mistake: str, options: str, words: str, ranks: int = 2) -> Mutation:
     return Mutation(mistake, options, "raises", "", words, ranks)
+
+
+def hangs(mistake: str, options: str, words: str) -> Mutation:
+    return Mutation(mistake, options, "raises", "", words, timeout_s=8.0)
 
 
 RESUME = "--resume CHECKPOINT"
@@ -141,12 +150,6 @@ MUTATIONS = (
         "reduce-dtype", "--dtype bf16", "precision", "reduce_dtype is bfloat16 in the candidate and float32"
     ),
     fails("policy-lost", "--dtype bf16", "precision", "param_dtype is not set in the candidate and bfloat16"),
-    fails(
-        "policy-on-root-alone",
-        "--dtype bf16",
-        "precision",
-        "param_dtype is not set in the candidate and bfloat16",
-    ),
     fails("weights-in-bf16", "--dtype bf16", "initial-dtype", "is bfloat16 in the candidate and float32"),
     fails("double", "", "initial-dtype", "is float64 in the candidate and float32"),
     fails("buffers-not-cast", "--buffers-bf16", "buffers", "it is float32 in the candidate and bfloat16"),
@@ -217,9 +220,10 @@ MUTATIONS = (
     raises("formats-norm", "--show --clip 0.3", "full_tensor()"),
     raises("loads-plain", RESUME, "set_model_state_dict"),
     raises("unnamed-mesh", "--strategy HYBRID_SHARD", "mesh_dim_names", 4),
+    raises("policy-on-root-alone", "--dtype bf16", "in another dtype than the weights"),
     raises("mixed-optimizer", "--ignored", "parameter group of their own"),
-    raises("gathers-on-rank-zero", "--write", "rank 0"),
-    raises("skips-module", "", "blocks.1"),
+    hangs("gathers-on-rank-zero", "--write", "rank 1: "),
+    hangs("skips-module", "", "for blocks.1 (forward)"),
 )
 """Every silent trap of FSDP2 that is known, and what people got wrong in migrations that they published."""
 
@@ -272,3 +276,28 @@ RIGHT = (
     Right("--uneven --dtype bf16", 8),
 )
 """Conversions without a mistake, over what real jobs use."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a verification of one mutation said."""
+
+    how: str
+    code: str
+    words: str
+    remedy: str
+
+
+def found(zoo: Benches, mutation: Mutation) -> Result:
+    """Run a mutation."""
+    mistake = "" if mutation.mistake == "drop-first" else mutation.mistake  # the right code is the mistake
+    try:
+        report = zoo.verdict(mutation.options, mutation.ranks, mistake, mutation.timeout_s)
+    except JobError as error:
+        return Result("raises", "", f"{error.message}\n{error.hint}", error.hint)
+    if report.passed:
+        words = "\n".join(report.warnings)
+        return Result("beware" if report.warnings else "passes", "", words, words)
+    first = report.causes[0] if report.causes else None
+    words = "\n".join(one.text for one in report.causes[:1])
+    return Result("fails", first.code if first else "", words, first.remedy if first else "")

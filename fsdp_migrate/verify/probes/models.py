@@ -36,9 +36,12 @@ class _Calls:
         self.outermost: nn.Module | None = None
 
     def before(self, module: nn.Module, arguments: Any) -> None:
-        self.depth += 1
         session = self.session
-        if self.depth > 1 or session.in_backward:
+        session.enter(module)
+        if session.in_backward:  # recomputed; what it stops half-way never comes to `after`
+            return
+        self.depth += 1
+        if self.depth > 1:
             return
         trains = torch.is_grad_enabled() and _wants_gradient(module)
         with session.probing() as active:
@@ -52,10 +55,11 @@ class _Calls:
                 _notice(session, module)
 
     def after(self, module: nn.Module, arguments: Any, keywords: Any, _output: Any) -> None:
-        self.depth = max(0, self.depth - 1)
         session = self.session
+        session.leave(module)
         if session.in_backward:
             return
+        self.depth = max(0, self.depth - 1)
         name = session.names.get(module) if session.step == 0 else None
         if name is not None and name not in session.input_dtypes:
             dtypes = {
@@ -105,7 +109,11 @@ def _meet(session: Session, module: nn.Module) -> None:
     session.models.append(module)
     prefix = session.prefix(module)
     for name, body in unit_bodies(module):
-        session.names[body] = f"{prefix}.{name}".strip(".")
+        session.names[body] = session.units[body] = f"{prefix}.{name}".strip(".")
+    for wrapper in module.modules():
+        inner = getattr(wrapper, "_fsdp_wrapped_module", None)
+        if inner is not None and inner in session.units:
+            session.units[wrapper] = session.units[inner]
     index = session.index()
     mine = (
         set(index.shapes) if not prefix else {name for name in index.shapes if name.startswith(f"{prefix}.")}

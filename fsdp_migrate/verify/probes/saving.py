@@ -36,7 +36,7 @@ def attach(session: Session) -> None:
 
 
 def _record(session: Session, obj: Any) -> None:
-    session.saves += 1
+    number = session.saves + 1
     whole: list[tuple[Slot, Tensor]] = []
     partial: list[str] = []
     names: list[str] = []
@@ -50,9 +50,10 @@ def _record(session: Session, obj: Any) -> None:
         local = local_part(tensor)
         if local.numel() and local.layout is torch.strided and not local.is_quantized:
             shape = tuple(local.shape)
-            label = f"file {session.saves}, {name}"
+            label = f"file {number}, {name}"
             whole.append((Slot(label, shape, 0, math.prod(shape), 0), local.reshape(-1)))
-    if names:
+    if names:  # pickling a storage calls torch.save too
+        session.saves = number
         session.recorder.event("save", step=session.step, names=names, partial=partial)
         session.recorder.sketches(session.step, SAVED, whole)
 

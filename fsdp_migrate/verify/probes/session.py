@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import time
 import weakref
 from collections import Counter
@@ -15,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from fsdp_migrate.verify.calls import FILE, Call
 from fsdp_migrate.verify.probes.recorder import Recorder
 from fsdp_migrate.verify.probes.shards import ParameterIndex, Slot, index_parameters
 
@@ -29,6 +31,7 @@ class StepState:
         rewritten: weights that are not what the last optimizer step left, at the first call of a model.
         evaluating: modules in evaluation mode at that call.
         called: whether a model was called.
+        bytes: that collectives gather, scatter or reduce, by name.
     """
 
     losses: list[Tensor] = field(default_factory=list)
@@ -36,6 +39,7 @@ class StepState:
     inputs: list[str] = field(default_factory=list)
     clips: list[dict[str, object]] = field(default_factory=list)
     collectives: Counter[str] = field(default_factory=Counter)
+    bytes: Counter[str] = field(default_factory=Counter)
     reduce_dtypes: set[str] = field(default_factory=set)
     gradients: list[tuple[Slot, Tensor]] = field(default_factory=list)
     zeroed: list[int] = field(default_factory=list)
@@ -56,6 +60,9 @@ class Session:
         recorder: where it is written.
         steps: optimizer steps after which `on_last_step` is called.
         alive: file touched at every step, for the launcher's watch.
+        units: names of FSDP units, by the module the user wrote and by its wrapper.
+        entered: names of the units that are being called.
+        log: file descriptor of the collectives' log.
         others: models that are only called without gradients, such as averages of weights and teachers.
         checksums: of the weights after the last optimizer step.
         saves: calls of `torch.save` so far.
@@ -86,6 +93,9 @@ class Session:
     said: set[str] = field(default_factory=set)
     buffers_written: bool = False
     names: weakref.WeakKeyDictionary[nn.Module, str] = field(default_factory=weakref.WeakKeyDictionary)
+    units: weakref.WeakKeyDictionary[nn.Module, str] = field(default_factory=weakref.WeakKeyDictionary)
+    entered: list[str] = field(default_factory=list)
+    log: int | None = None
     open: bool = True
 
     @contextmanager
@@ -130,6 +140,28 @@ class Session:
         if text not in self.said:
             self.said.add(text)
             self.recorder.event("not_observed", text=text)
+
+    @property
+    def unit(self) -> str:
+        """The innermost FSDP unit that is being called."""
+        return self.entered[-1] if self.entered else ""
+
+    def enter(self, module: nn.Module) -> None:
+        """A module is called."""
+        if module in self.units:
+            self.entered.append(self.units[module] or "(root)")
+
+    def leave(self, module: nn.Module) -> None:
+        """A module has been called."""
+        if self.entered and module in self.units:
+            self.entered.pop()
+
+    def log_call(self, call: Call) -> None:
+        """Write down a collective before it is made: it may be the last thing this rank does."""
+        if self.log is None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            self.log = os.open(self.alive.parent / FILE, flags, 0o644)
+        os.write(self.log, call.line().encode())
 
     def restart(self, recorder: Recorder) -> None:
         """Begin another arm in the same process; the models of the one before are let go."""

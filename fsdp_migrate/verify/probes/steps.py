@@ -168,6 +168,7 @@ def _after(session: Session, optimizer: Optimizer) -> None:
         inputs=now.inputs,
         clips=[{**clip, "norm": norm_words(clip["norm"])} for clip in now.clips],
         collectives=dict(now.collectives),
+        bytes=dict(now.bytes),
         zeroed=now.zeroed,
         random=now.random,
         rewritten=now.rewritten,
