@@ -19,8 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "verify")]
 
-from bench import Benches
-from zoo import MUTATIONS, RIGHT, found
+from bench import Benches  # noqa: E402
+from zoo import MUTATIONS, RIGHT, found  # noqa: E402
 
 
 def false_alarms(zoo: Benches, repetitions: int) -> list[dict[str, object]]:

@@ -61,6 +61,24 @@ def rewrite_settings(target: Path) -> RewriteSettings:
     return RewriteSettings()
 
 
+def verify_table(start: Path) -> tuple[Path | None, dict[str, object]]:
+    """`[tool.fsdp-migrate.verify]` for a directory, and the file it stands in.
+
+    Raises:
+        UsageError: the file cannot be read, or what stands there is no table.
+    """
+    for folder in (start, *start.parents):
+        path = folder / "pyproject.toml"
+        if path.is_file() and (table := _table(path)) is not None and "verify" in table:
+            found = table["verify"]
+            if not isinstance(found, dict):
+                raise UsageError(f"{path}: `verify` in [{TABLE}] is no table")
+            return path, found
+        if (folder / ".git").exists():
+            break
+    return None, {}
+
+
 def _table(path: Path) -> Mapping[str, object] | None:
     try:
         # The cheap look first: most files have no table of ours.

@@ -72,6 +72,21 @@ def sources(request: VerifyRequest) -> tuple[Source, Source]:
     )
 
 
+def candidate_source(request: VerifyRequest) -> Source:
+    """The working tree alone, for what needs no original.
+
+    Raises:
+        UsageError: no such script.
+    """
+    script = _candidate_script(request)
+    if script is None:
+        return _source(request, request.cwd.resolve(), None, {}, "working tree")
+    for folder in script.parents:
+        if (folder / MANIFEST).is_file() or (folder / ".git").exists():
+            return _source(request, folder, script, {}, "working tree")
+    return _source(request, script.parent, script, {}, "working tree")
+
+
 def _candidate_script(request: VerifyRequest) -> Path | None:
     if request.as_module:
         return None

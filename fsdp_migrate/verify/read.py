@@ -24,7 +24,7 @@ from fsdp_migrate.verify.record import (
     Sums,
     Unit,
 )
-from fsdp_migrate.verify.spec import EVENTS, TENSORS
+from fsdp_migrate.verify.spec import EVENTS, SAFETENSORS, TENSORS
 
 _STORED: dict[str, np.dtype[Any]] = {
     "bfloat16": np.dtype("<u2"),
@@ -50,13 +50,22 @@ def read_arm(folder: Path) -> ArmRecord:
 
 
 def _read_rank(record: ArmRecord, rank: int, folder: Path) -> None:
-    blob = folder / TENSORS
-    data: NDArray[Any] = (
-        np.memmap(blob, dtype=np.uint8, mode="r") if blob.stat().st_size else np.empty(0, np.uint8)
-    )
+    data = _elements(folder)
     with (folder / EVENTS).open(encoding="utf-8") as lines:
         for line in lines:
             _take(record, rank, data, json.loads(line))
+
+
+def _elements(folder: Path) -> NDArray[Any]:
+    """The bytes that events refer to, from the file of a run or of a record that was kept."""
+    blob, begin = folder / TENSORS, 0
+    if not blob.exists():
+        blob = folder / SAFETENSORS
+        with blob.open("rb") as stream:
+            begin = 8 + int.from_bytes(stream.read(8), "little")
+    if blob.stat().st_size <= begin:
+        return np.empty(0, np.uint8)
+    return np.memmap(blob, dtype=np.uint8, mode="r", offset=begin)
 
 
 def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any]) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 
 from resume_file import full_checkpoint
 
-from fsdp_migrate.verify.arms import Verification, started
+from fsdp_migrate.verify.arms import Verification
 from fsdp_migrate.verify.baseline import sources
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, VerifyRequest
 from fsdp_migrate.verify.noise import RoundingSource
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.run import report, script_report
+from fsdp_migrate.verify.started import started
 
 PROJECT = Path(__file__).parent / "projects" / "tiny"
 ZOO = Path(__file__).parent / "projects" / "zoo"
@@ -41,7 +42,12 @@ class Bench:
             return self._arm(request, before, ArmName.NOISE, rounding)
 
         return report(
-            self.run, original, candidate, noise, subject="train_fsdp2.py", baseline="train_fsdp1.py"
+            self.run.circumstances,
+            original,
+            candidate,
+            noise,
+            subject="train_fsdp2.py",
+            baseline="train_fsdp1.py",
         )
 
     def script(self, request: VerifyRequest) -> ParityReport:

@@ -32,6 +32,7 @@ class Recorder:
 
     def __init__(self, folder: Path, full_limit_bytes: int) -> None:
         folder.mkdir(parents=True)
+        self.folder = folder
         self._events = (folder / EVENTS).open("w", encoding="utf-8")
         self._tensors = (folder / TENSORS).open("wb")
         self._written = 0

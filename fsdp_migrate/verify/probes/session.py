@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import os
 import time
 import weakref
@@ -129,6 +130,10 @@ class Session:
             [names for index in indices for names in index.tied],
             {key: why for index in indices for key, why in index.unreadable.items()},
         )
+
+    def index_numel(self) -> int:
+        """Elements of all parameters of all models, each counted whole and once."""
+        return sum(math.prod(shape) for shape in self.index().shapes.values())
 
     def prefix(self, model: nn.Module) -> str:
         """What names of this model start with: nothing for the first, its position for others."""
