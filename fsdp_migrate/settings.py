@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from fsdp_migrate.errors import UsageError
 
@@ -61,7 +62,7 @@ def rewrite_settings(target: Path) -> RewriteSettings:
     return RewriteSettings()
 
 
-def verify_table(start: Path) -> tuple[Path | None, dict[str, object]]:
+def verify_table(start: Path) -> tuple[Path | None, dict[str, Any]]:
     """`[tool.fsdp-migrate.verify]` for a directory, and the file it stands in.
 
     Raises:

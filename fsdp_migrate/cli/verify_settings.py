@@ -91,7 +91,7 @@ def _check(path: Path, table: dict[str, Any]) -> None:
             raise UsageError(
                 f"{path}: unknown key {key} in [{_TABLE}]", hint=f"Known keys: {', '.join(_KINDS)}."
             )
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        if type(value) not in kinds:  # bool is an int to isinstance
             raise UsageError(
                 f"{path}: `{key}` in [{_TABLE}] is no {' or '.join(kind.__name__ for kind in kinds)}"
             )

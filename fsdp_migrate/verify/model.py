@@ -226,6 +226,8 @@ class ParityReport:
     Args:
         warnings: what the verdict cannot tell and its reader must know; shown beside it.
         performance: of both arms, where it was measured.
+        curves: per quantity, the largest relative difference of each step from 1.
+        heat: per parameter, the relative difference of its weight after each step from 0.
         third: how both arms stand to a third, unsharded and in fp32; "" where none was run.
     """
 
@@ -250,3 +252,5 @@ class ParityReport:
     warnings: tuple[str, ...] = ()
     third: str = ""
     performance: tuple[ArmPerformance, ...] = ()
+    curves: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    heat: tuple[tuple[str, tuple[float, ...]], ...] = ()

@@ -11,7 +11,7 @@ from fsdp_migrate.verify.baseline import candidate_source, sources
 from fsdp_migrate.verify.causes import likely_causes
 from fsdp_migrate.verify.compare import Comparison, compare
 from fsdp_migrate.verify.evidence import Evidence
-from fsdp_migrate.verify.figures import largest, summary
+from fsdp_migrate.verify.figures import curves, heat, largest, summary
 from fsdp_migrate.verify.model import ArmName, ArmPerformance, LaunchOptions, ParityReport, VerifyRequest
 from fsdp_migrate.verify.noise import (
     GROWTH_PER_STEP,
@@ -215,6 +215,7 @@ def report(
             f"the original ran with torch {original.torch_version}, the candidate with "
             f"{candidate.torch_version}",
         )
+    steps = min(original.last_step, candidate.last_step)
     return ParityReport(
         passed=judged.passed,
         subject=subject,
@@ -223,7 +224,7 @@ def report(
         device=run.device,
         torch_version=candidate.torch_version,
         reduction="gradients summed in rank order in both arms" if run.fixed_order else "",
-        steps=min(original.last_step, candidate.last_step),
+        steps=steps,
         original=summary(ArmName.ORIGINAL, original),
         candidate=summary(ArmName.CANDIDATE, candidate),
         checks=judged.checks,
@@ -236,6 +237,8 @@ def report(
         warnings=judged.warnings,
         third=aside,
         performance=timed() if timed else (),
+        curves=curves(comparison, steps),
+        heat=heat(comparison, original.shapes, steps),
         records=run.kept,
     )
 

@@ -24,7 +24,7 @@ _TITLES = {
     "buffer": "Buffers",
 }
 _WHERE_ANY = {
-    "weight of another model": "Weights of models called without gradients",
+    "weight of another model": "Weights of other models",
     SAVED: "Tensors given to torch.save",
 }
 """Checks of what most jobs do not have; left out where neither arm has it."""
@@ -206,7 +206,7 @@ def _numbers(
 
 def _dtypes(original: ArmRecord, candidate: ArmRecord) -> Check:
     title, seen, step = (
-        "Dtypes of weights and optimizer state",
+        "Dtypes of weights and state",
         0,
         min(1, original.last_step, candidate.last_step),
     )
@@ -221,7 +221,7 @@ def _dtypes(original: ArmRecord, candidate: ArmRecord) -> Check:
 
 
 def _moved(original: ArmRecord, candidate: ArmRecord) -> Check:
-    title, left, right = "Trainable parameters move, frozen ones stay", moved(original), moved(candidate)
+    title, left, right = "Trainable move, frozen stay", moved(original), moved(candidate)
     still = sorted(
         name for name in left if left[name] and not right.get(name, True) and candidate.trainable.get(name)
     )
