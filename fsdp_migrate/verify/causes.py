@@ -31,6 +31,15 @@ def likely_causes(evidence: Evidence) -> tuple[Cause, ...]:
 def _foreign_parameters(evidence: Evidence) -> Cause | None:
     held = max((one.foreign for one in evidence.candidate.optimizers), default=0)
     before = max((one.foreign for one in evidence.original.optimizers), default=0)
+    if before > held:
+        return Cause(
+            "wrong-original-optimizer",
+            f"the original's optimizer holds {before} parameters that are not in its model, the candidate's "
+            f"{held}: it is the original whose steps change nothing, because its optimizer was built before "
+            "FSDP1 wrapped the model without use_orig_params=True",
+            "the original is no measure here; build its optimizer after the wrap, or set "
+            "use_orig_params=True",
+        )
     if held <= before:
         return None
     if held < len(evidence.candidate.shapes):
@@ -202,8 +211,21 @@ def _place(evidence: Evidence) -> Cause | None:
     return None if words is None else Cause("where-to-look", *words)
 
 
+def _not_fsdp(evidence: Evidence) -> Cause | None:
+    if "FSDP" in evidence.original.kind + evidence.candidate.kind or not evidence.original.shapes:
+        return None
+    return Cause(
+        "nothing-sharded",
+        f"neither arm is sharded ({evidence.original.kind}): the job did not turn FSDP on, so nothing of it "
+        "was compared",
+        "start it so that it does: accelerate needs ACCELERATE_USE_FSDP or a plugin and a process group, "
+        "other programs an option; --nproc 2 or more",
+    )
+
+
 _RULES: tuple[Rule, ...] = (
     _unseen,
+    _not_fsdp,
     sharding_causes.not_sharded,
     sharding_causes.ignored_sharded,
     _replicas,

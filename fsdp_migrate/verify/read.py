@@ -84,7 +84,8 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
             record.sharded |= event["sharded"]
             record.tied |= {tuple(names) for names in event["tied"]}
         case "model" if rank == 0:
-            record.kind = event["kind"]
+            if "FSDP" not in record.kind:
+                record.kind = event["kind"]
             record.units += [Unit(**unit) for unit in event["units"]]
             record.checkpointed += event["checkpointed"]
         case "load" if rank == 0:
@@ -95,7 +96,7 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
             _optimizer(record, rank, event)
         case "input_dtypes" if rank == 0:
             record.autocast = event["autocast"]
-            record.input_dtypes = {name: tuple(dtypes) for name, dtypes in event["dtypes"].items()}
+            record.input_dtypes |= {name: tuple(dtypes) for name, dtypes in event["dtypes"].items()}
         case "substitution" | "not_observed":
             known = record.substitutions if event["event"] == "substitution" else record.not_observed
             if event["text"] not in known:

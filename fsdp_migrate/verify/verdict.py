@@ -44,6 +44,17 @@ class Judged:
         return not any(check.outcome is Outcome.DIFFERS for check in self.checks)
 
 
+def _sharding(original: ArmRecord, candidate: ArmRecord) -> Check:
+    """Equal numbers of two jobs that shard nothing say nothing of FSDP."""
+    title = "Sharding"
+    if "FSDP1" not in original.kind and "FSDP" not in candidate.kind:
+        detail = f"neither arm is sharded ({original.kind}): nothing of FSDP was compared"
+        return Check(title, Outcome.DIFFERS, detail)
+    if candidate.kind == "not sharded":
+        return Check(title, Outcome.DIFFERS, f"{original.kind} -> {candidate.kind}")
+    return Check(title, Outcome.EQUAL, f"{original.kind} -> {candidate.kind}")
+
+
 def _enough(checks: list[Check]) -> Check:
     """A verdict on what nobody saw would be worth nothing."""
     title, needed = "Enough was observed to judge", (_STRUCTURE, "Initial weights", _TITLES["weight"])
@@ -83,7 +94,7 @@ def judge(original: ArmRecord, candidate: ArmRecord, comparison: Comparison, ori
         _reductions(original, candidate),
         _steps(original, candidate),
     ]
-    checks.append(_enough(checks))
+    checks += [_sharding(original, candidate), _enough(checks)]
     notices = tuple(notices_of(original, candidate, comparison))
     warnings = tuple(warnings_of(original, candidate))
     judged = Judged(tuple(checks), notices, warnings)

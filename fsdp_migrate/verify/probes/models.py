@@ -60,7 +60,7 @@ class _Calls:
         if session.in_backward:
             return
         self.depth = max(0, self.depth - 1)
-        name = session.names.get(module) if session.step == 0 else None
+        name = session.names.get(module)
         if name is not None and name not in session.input_dtypes:
             dtypes = {
                 str(one.dtype).removeprefix("torch.")

@@ -66,6 +66,7 @@ class Session:
         log: file descriptor of the collectives' log.
         others: models that are only called without gradients, such as averages of weights and teachers.
         checksums: of the weights after the last optimizer step.
+        described: how many of the models have been described.
         saves: calls of `torch.save` so far.
         replicated: whether a model is trained by DistributedDataParallel.
         perturb: relative change made to every gradient element; see `verify.noise`.
@@ -85,6 +86,7 @@ class Session:
     models: list[nn.Module] = field(default_factory=list)
     others: list[nn.Module] = field(default_factory=list)
     checksums: dict[str, int] = field(default_factory=dict)
+    described: int = 0
     saves: int = 0
     replicated: bool = False
     now: StepState = field(default_factory=StepState)
@@ -174,6 +176,7 @@ class Session:
         self.models.clear()
         self.others.clear()
         self.checksums.clear()
+        self.described = 0
         self.saves = 0
         self.replicated = False
         self.input_dtypes.clear()

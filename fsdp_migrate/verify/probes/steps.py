@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -30,14 +30,22 @@ def attach(session: Session) -> None:
     nesting = [0]  # an optimizer may wrap another one, whose step it calls
     trains = [True]  # whether the outermost step is one of the training
 
-    def before(optimizer: Optimizer, *_: Any) -> None:
+    def begin(optimizer: Optimizer) -> None:
+        with session.probing() as active:
+            if active:
+                _before(session, optimizer)
+
+    def before(optimizer: Optimizer, arguments: Any, keywords: Any) -> Any:
         nesting[0] += 1
-        if nesting[0] == 1:
-            trains[0] = not _only_makes_state()
-        if nesting[0] == 1 and trains[0]:
-            with session.probing() as active:
-                if active:
-                    _before(session, optimizer)
+        if nesting[0] > 1:
+            return None
+        trains[0] = not _only_makes_state()
+        if not trains[0]:
+            return None
+        closed = _with_closure(arguments, keywords, lambda: begin(optimizer))
+        if closed is None:
+            begin(optimizer)
+        return closed
 
     def after(optimizer: Optimizer, *_: Any) -> None:
         nesting[0] -= 1
@@ -54,6 +62,29 @@ def attach(session: Session) -> None:
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
+
+
+def _with_closure(arguments: Any, keywords: Any, then: Callable[[], None]) -> Any:
+    """The call's arguments, their closure made to call `then` when it is first done; `None` without one.
+
+    A closure makes the forward and backward pass inside `step` (Lightning hands one to every optimizer), so
+    that gradients are there only after it.
+    """
+    closure = keywords.get("closure") or (arguments[1] if len(arguments) > 1 else None)
+    if not callable(closure):
+        return None
+    done = [False]
+
+    def wrapper() -> Any:
+        result = closure()
+        if not done[0]:
+            done[0] = True
+            then()
+        return result
+
+    if "closure" in keywords:
+        return arguments, {**keywords, "closure": wrapper}
+    return (arguments[0], wrapper, *arguments[2:]), keywords
 
 
 def _only_makes_state() -> bool:
@@ -74,8 +105,7 @@ def _before(session: Session, optimizer: Optimizer) -> None:
     session.step += 1
     session.now.seconds = time.perf_counter() - session.now.began - session.now.probe_seconds
     index = session.index()
-    if session.step == 1:
-        _describe(session)
+    _describe(session)
     if id(optimizer) not in session.optimizers:
         session.optimizers[id(optimizer)] = len(session.optimizers)
     _describe_optimizer(session, optimizer, index)
@@ -96,8 +126,12 @@ def _same(left: list[tuple[Slot, Tensor]], right: list[tuple[Slot, Tensor]]) -> 
 
 
 def _describe(session: Session) -> None:
-    """Units and input dtypes, known once a step has run."""
-    for model in session.models:
+    """Units and input dtypes, known once a step of the model has run; each model once."""
+    new = session.models[session.described :]
+    if not new and session.step > 1:
+        return
+    session.described = len(session.models)
+    for model in new:
         prefix = session.prefix(model)
         units = describe_units(model)
         for unit in units:
