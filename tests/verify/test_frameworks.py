@@ -56,6 +56,7 @@ def test_package_entry_point_with_two_models_and_optimizers(
     report = two_ranks.script(request)
     assert report.passed, (report.first, report.causes)
     assert report.largest == ()
+    assert (report.original.kind, report.candidate.kind) == ("FSDP1", "FSDP2")
     assert report.original.parameters == 2 * 15
     assert "model2.blocks.0" in report.candidate.units
     assert not list(after.glob("step*.pt"))  # the arms run in copies
