@@ -137,17 +137,19 @@ def record_script(request: VerifyRequest, destination: Path, progress: Progress 
         JobError: the job died or hung.
     """
     require_new(destination)
-    source = candidate_source(request)
+    candidate_source(request)  # what is wrong with the request is said before anything is started
     with started(request.launch, progress) as run:
-        arm, _ = run.script(request, source, ArmName.CANDIDATE)
-        return write_record(
-            destination,
-            run.records / ArmName.CANDIDATE.value,
-            arm,
-            RecordFacts(
-                request.script, request.arguments, run.ranks, run.device, run.fixed_order, source.root
-            ),
-        )
+        return keep_record(run, request, destination)
+
+
+def keep_record(run: Verification, request: VerifyRequest, destination: Path) -> RecordSummary:
+    """`record_script` with ranks that are there already."""
+    source = candidate_source(request)
+    arm, _ = run.script(request, source, ArmName.CANDIDATE)
+    facts = RecordFacts(
+        request.script, request.arguments, run.ranks, run.device, run.fixed_order, source.root
+    )
+    return write_record(destination, run.records / ArmName.CANDIDATE.value, arm, facts)
 
 
 def verify_reference(
