@@ -38,7 +38,7 @@ def render(report: ParityReport, form: str) -> str:
     """The report in one of its forms, without colour."""
     match form:
         case "json":
-            return json.dumps({"format": 1, **_fields(report)}, indent=2, ensure_ascii=False)
+            return json.dumps({"version": 1, **_fields(report)}, indent=2, ensure_ascii=False)
         case "md":
             return parity_markdown.render(report)
         case "html":

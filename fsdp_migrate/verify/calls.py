@@ -50,9 +50,9 @@ def read_calls(path: Path) -> list[Call]:
     if not path.exists():
         return []
     calls = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        fields = line.split("\t")
-        if len(fields) == 7:
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
+        fields = line.rstrip("\n").split("\t")
+        if len(fields) == 7 and line.endswith("\n"):
             step, backward, kind, numel, dtype, ranks, where = fields
             calls.append(Call(int(step), backward == "1", kind, int(numel), dtype, int(ranks), where))
     return calls

@@ -3,8 +3,8 @@
 A class here replaces methods of `Fsdp2` in train_fsdp2.py; the name of the class is the name of the mistake.
 """
 
-import itertools
 import os
+import socket
 import time
 
 import loop
@@ -595,4 +595,17 @@ class IsKilled:
             os.kill(os.getpid(), 9)
 
 
-_ = itertools
+class WrongWorldSize:
+    def mesh(self):
+        return init_device_mesh("cpu", (8,), mesh_dim_names=("shard",))
+
+
+class PortInUse:
+    """A second group on a port of the script's own choice, which another process holds."""
+
+    def begin_step(self, model, step):
+        if dist.get_rank() == 0:
+            with socket.socket() as taken:
+                taken.bind(("127.0.0.1", 0))
+                taken.listen()
+                dist.TCPStore("127.0.0.1", taken.getsockname()[1], 2, is_master=True)
