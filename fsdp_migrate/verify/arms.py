@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -33,6 +34,8 @@ WORDS = {
 }
 _PRINTED_LINES = 3
 _TIMED_STEPS = 10
+_SILENT_S = 3.0
+"""How long nothing need be said of a job's progress."""
 _COMPARED_LINES = 2000
 
 
@@ -192,7 +195,14 @@ class Verification:
     def _launch(self, spec: WorkerSpec) -> None:
         who = " and ".join(WORDS[arm] for arm in spec.arms)
         self.progress(f"running {who} on {self.ranks} process{'es' * (self.ranks != 1)}")
-        result = self.server.launch(spec, self.options.nproc, self.options.timeout_s)
+        said = [time.monotonic()]
+
+        def on_step(step: int) -> None:
+            if time.monotonic() - said[0] > _SILENT_S:
+                said[0] = time.monotonic()
+                self.progress(f"  step {step} of at most {spec.steps}")
+
+        result = self.server.launch(spec, self.options.nproc, self.options.timeout_s, on_step)
         failures.check(result, self.records, spec.arms[0], who, self.options.timeout_s, spec.tree)
 
     def _read(self, arm: ArmName) -> ArmRecord:

@@ -16,6 +16,8 @@ EVENTS = "events.jsonl"
 """What one rank saw in one arm, an event a line."""
 TENSORS = "tensors.bin"
 """The elements that its events refer to, raw and little-endian."""
+STEP = "step"
+"""How many steps a rank has made, for whoever waits."""
 SAFETENSORS = "tensors.safetensors"
 """The same in a record that is kept: a header before the elements."""
 
@@ -97,6 +99,13 @@ class RankFiles:
     def stacks(self) -> Path:
         """Python stacks of all threads, written when the rank is asked for them or dies of a signal."""
         return self.folder / "stacks.txt"
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps made so far."""
+        path = self.folder / STEP
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        return int(text) if text.isdigit() else 0
 
     @property
     def collectives(self) -> Path:

@@ -155,7 +155,7 @@ def _stepped(clock: _Clock, optimizer: Optimizer) -> None:
     )
     session.now = StepState()
     clock.tokens, clock.memory = 0, {}
-    session.alive.touch()
+    session.step_done()
     _trace(clock)
     if session.step >= session.steps:
         session.on_last_step()

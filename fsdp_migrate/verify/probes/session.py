@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from fsdp_migrate.verify.calls import FILE, Call
 from fsdp_migrate.verify.probes.recorder import Recorder
 from fsdp_migrate.verify.probes.shards import ParameterIndex, Slot, index_parameters
+from fsdp_migrate.verify.spec import STEP
 
 
 @dataclass
@@ -141,6 +142,11 @@ class Session:
         """What names of this model start with: nothing for the first, its position for others."""
         position = self.models.index(model)
         return f"model{position + 1}" if position else ""
+
+    def step_done(self) -> None:
+        """Tell the launcher that a step has been made."""
+        (self.alive.parent / STEP).write_text(str(self.step), encoding="utf-8")
+        self.alive.touch()
 
     def note(self, text: str) -> None:
         """Say once that something could not be observed."""

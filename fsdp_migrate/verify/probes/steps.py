@@ -56,7 +56,7 @@ def attach(session: Session) -> None:
                 _after(session, optimizer)
         if active:
             session.now = StepState()
-            session.alive.touch()
+            session.step_done()
             if session.step >= session.steps:
                 session.on_last_step()
 
