@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.plain_tests import is_plain_test
 from codemods.rule import CallValue, Finding, Literal, Module, Project, Value, finding, options, rule
 
 _MESSAGE = (
@@ -31,7 +32,7 @@ def tied_weights(project: Project) -> Iterator[Finding]:
     classes = _unit_classes(project)
     groups = {project.group(site.module.path) for site in project.wraps}
     for module in list(project.modules.values()):
-        if project.group(module.path) not in groups or _is_test_of_others(module):
+        if project.group(module.path) not in groups or is_plain_test(module):
             continue
         for call in module.calls() if classes is not None and _can_match({""}, classes) else ():
             if isinstance(call.func, ast.Attribute) and call.func.attr == "tie_weights":
@@ -52,13 +53,6 @@ def tied_weights(project: Project) -> Iterator[Finding]:
                 remedy=_REMEDY,
                 is_note=classes is None,  # the policy goes by something that cannot be followed
             )
-
-
-def _is_test_of_others(module: Module) -> bool:
-    """Whether a file is a test that does not speak of FSDP: its models are plain ones."""
-    *folders, name = module.path.split("/")
-    is_test = name.startswith("test_") or bool({"test", "tests"} & set(folders))
-    return is_test and "fsdp" not in module.text.lower()
 
 
 def _unit_classes(project: Project) -> set[str] | None:
