@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from codemods.configuration.comments import ignores, judged, suppresses, suppressions_in, todos
 from codemods.configuration.json_tree import read_json
-from codemods.configuration.nested import all_commands
+from codemods.configuration.nested import all_commands, may_hold_flags
 from codemods.configuration.rule import Surroundings, config_checks
 from codemods.configuration.tree import ConfigFile, below
 from codemods.editing.apply import apply_edits, compatible
@@ -87,8 +87,9 @@ def plan_configuration(
 def named_configs(file: ConfigFile) -> set[str]:
     """Files named as `fsdp_config` by a script or configuration, seen from its folder and from the target."""
     names: set[str] = set()
-    if file.kind in ("shell", "docker"):
-        found = all_commands(file.text, is_docker=file.kind == "docker")
+    is_docker = file.kind == "docker"
+    if file.kind in ("shell", "docker") and may_hold_flags(file.text, is_docker=is_docker):
+        found = all_commands(file.text, is_docker=is_docker)
         options = (option for command in found for option in command.options())
         names = {str(o.values[0].text) for o in options if o.name == "fsdp_config" and o.values}
     for root in file.roots:

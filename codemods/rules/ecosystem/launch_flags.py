@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from codemods.configuration.flags import Said, flags_of
-from codemods.configuration.nested import all_commands
+from codemods.configuration.nested import all_commands, may_hold_flags
 from codemods.configuration.rule import Surroundings, config_rule, found_at
 from codemods.configuration.shell import heredocs
 from codemods.configuration.tree import ConfigFile
@@ -18,6 +18,7 @@ _VARIABLES = {
     "FSDP_BACKWARD_PREFETCH": "FSDP_VERSION=2",
     "FSDP_SYNC_MODULE_STATES": "FSDP_VERSION=2 FSDP_CPU_RAM_EFFICIENT_LOADING=true",
 }
+_SETS_VARIABLE = re.compile(rf"(?:{'|'.join(_VARIABLES)})=")
 _SETTING = re.compile(r"^[ \t\"']*(fsdp_(?:sharding_strategy|config|auto_wrap_policy)\b)", re.MULTILINE)
 _VERSION_2 = re.compile(r"fsdp_version[\"']?[ \t]*:[ \t]*2")
 
@@ -46,7 +47,9 @@ def launch_flags(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
     """
     if file.kind not in ("shell", "docker"):
         return
-    for command in all_commands(file.text, is_docker=file.kind == "docker"):
+    is_docker = file.kind == "docker"
+    concerns_us = may_hold_flags(file.text, is_docker=is_docker) or _SETS_VARIABLE.search(file.text)
+    for command in all_commands(file.text, is_docker=is_docker) if concerns_us else ():
         for said in flags_of(file.text, command):
             yield _found(file, said)
         for word in command.words:
@@ -75,7 +78,7 @@ def _found(file: ConfigFile, said: Said) -> Finding:
 
 def _written_files(file: ConfigFile) -> Iterator[Finding]:
     """Accelerate's settings in a file that the script writes: `cat > fsdp.yaml <<EOF`."""
-    for document in heredocs(file.text):
+    for document in heredocs(file.text) if _SETTING.search(file.text) else ():
         inner = file.text[document.span.start : document.span.end]
         setting = _SETTING.search(inner)
         if setting is not None and not _VERSION_2.search(inner):
