@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from codemods.analysis.module import Module
 from codemods.editing import todo
 from codemods.editing.apply import apply_edits
 from codemods.editing.dead_names import without_dead_names
+from codemods.editing.drafts import draft_of
 from codemods.editing.helper_assembly import Needs
 from codemods.editing.helpers import HelperHome, helper_homes, helper_source
 from codemods.editing.imports import settle_imports
@@ -60,23 +62,19 @@ def _settled(
 ) -> tuple[list[FileChange], dict[str, str]]:
     changes: list[FileChange] = []
     broken: dict[str, str] = {}
-    exported = _exports(project, {path: text for path, (text, _) in texts.items()})
-    for path, (text, spelling) in sorted(texts.items()):
+    drafts: dict[str, Module] = {}
+    for path, (text, _) in sorted(texts.items()):
+        try:
+            drafts[path] = draft_of(project.as_it_is(path), text)
+        except SyntaxError as error:
+            broken[path] = str(error)
+    exported = _exports(project, drafts)
+    for path, draft in drafts.items():
         module = project.as_it_is(path)
         try:
-            lean = without_dead_names(module, text)
-            new = settle_imports(module, lean, spelling, partial(_is_exported, exported, path))
-            if not module.text.startswith(("\n", "\r")):
-                new = new.lstrip("\r\n")  # imports that stood at the top may be gone
-            width = project.line_length or DEFAULT
-            new = join_short_lines(module.text, new, width)
-            new = wrap_long_lines(module.text, new, width, module.source.newline)
-            compile(new, path, "exec", dont_inherit=True, flags=ast.PyCF_ONLY_AST)
+            new = _final_text(project, module, draft, texts[path][1], partial(_is_exported, exported, path))
             encoded = module.source.encoded(new)
-            lost: list[str] = []
-            if new != module.text:
-                check_concrete(module.text, new)
-                lost = names_left_undefined(module.text, new)
+            lost = _checked(module.text, new, path) if new != module.text else []
         except (SyntaxError, UnicodeEncodeError) as error:
             broken[path] = str(error)
             continue
@@ -86,6 +84,36 @@ def _settled(
         if encoded != module.source.data:
             changes.append(FileChange(path, module.source.data, encoded))
     return changes, broken
+
+
+def _final_text(
+    project: Project, module: Module, draft: Module, spelling: Spelling, is_exported: Callable[[str], bool]
+) -> str:
+    """The draft without what nothing uses any more, with its imports, broken into lines.
+
+    Args:
+        module: the file as it was.
+        draft: with the edits done, and nothing else.
+
+    Raises:
+        SyntaxError: what came out is no valid Python.
+    """
+    new = settle_imports(module, without_dead_names(module, draft), spelling, is_exported)
+    if not module.text.startswith(("\n", "\r")):
+        new = new.lstrip("\r\n")  # imports that stood at the top may be gone
+    width = project.line_length or DEFAULT
+    new = join_short_lines(module.text, new, width)
+    return wrap_long_lines(module.text, new, width, module.source.newline)
+
+
+def _checked(before: str, after: str, path: str) -> list[str]:
+    """Names that nothing would define.
+
+    Raises:
+        SyntaxError: Python or LibCST cannot read the new text.
+    """
+    check_concrete(before, after, ast.parse(after, path))
+    return names_left_undefined(before, after)
 
 
 def _is_exported(exported: set[tuple[str, str]], path: str, name: str) -> bool:
@@ -103,9 +131,9 @@ def _helper_changes(homes: list[HelperHome], target: Path) -> list[FileChange]:
     return changes
 
 
-def _exports(project: Project, texts: dict[str, str]) -> set[tuple[str, str]]:
+def _exports(project: Project, drafts: dict[str, Module]) -> set[tuple[str, str]]:
     """(file, name) of names that some file, as it will be, imports from another file of the project."""
-    named = {path: _names_in(text) for path, text in texts.items()}
+    named = {path: _names_read(draft) for path, draft in drafts.items()}
     before = {path: _names_read(module) for path, module in project.modules.items()}
 
     def reads(module: Module) -> set[str]:
@@ -120,11 +148,3 @@ def _exports(project: Project, texts: dict[str, str]) -> set[tuple[str, str]]:
 
 def _names_read(module: Module) -> set[str]:
     return {node.id for node in module.nodes(ast.Name) if isinstance(node, ast.Name)}
-
-
-def _names_in(text: str) -> set[str] | None:
-    """Every name a text uses; None where it does not parse."""
-    try:
-        return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
-    except SyntaxError:
-        return None
