@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from codemods.analysis.collect import Reader, read_project
 from codemods.analysis.deep_expressions import deep_expressions
 from codemods.analysis.library_calls import surroundings
-from codemods.configuration.plan import plan_configuration
+from codemods.configuration.plan import ConfigRewrite, plan_configuration
 from codemods.editing.changes import file_changes
 from codemods.editing.helpers import is_written
 from codemods.model import (
@@ -27,6 +29,7 @@ from codemods.model import (
     Suppression,
 )
 from codemods.outcomes import decided_together
+from codemods.processes import mapped, processors
 from codemods.project import Project
 from codemods.shown_places import (
     cell,
@@ -42,12 +45,19 @@ from codemods.suppressions import check_suppression, suppressions_in
 from codemods.whole import only_whole
 from codemods.wrap_reports import DROPPED_BRANCH, wrap_reports
 
+_MANY_MODULES = 100
+"""Modules read from which on a second process is worth its start."""
 _LEFT = "the file was left as it is"
 
 
 @deep_expressions()
 def plan_rewrite(
-    target: Path, files: list[str], options: Options, *, only: frozenset[str] | None = None
+    target: Path,
+    files: list[str],
+    options: Options,
+    *,
+    only: frozenset[str] | None = None,
+    jobs: int | None = 1,
 ) -> Rewrite:
     """Everything a rewrite of these files comes to.
 
@@ -55,10 +65,17 @@ def plan_rewrite(
         target: the directory that paths are relative to.
         files: Python files, notebooks and configuration files, relative to it, forward slashes.
         only: the files that may be changed; all if None. The others are read to understand these.
+        jobs: processes that share the work; None: one for each processor where there is enough to do.
     """
     project, skipped = _project(target, files, options, only)
     files, configs = split(files)
-    findings = find_all(project)
+    if jobs is None:
+        jobs = processors() if len(project.modules) >= _MANY_MODULES else 1
+
+    def configuration() -> ConfigRewrite:
+        return plan_configuration(target, configs, options, surroundings(project), only=only)
+
+    findings, settings = _found(project, configuration, jobs)
     elsewhere: Counter[str] = Counter()
     absent: list[Finding] = []
     if only is not None:
@@ -67,16 +84,15 @@ def plan_rewrite(
         findings = [f for f in findings if f.place.path in only]
     reported = decided_together(project, findings, only, absent, {})
     suppressed = suppressions_in(project, reported, only)
-    reported, changes = _changed(project, reported, target)
+    reported, changes = _changed(project, reported, target, jobs)
     undone = {r.finding: r.detail for r in reported if r.finding.shares and r.detail == _LEFT}
     if undone:  # what shares values with a file that is left alone is left as well
         reported = decided_together(project, findings, only, absent, undone)
-        reported, changes = _changed(project, reported, target)
+        reported, changes = _changed(project, reported, target, jobs)
     sites = [site_in_original(project, site) for site in wrap_reports(project, reported)]
     reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
     suppressions = [comment_in_original(project, found) for found, _ in suppressed]
     reported = [in_original(project, item) for item in reported] + dropped(project, _left_whole(reported))
-    settings = plan_configuration(target, configs, options, surroundings(project), only=only)
     changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
     skipped.update(settings.skipped)
     if only is not None:
@@ -144,33 +160,59 @@ def split(files: list[str]) -> tuple[list[str], list[str]]:
 
 
 def find_all(project: Project) -> list[Finding]:
-    """What every rule finds, in the rules' order of precedence.
+    """What every rule finds, in the rules' order of precedence."""
+    return _of_others(project, (check(project) for check in _checks()))
 
-    The helper module of an earlier run is FSDP2 code; what its functions take may still be either kind.
-    """
+
+def _found(
+    project: Project, configuration: Callable[[], ConfigRewrite], jobs: int
+) -> tuple[list[Finding], ConfigRewrite]:
+    """The same, and what the configuration files come to, by several processes."""
+    tasks: list[Callable[[], Iterable[Finding] | ConfigRewrite]] = [
+        partial(_all_of, check, project) for check in _checks()
+    ]
+    found = mapped(lambda task: task(), [*tasks, configuration], jobs)
+    settings = found.pop()
+    assert isinstance(settings, ConfigRewrite)
+    return _of_others(project, (f for f in found if not isinstance(f, ConfigRewrite))), settings
+
+
+def _checks() -> list[Callable[[Project], Iterable[Finding]]]:
     from codemods.rule import all_rules
 
-    ours = {path for path, module in project.modules.items() if is_written(module.tree)}
+    return [rule.check for rule in all_rules() if rule.check is not None]
 
-    found: list[Finding] = []
-    for rule in all_rules():
-        if rule.check is not None:
-            found.extend(rule.check(project))
-    return list(dict.fromkeys(f for f in found if f.place.path not in ours))
+
+def _all_of(check: Callable[[Project], Iterable[Finding]], project: Project) -> list[Finding]:
+    return list(check(project))
+
+
+def _of_others(project: Project, found: Iterable[Iterable[Finding]]) -> list[Finding]:
+    """Each finding once, without those in the helper module of an earlier run.
+
+    That module is FSDP2 code; what its functions take may still be either kind.
+    """
+    ours = {path for path, module in project.modules.items() if is_written(module.tree)}
+    return list(dict.fromkeys(f for of_rule in found for f in of_rule if f.place.path not in ours))
 
 
 def _changed(
-    project: Project, reported: list[Reported], target: Path, known: frozenset[str] = frozenset()
+    project: Project,
+    reported: list[Reported],
+    target: Path,
+    jobs: int = 1,
+    known: frozenset[str] = frozenset(),
 ) -> tuple[list[Reported], list[FileChange]]:
     """The new contents of files; what they cannot hold is not done, and said."""
     accepted = [r.finding for r in reported if r.outcome is Outcome.DONE]
-    changes, broken = file_changes(project, [r for r in reported if not r.left_whole], accepted, target)
+    kept = [r for r in reported if not r.left_whole]
+    changes, broken = file_changes(project, kept, accepted, target, jobs=jobs)
     reported = [_undone(item, broken) for item in reported]
     reported += [_left_alone(path, why) for path, why in broken.items() if path not in known]
     if not project.options.whole_only or known.issuperset(broken):
         return reported, changes
     # What shares a model with a file that is left alone is left as well.
-    return _changed(project, only_whole(project, reported), target, known.union(broken))
+    return _changed(project, only_whole(project, reported), target, jobs, known.union(broken))
 
 
 def _left_whole(reported: list[Reported]) -> frozenset[str]:

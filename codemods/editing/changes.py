@@ -22,13 +22,20 @@ from codemods.editing.line_wrap import wrap_long_lines
 from codemods.editing.spelling import Spelling
 from codemods.editing.undefined import check_concrete, names_left_undefined
 from codemods.model import Edit, FileChange, Finding, Reported
+from codemods.processes import mapped
 from codemods.project import Project
+
+_MANY_FILES = 8
+"""Changed files from which on a second process is worth its start."""
 
 
 def file_changes(
-    project: Project, reported: list[Reported], accepted: list[Finding], target: Path
+    project: Project, reported: list[Reported], accepted: list[Finding], target: Path, *, jobs: int = 1
 ) -> tuple[list[FileChange], dict[str, str]]:
     """The new contents of every changed file.
+
+    Args:
+        jobs: processes that share the work.
 
     Returns:
         The changes, and file -> why it has to be left alone.
@@ -51,16 +58,15 @@ def file_changes(
         width, oldest = project.line_length or DEFAULT, project.options.target_torch
         spelling = Spelling(module, project.index, helper, width, oldest)
         texts[path] = (apply_edits(module.text, wanted, spelling.spell, module.source.newline), spelling)
-    changes, broken = _settled(project, texts)
+    changes, broken = _settled(project, texts, jobs)
     kept = [c for c in changes if c.path in homes]
     changes += _helper_changes([homes[c.path] for c in kept], target)
     return changes, broken
 
 
 def _settled(
-    project: Project, texts: dict[str, tuple[str, Spelling]]
+    project: Project, texts: dict[str, tuple[str, Spelling]], jobs: int
 ) -> tuple[list[FileChange], dict[str, str]]:
-    changes: list[FileChange] = []
     broken: dict[str, str] = {}
     drafts: dict[str, Module] = {}
     for path, (text, _) in sorted(texts.items()):
@@ -69,21 +75,31 @@ def _settled(
         except SyntaxError as error:
             broken[path] = str(error)
     exported = _exports(project, drafts)
-    for path, draft in drafts.items():
-        module = project.as_it_is(path)
-        try:
-            new = _final_text(project, module, draft, texts[path][1], partial(_is_exported, exported, path))
-            encoded = module.source.encoded(new)
-            lost = _checked(module.text, new, path) if new != module.text else []
-        except (SyntaxError, UnicodeEncodeError) as error:
-            broken[path] = str(error)
-            continue
-        if lost:
-            broken[path] = f"nothing would define {', '.join(lost)} in it"
-            continue
-        if encoded != module.source.data:
-            changes.append(FileChange(path, module.source.data, encoded))
-    return changes, broken
+
+    def settle(path: str) -> FileChange | str | None:
+        is_exported = partial(_is_exported, exported, path)
+        return _change(project, path, drafts[path], texts[path][1], is_exported)
+
+    paths = list(drafts)
+    done = mapped(settle, paths, jobs if len(paths) >= _MANY_FILES else 1)
+    broken |= {path: why for path, why in zip(paths, done, strict=True) if isinstance(why, str)}
+    return [change for change in done if isinstance(change, FileChange)], broken
+
+
+def _change(
+    project: Project, path: str, draft: Module, spelling: Spelling, is_exported: Callable[[str], bool]
+) -> FileChange | str | None:
+    """The change of a file, or why it has to be left alone; None where nothing changes."""
+    module = project.as_it_is(path)
+    try:
+        new = _final_text(project, module, draft, spelling, is_exported)
+        encoded = module.source.encoded(new)
+        lost = _checked(module.text, new, path) if new != module.text else []
+    except (SyntaxError, UnicodeEncodeError) as error:
+        return str(error)
+    if lost:
+        return f"nothing would define {', '.join(lost)} in it"
+    return FileChange(path, module.source.data, encoded) if encoded != module.source.data else None
 
 
 def _final_text(
