@@ -18,6 +18,7 @@ from codemods.model import Edit, Finding, Outcome, Reported, Safety
 from codemods.project import Project
 from codemods.torch_names import FSDP, canonical, is_fsdp1, is_fsdp_namespace
 
+_WORD = re.compile(r"[A-Za-z_][\w.]*")
 CODE = "FM516"
 UNUSED = "FM518"
 _PREFIX = "torch.distributed.fsdp."
@@ -49,6 +50,7 @@ _UNMISTAKABLE = frozenset(
     | {"shard_full_optim_state_dict", "sharded_optim_state_dict", "summon_full_params"}
 )
 """Attributes that no other library has."""
+_UNMISTAKABLE_TEXT = re.compile("|".join(sorted(_UNMISTAKABLE)) + "|FullyShardedDataParallel")
 _METHODS = frozenset(name for name in _UNMISTAKABLE if not name.startswith("_") and name != "flat_param")
 
 
@@ -79,16 +81,15 @@ def left_over(
             module, node = use.module, use.node
             if _is_variable(module, node, name) or _is_inner(project, module, node):
                 continue
-            if _is_gone(module, node, edits):
-                continue
-            if _is_spoken_of(module, node, spoken):
+            if _is_gone(module, node, edits) or _is_spoken_of(module, node, spoken):
                 continue
             spoken.add((module.path, module.place(module.statement(node)).line))
             yield _finding(module, node, name)
     for module in list(project.modules.values()):
         yield from _in_text(project, module, edits, spoken)
         yield from _unread_imports(project, module, edits, spoken)
-        yield from _unmistakable(project, module, edits, spoken)
+        if _UNMISTAKABLE_TEXT.search(module.text):
+            yield from _unmistakable(project, module, edits, spoken)
 
 
 def _spoken_by_todos(project: Project) -> Iterator[tuple[str, int]]:
@@ -114,9 +115,7 @@ def _unmistakable(
         owner = node.value if isinstance(node, ast.Attribute) and name in _METHODS else None
         if owner is not None and not _can_be_wrapper(project, module, owner):
             continue
-        if _is_gone(module, node, edits):
-            continue
-        if _is_spoken_of(module, node, spoken):
+        if _is_gone(module, node, edits) or _is_spoken_of(module, node, spoken):
             continue
         spoken.add((module.path, module.place(module.statement(node)).line))
         yield finding(
@@ -234,17 +233,25 @@ def _in_text(
     """FSDP1's names in types that are written as text."""
     for node in module.nodes(ast.Constant):
         assert isinstance(node, ast.Constant)
-        if not isinstance(node.value, str) or not is_annotation(module, node):
+        if not isinstance(node.value, str) or isinstance(module.parent(node), ast.Expr):
+            continue
+        words = [word for word in _WORD.findall(node.value) if _can_mean(module, word)]
+        if not words or not is_annotation(module, node):
             continue
         span = module.span(node)
         if any(span.holds(edit.span) or edit.span.holds(span) for edit, _ in edits.get(module.path, [])):
             continue
-        meanings = (project.meaning(module, word) for word in re.findall(r"[A-Za-z_][\w.]*", node.value))
+        meanings = (project.meaning(module, word) for word in words)
         name = next((name for name in meanings if name is not None and is_fsdp1(name)), None)
         if name is None or any((module.path, line) in spoken for line in _header(module, node)):
             continue
         spoken.add((module.path, module.place(module.statement(node)).line))
         yield _finding(module, node, name)
+
+
+def _can_mean(module: Module, word: str) -> bool:
+    """Whether dotted text starts with a name that the top of a module has from somewhere."""
+    return word.partition(".")[0] in module.scope.bindings or bool(module.scope.star_imports)
 
 
 def _unread_imports(
@@ -254,12 +261,15 @@ def _unread_imports(
     spoken: set[tuple[str, int]],
 ) -> Iterator[Finding]:
     """Imports of FSDP1 names that the file itself does not use: handed on to other files, or forgotten."""
-    names = {n.id for n in module.nodes(ast.Name) if isinstance(n, ast.Name)} | annotation_words(module)
+    names: set[str] | None = None
     for node in module.nodes(ast.ImportFrom):
         assert isinstance(node, ast.ImportFrom)
         source = node.module or ""
         if node.level or not is_fsdp_namespace(source) or _is_gone(module, node, edits):
             continue
+        if names is None:
+            names = {n.id for n in module.nodes(ast.Name) if isinstance(n, ast.Name)}
+            names |= annotation_words(module)
         untaken: list[ast.alias] = []
         for alias in node.names:
             name = canonical(f"{source}.{alias.name}")
