@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from codemods.analysis.collect import Reader, read_project
 from codemods.analysis.deep_expressions import deep_expressions
@@ -44,6 +45,9 @@ from codemods.sources import is_configuration
 from codemods.suppressions import check_suppression, suppressions_in
 from codemods.whole import only_whole
 from codemods.wrap_reports import DROPPED_BRANCH, wrap_reports
+
+if TYPE_CHECKING:
+    from codemods.rule import Rule
 
 _MANY_MODULES = 100
 """Modules read from which on a second process is worth its start."""
@@ -161,30 +165,37 @@ def split(files: list[str]) -> tuple[list[str], list[str]]:
 
 def find_all(project: Project) -> list[Finding]:
     """What every rule finds, in the rules' order of precedence."""
-    return _of_others(project, (check(project) for check in _checks()))
+    return _of_others(project, (rule.check(project) for rule in _rules() if rule.check is not None))
 
 
 def _found(
     project: Project, configuration: Callable[[], ConfigRewrite], jobs: int
 ) -> tuple[list[Finding], ConfigRewrite]:
-    """The same, and what the configuration files come to, by several processes."""
-    tasks: list[Callable[[], Iterable[Finding] | ConfigRewrite]] = [
-        partial(_all_of, check, project) for check in _checks()
+    """The same, and what the configuration files come to, by several processes.
+
+    The rules of a hundred codes go to one process: they ask much the same, and answers are remembered.
+    """
+    rules = _rules()
+    families: dict[str, list[Rule]] = {}
+    for rule in rules:
+        families.setdefault(min(rule.codes)[:3], []).append(rule)
+    tasks: list[Callable[[], dict[str, list[Finding]] | ConfigRewrite]] = [
+        partial(_by_rule, project, family) for family in sorted(families.values(), key=len, reverse=True)
     ]
-    found = mapped(lambda task: task(), [*tasks, configuration], jobs)
-    settings = found.pop()
+    *found, settings = mapped(lambda task: task(), [*tasks, configuration], jobs)
     assert isinstance(settings, ConfigRewrite)
-    return _of_others(project, (f for f in found if not isinstance(f, ConfigRewrite))), settings
+    by_rule = {name: of_rule for part in found if isinstance(part, dict) for name, of_rule in part.items()}
+    return _of_others(project, (by_rule[rule.name] for rule in rules)), settings
 
 
-def _checks() -> list[Callable[[Project], Iterable[Finding]]]:
+def _rules() -> list[Rule]:
     from codemods.rule import all_rules
 
-    return [rule.check for rule in all_rules() if rule.check is not None]
+    return [rule for rule in all_rules() if rule.check is not None]
 
 
-def _all_of(check: Callable[[Project], Iterable[Finding]], project: Project) -> list[Finding]:
-    return list(check(project))
+def _by_rule(project: Project, rules: list[Rule]) -> dict[str, list[Finding]]:
+    return {rule.name: list(rule.check(project)) for rule in rules if rule.check is not None}
 
 
 def _of_others(project: Project, found: Iterable[Iterable[Finding]]) -> list[Finding]:

@@ -7,7 +7,6 @@ The copies end with this process, however it ends.
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import threading
 import traceback
@@ -28,6 +27,9 @@ _SHARES = 256
 
 class WorkerDied(CodemodError):
     """A process ended before its work did."""
+
+    exit_code = 3
+    """`JOB_FAILED` of `fsdp_migrate.exit_codes`, which this package does not import."""
 
 
 def processors() -> int:
@@ -177,6 +179,8 @@ class _Crew(Generic[Result]):
                 f"a process that did a part of the work {how}; nothing was written",
                 hint="Where memory is short, run it with `--jobs 1`.",
             )
+        import pickle  # only where there are copies
+
         results, failures = pickle.loads(data)
         done.update(results)
         return [_received(*failure) for failure in failures]
@@ -190,6 +194,8 @@ def _end_with(alive: int) -> None:
 
 def _pickled(done: object, failures: list[_Failure]) -> bytes:
     """Results and failures for the way through a pipe; what cannot go that way becomes an error that can."""
+    import pickle
+
     told = [(f.start, f.error, "".join(traceback.format_exception(f.error))) for f in failures]
     try:
         data = pickle.dumps((done, told), protocol=pickle.HIGHEST_PROTOCOL)
