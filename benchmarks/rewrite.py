@@ -91,7 +91,8 @@ def analysis(repository: Path) -> tuple[float, float, float, int]:
     from codemods.analysis.collect import read_project
     from codemods.editing.changes import file_changes
     from codemods.model import Options, Outcome
-    from codemods.plan import decide, find_all
+    from codemods.outcomes import decide
+    from codemods.plan import find_all
     from codemods.rule import all_rules
     from codemods.sources import find_files, is_configuration
 

@@ -159,9 +159,12 @@ class _Uses:
         for node in self.module.named(name):
             if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
                 yield node
-        word = re.compile(rf"\b{re.escape(name)}\b")
         for constant, text in self._strings():
-            if name in text and word.search(text) and is_annotation(self.module, constant):
+            if (
+                name in text
+                and re.search(rf"\b{re.escape(name)}\b", text)
+                and is_annotation(self.module, constant)
+            ):
                 yield constant
 
     def _strings(self) -> list[tuple[ast.Constant, str]]:
