@@ -5,20 +5,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from codemods.analysis.collect import Reader, read_project
 from codemods.analysis.deep_expressions import deep_expressions
 from codemods.analysis.library_calls import surroundings
-from codemods.configuration.plan import ConfigRewrite, plan_configuration
+from codemods.configuration.plan import plan_configuration
 from codemods.editing.changes import file_changes
-from codemods.editing.helpers import is_written
+from codemods.find import find_all
 from codemods.model import (
+    WHOLE_FILE,
     FileChange,
     Finding,
     Options,
@@ -30,24 +29,13 @@ from codemods.model import (
     Suppression,
 )
 from codemods.outcomes import decided_together
-from codemods.processes import mapped, processors
+from codemods.processes import processors
 from codemods.project import Project
-from codemods.shown_places import (
-    cell,
-    comment_in_cell,
-    comment_in_original,
-    dropped,
-    in_cell,
-    in_original,
-    site_in_original,
-)
+from codemods.shown_places import dropped, shown
 from codemods.sources import is_configuration
 from codemods.suppressions import check_suppression, suppressions_in
 from codemods.whole import only_whole
 from codemods.wrap_reports import DROPPED_BRANCH, wrap_reports
-
-if TYPE_CHECKING:
-    from codemods.rule import Rule
 
 _MANY_MODULES = 100
 """Modules read from which on a second process is worth its start."""
@@ -75,28 +63,28 @@ def plan_rewrite(
     files, configs = split(files)
     if jobs is None:
         jobs = processors() if len(project.modules) >= _MANY_MODULES else 1
-
-    def configuration() -> ConfigRewrite:
-        return plan_configuration(target, configs, options, surroundings(project), only=only)
-
-    findings, settings = _found(project, configuration, jobs)
+    every = findings = find_all(project, jobs)
     elsewhere: Counter[str] = Counter()
     absent: list[Finding] = []
     if only is not None:
         absent = [f for f in findings if f.place.path not in only]
         elsewhere.update(f.place.path for f in findings if f.place.path not in only and not f.is_note)
         findings = [f for f in findings if f.place.path in only]
-    reported = decided_together(project, findings, only, absent, {})
+    settings = plan_configuration(target, configs, options, surroundings(project), every, only=only)
+    absent += settings.absent
+    reported = decided_together(project, findings, only, absent, {}, settings.decide)
     suppressed = suppressions_in(project, reported, only)
     reported, changes = _changed(project, reported, target, jobs)
-    undone = {r.finding: r.detail for r in reported if r.finding.shares and r.detail == _LEFT}
-    if undone:  # what shares values with a file that is left alone is left as well
-        reported = decided_together(project, findings, only, absent, undone)
-        reported, changes = _changed(project, reported, target, jobs)
-    sites = [site_in_original(project, site) for site in wrap_reports(project, reported)]
+    undone = {r.finding: r.detail for r in reported if r.detail == _LEFT}
+    if any(finding.shares for finding in undone):
+        # What shares values with a file that is left alone is left as well.
+        said = [r for r in reported if r.finding.code == "FM903"]
+        reported = decided_together(project, findings, only, absent, undone, settings.decide)
+        reported, changes = _changed(project, _untouched(reported, said), target, jobs)
+        reported += [r for r in said if r not in reported]
+    sites = list(wrap_reports(project, reported))
     reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
-    suppressions = [comment_in_original(project, found) for found, _ in suppressed]
-    reported = [in_original(project, item) for item in reported] + dropped(project, _left_whole(reported))
+    reported = [shown(project, item) for item in reported] + dropped(project, _left_whole(reported))
     changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
     skipped.update(settings.skipped)
     if only is not None:
@@ -107,18 +95,13 @@ def plan_rewrite(
     sites = [s for s in sites if only is None or s.path in only]
     return Rewrite(
         tuple(changes),
-        tuple(in_cell(project, item) for item in reported),
-        tuple(replace(s, line=cell(project, s.path, s.line)[0]) for s in sites),
+        tuple(reported),
+        tuple(sites),
         len(files),
         len(project.modules),
         skipped,
         (settings.searched, settings.read),
-        _in_order(
-            [
-                *(comment_in_cell(project, found) for found in suppressions),
-                *settings.suppressions,
-            ]
-        ),
+        _in_order([*(found for found, _ in suppressed), *settings.suppressions]),
         dict(sorted(elsewhere.items())),
     )
 
@@ -163,50 +146,6 @@ def split(files: list[str]) -> tuple[list[str], list[str]]:
     return [f for f in files if not is_configuration(f)], [f for f in files if is_configuration(f)]
 
 
-def find_all(project: Project) -> list[Finding]:
-    """What every rule finds, in the rules' order of precedence."""
-    return _of_others(project, (rule.check(project) for rule in _rules() if rule.check is not None))
-
-
-def _found(
-    project: Project, configuration: Callable[[], ConfigRewrite], jobs: int
-) -> tuple[list[Finding], ConfigRewrite]:
-    """The same, and what the configuration files come to, by several processes.
-
-    The rules of a hundred codes go to one process: they ask much the same, and answers are remembered.
-    """
-    rules = _rules()
-    families: dict[str, list[Rule]] = {}
-    for rule in rules:
-        families.setdefault(min(rule.codes)[:3], []).append(rule)
-    tasks: list[Callable[[], dict[str, list[Finding]] | ConfigRewrite]] = [
-        partial(_by_rule, project, family) for family in sorted(families.values(), key=len, reverse=True)
-    ]
-    *found, settings = mapped(lambda task: task(), [*tasks, configuration], jobs)
-    assert isinstance(settings, ConfigRewrite)
-    by_rule = {name: of_rule for part in found if isinstance(part, dict) for name, of_rule in part.items()}
-    return _of_others(project, (by_rule[rule.name] for rule in rules)), settings
-
-
-def _rules() -> list[Rule]:
-    from codemods.rule import all_rules
-
-    return [rule for rule in all_rules() if rule.check is not None]
-
-
-def _by_rule(project: Project, rules: list[Rule]) -> dict[str, list[Finding]]:
-    return {rule.name: list(rule.check(project)) for rule in rules if rule.check is not None}
-
-
-def _of_others(project: Project, found: Iterable[Iterable[Finding]]) -> list[Finding]:
-    """Each finding once, without those in the helper module of an earlier run.
-
-    That module is FSDP2 code; what its functions take may still be either kind.
-    """
-    ours = {path for path, module in project.modules.items() if is_written(module.tree)}
-    return list(dict.fromkeys(f for of_rule in found for f in of_rule if f.place.path not in ours))
-
-
 def _changed(
     project: Project,
     reported: list[Reported],
@@ -217,8 +156,8 @@ def _changed(
     """The new contents of files; what they cannot hold is not done, and said."""
     accepted = [r.finding for r in reported if r.outcome is Outcome.DONE]
     kept = [r for r in reported if not r.left_whole]
-    changes, broken = file_changes(project, kept, accepted, target, jobs=jobs)
-    reported = [_undone(item, broken) for item in reported]
+    changes, broken, dead = file_changes(project, kept, accepted, target, jobs=jobs)
+    reported = [_undone(_gone(item, dead), broken) for item in reported]
     reported += [_left_alone(path, why) for path, why in broken.items() if path not in known]
     if not project.options.whole_only or known.issuperset(broken):
         return reported, changes
@@ -238,10 +177,30 @@ def _undone(item: Reported, broken: dict[str, str]) -> Reported:
     return item
 
 
+def _gone(item: Reported, dead: Mapping[str, Mapping[str, Span]]) -> Reported:
+    """What was done in a function that went says so."""
+    place = item.finding.place
+    names = [name for name, span in dead.get(place.path, {}).items() if span.holds(place.span)]
+    if item.outcome is not Outcome.DONE or not names:
+        return item
+    return replace(item, detail=f"and goes with `{names[0]}`, which nothing calls any more")
+
+
+def _untouched(reported: list[Reported], said: list[Reported]) -> list[Reported]:
+    """Nothing is written, not even a comment, in files that are said to be left as they are."""
+    left = {item.finding.place.path for item in said}
+    return [
+        replace(item, left_whole=True)
+        if item.outcome is Outcome.TODO and item.finding.place.path in left
+        else item
+        for item in reported
+    ]
+
+
 def _left_alone(path: str, why: str) -> Reported:
-    message = f"the file was left as it is: its rewritten form would be no valid Python ({why})"
-    return Reported(Finding("FM903", Place(path, 1, 1, Span(0, 0)), message), Outcome.TODO)
+    message = f"the file was left as it is: {why}"
+    return Reported(Finding("FM903", Place(path, 1, 1, WHOLE_FILE), message), Outcome.TODO)
 
 
 def _unread(path: str, why: str) -> Reported:
-    return Reported(Finding("FM901", Place(path, 1, 1, Span(0, 0)), f"the file {why}"), Outcome.TODO)
+    return Reported(Finding("FM901", Place(path, 1, 1, WHOLE_FILE), f"the file {why}"), Outcome.TODO)

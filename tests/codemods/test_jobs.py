@@ -58,10 +58,10 @@ def test_files_that_are_left_alone_are_the_same(tree: Path) -> None:
 
 SLOW = """
 import os, sys, time
-import codemods.plan as plan
+import codemods.find as find
 from codemods.rule import all_rules
 
-here, real = os.getpid(), plan._by_rule
+here, real = os.getpid(), find._by_rule
 
 def slow(project, rules):
     with open(os.environ["TOLD"], "a") as stream:
@@ -71,7 +71,7 @@ def slow(project, rules):
     time.sleep(float(os.environ["SLEEPS"]))
     return real(project, rules)
 
-plan._by_rule = slow
+find._by_rule = slow
 from fsdp_migrate.cli.app import main
 main()
 """
