@@ -71,11 +71,12 @@ class Request:
         print(conversion.loadable_json() if self._json else places.shown(conversion.loadable_text(sources)))
 
     def _print_plan(self, contents: Contents, places: StandIns) -> int:
-        from checkpoint_convert.convert import make_plan
+        from checkpoint_convert.convert import jobs_for, make_plan
         from fsdp_migrate.reports import conversion
 
         target = places.target(self._destination, self._options)
         plan = make_plan(contents, target.path, self._options)
+        jobs_for(plan, self._options)
         write = conversion.plan_json if self._json else conversion.plan_text
         write(places.writer(conversion.printable(sys.stdout.write)), contents, plan)
         return len(plan.items.notices)

@@ -75,7 +75,7 @@ class StandIns:
         """A destination.
 
         Raises:
-            UnsupportedError: ranks of several processes, or linked files, for a URL.
+            UnsupportedError: ranks of several processes, linked files, or a memory bound, for a URL.
         """
         if _URL.match(text) is None:
             return Target(Path(text), options)
@@ -87,6 +87,11 @@ class StandIns:
             raise UnsupportedError(
                 f"{text}: --link, and ranks of torchrun, need a destination in a file system that is shared",
                 hint="convert to a path, or by one process with --jobs",
+            )
+        if options.max_memory is not None:
+            raise UnsupportedError(
+                f"{text}: what sending takes is up to the store's own client, so --max-memory cannot be kept",
+                hint="convert to a path and copy it, or leave --max-memory out",
             )
         is_single = options.write.to is OutputFormat.TORCH
         remote = RemoteTarget(self._mirrored(), text, is_single=is_single)
