@@ -53,9 +53,12 @@ class Request:
             watch = SourceWatch(sources, repr(self._read), also=places.check)
             with open_source(sources, self._read) as contents:
                 if self._nothing_to_do(contents):
-                    self._say_loadable(places)
+                    if self._options.ranks.is_first:
+                        self._say_loadable(places)
                     return ExitCode.OK
                 if self._dry_run:
+                    if not self._options.ranks.is_first:
+                        return ExitCode.OK
                     notices = self._print_plan(contents, places)
                 else:
                     notices = self._convert(contents, watch, places)
@@ -97,7 +100,7 @@ class Request:
             reference = None
             if self._against is not None:
                 reference = stack.enter_context(open_source([places.local(self._against)]))
-            progress = stack.enter_context(transfer_bar())
+            progress = stack.enter_context(transfer_bar()) if self._options.ranks.is_first else None
             options = stack.enter_context(target.open())
             done = convert(
                 contents,
