@@ -17,7 +17,8 @@ from pathlib import Path
 from types import TracebackType
 
 from fsdp_migrate.errors import JobError, UsageError
-from fsdp_migrate.verify.launcher import LaunchResult, OnStep, RankExit, free_port, rank_server_environment
+from fsdp_migrate.verify.environment import free_port, rank_server_environment
+from fsdp_migrate.verify.launcher import LaunchResult, OnStep, RankExit
 from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
 
 _STACKS_SECONDS = 1.5

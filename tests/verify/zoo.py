@@ -151,6 +151,13 @@ MUTATIONS = (
     ),
     fails("policy-lost", "--dtype bf16", "precision", "param_dtype is not set in the candidate and bfloat16"),
     fails("weights-in-bf16", "--dtype bf16", "initial-dtype", "is bfloat16 in the candidate and float32"),
+    fails(
+        "reduce-dtype",
+        "--dtype bf16 --accumulate 2",
+        "precision",
+        "reduce_dtype is bfloat16 in the candidate",
+    ),
+    fails("clip-limit", "--clip 50 --dtype bf16 --accumulate 2", "clip-arguments", "max_norm 1 in the"),
     fails("double", "", "initial-dtype", "is float64 in the candidate and float32"),
     fails("buffers-not-cast", "--buffers-bf16", "buffers", "it is float32 in the candidate and bfloat16"),
     fails("norm-in-bf16", "--dtype bf16 --norm --norm-unit", "precision", "blocks.0.norm"),
