@@ -42,7 +42,7 @@ def render(report: ParityReport) -> str:
     from rich.console import Console
 
     page = io.StringIO()
-    show(report, Console(file=page, width=WIDTH, color_system=None))
+    show(report, Console(file=page, width=WIDTH, color_system=None, emoji=False))
     return page.getvalue().rstrip("\n")
 
 
