@@ -24,8 +24,6 @@ def warnings_of(original: ArmRecord, candidate: ArmRecord) -> Iterable[str]:
 
 def warnings_beside_equal_numbers(original: ArmRecord, candidate: ArmRecord) -> Iterable[str]:
     """What a job that passes still does otherwise: what it logs, saves, and how it shards."""
-    if candidate.kind == "FSDP1":
-        yield "the candidate is sharded by FSDP1 still: two runs of the old program were compared"
     if original.kind == "FSDP2":
         yield "the original is sharded by FSDP2 already: it is no measure of what FSDP1 did"
     yield from layout_warnings(original, candidate)

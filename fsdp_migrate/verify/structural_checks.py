@@ -15,8 +15,14 @@ from fsdp_migrate.verify.record import ArmRecord, moved
 from fsdp_migrate.verify.saving_causes import save_pairs
 
 
-def structural_checks(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) -> list[Check]:
-    """All of them, in the order of the report."""
+def structural_checks(
+    original: ArmRecord, candidate: ArmRecord, comparison: Comparison, *, same_api: bool
+) -> list[Check]:
+    """All of them, in the order of the report.
+
+    Args:
+        same_api: whether both arms may be FSDP1.
+    """
     return [
         *([_saves(original, candidate)] if original.saves and candidate.saves else []),
         _dtypes(original, candidate),
@@ -27,7 +33,7 @@ def structural_checks(original: ArmRecord, candidate: ArmRecord, comparison: Com
         _replicas(comparison),
         _reductions(original, candidate),
         _steps(original, candidate),
-        _sharding(original, candidate),
+        _sharding(original, candidate, same_api=same_api),
     ]
 
 
@@ -48,13 +54,13 @@ def _clip_arguments(original: ArmRecord, candidate: ArmRecord) -> Check:
     return Check(title, Outcome.EQUAL)
 
 
-def _sharding(original: ArmRecord, candidate: ArmRecord) -> Check:
+def _sharding(original: ArmRecord, candidate: ArmRecord, *, same_api: bool) -> Check:
     """Equal numbers of two jobs that shard nothing say nothing of FSDP."""
     title = "Sharding"
     if "FSDP1" not in original.kind and "FSDP" not in candidate.kind:
         detail = f"neither arm is sharded ({original.kind}): nothing of FSDP was compared"
         return Check(title, Outcome.DIFFERS, detail)
-    if candidate.kind == "not sharded":
+    if candidate.kind == "not sharded" or (candidate.kind == "FSDP1" and not same_api):
         return Check(title, Outcome.DIFFERS, f"{original.kind} -> {candidate.kind}")
     return Check(title, Outcome.EQUAL, f"{original.kind} -> {candidate.kind}")
 

@@ -53,11 +53,19 @@ def _enough(checks: list[Check]) -> Check:
     return Check(title, Outcome.EQUAL)
 
 
-def judge(original: ArmRecord, candidate: ArmRecord, comparison: Comparison, origin: str) -> Judged:
+def judge(
+    original: ArmRecord,
+    candidate: ArmRecord,
+    comparison: Comparison,
+    origin: str,
+    *,
+    same_api: bool = False,
+) -> Judged:
     """Turn a comparison with limits into checks.
 
     Args:
         origin: where the limits come from, for the report.
+        same_api: whether both arms may be FSDP1, as two records of one program are.
     """
     checks = [
         _structure(original, candidate),
@@ -75,7 +83,7 @@ def judge(original: ArmRecord, candidate: ArmRecord, comparison: Comparison, ori
             for quantity in _WHERE_ANY
             if _is_there(quantity, original, candidate)
         ),
-        *structural_checks(original, candidate, comparison),
+        *structural_checks(original, candidate, comparison, same_api=same_api),
     ]
     checks.append(_enough(checks))
     notices = tuple(notices_of(original, candidate, comparison))

@@ -70,7 +70,7 @@ class Recorder:
         if parts[0].device.type != "cpu":  # one copy to the host is faster than many
             parts = [torch.cat(parts).cpu()]
         for part in parts:
-            self._tensors.write(memoryview(part.contiguous().view(torch.uint8).numpy()))
+            self._tensors.write(part.contiguous().view(torch.uint8).numpy().data)
         items = []
         for slot, _ in group:
             items.append({"slot": _place(slot), "at": self._written})
