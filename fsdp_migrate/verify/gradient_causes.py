@@ -129,11 +129,11 @@ def clip_arguments(evidence: Evidence) -> Cause | None:
 def clipping(evidence: Evidence) -> Cause | None:
     """Clipping is gone, or works with a norm of its own on every rank."""
     original, candidate = evidence.original, evidence.candidate
-    if not original.clips or evidence.first is None:
+    if not original.clips:
         return None
     for step in range(1, candidate.last_step + 1):
         for norms in candidate.clipped_norms(step):
-            if max(norms) - min(norms) > _SAME_FACTOR * max(norms) and _equal_norms(original, step):
+            if max(norms) - min(norms) > _SAME_FACTOR * max(norms) and equal_norms(original, step):
                 return _local_norms(", ".join(f"{norm:.4g}" for norm in norms), step, "norm")
         if part := _clipped_in_part(original, candidate, step):
             return part
@@ -188,7 +188,8 @@ def _local_norms(numbers: str, step: int, what: str) -> Cause:
     )
 
 
-def _equal_norms(arm: ArmRecord, step: int) -> bool:
+def equal_norms(arm: ArmRecord, step: int) -> bool:
+    """Whether every rank works with the same norm in every clipping call of a step."""
     return all(max(norms) - min(norms) <= _SAME_FACTOR * max(norms) for norms in arm.clipped_norms(step))
 
 

@@ -126,6 +126,7 @@ def compare_records(before: Path, after: Path, progress: Progress = _silent) -> 
         None,
         subject=right.words,
         baseline=left.words,
+        notes=tuple(left.differences_of_environment(right)),
         same_api=True,
     )
 

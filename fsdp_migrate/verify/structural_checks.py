@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fsdp_migrate.verify.compare import Comparison
-from fsdp_migrate.verify.gradient_causes import clip_differences, reduced_passes
+from fsdp_migrate.verify.gradient_causes import clip_differences, equal_norms, reduced_passes
 from fsdp_migrate.verify.model import Check, Outcome
 from fsdp_migrate.verify.precision_causes import policy_differences
 from fsdp_migrate.verify.record import ArmRecord, moved
@@ -28,6 +28,7 @@ def structural_checks(
         _dtypes(original, candidate),
         _policies(original, candidate),
         *([_clip_arguments(original, candidate)] if original.clips and candidate.clips else []),
+        *([_norms_of_ranks(original, candidate)] if original.clips and candidate.clips else []),
         _moved(original, candidate),
         _optimizers(original, candidate),
         _replicas(comparison),
@@ -51,6 +52,16 @@ def _clip_arguments(original: ArmRecord, candidate: ArmRecord) -> Check:
     title = "Clipping: limit and kind of norm"
     for step, what, before, after in clip_differences(original, candidate):
         return Check(title, Outcome.DIFFERS, f"{what} {before:g} -> {after:g} in step {step}")
+    return Check(title, Outcome.EQUAL)
+
+
+def _norms_of_ranks(original: ArmRecord, candidate: ArmRecord) -> Check:
+    """A norm is of the whole model, and the same on every rank; one rank's part of it can pass "
+    "for rounding."""
+    title = "Norm the same on every rank"
+    for step in range(1, min(original.last_step, candidate.last_step) + 1):
+        if not equal_norms(candidate, step) and equal_norms(original, step):
+            return Check(title, Outcome.DIFFERS, f"it differs by rank in step {step} of the candidate")
     return Check(title, Outcome.EQUAL)
 
 

@@ -96,6 +96,17 @@ def test_record_that_cannot_be_read_is_bad_input(records: Path, tmp_path: Path, 
         read_record(tmp_path)
 
 
+def test_other_environment_is_said(records: Path, tmp_path: Path) -> None:
+    shutil.copytree(records / "fsdp1", tmp_path / "copy")
+    manifest = tmp_path / "copy" / "record.json"
+    found = json.loads(manifest.read_text())
+    found["environment"]["variables"] |= {"NCCL_ALGO": "Ring"}
+    manifest.write_text(json.dumps(found))
+    report = compare_records(records / "fsdp1", tmp_path / "copy")
+    assert report.passed
+    assert "NCCL_ALGO was not set for the original and Ring for the candidate" in report.notices
+
+
 def test_nothing_is_written_over(records: Path) -> None:
     request = VerifyRequest("train_fsdp2.py", cwd=PROJECT)
     with pytest.raises(UsageError, match="is not an empty directory"):

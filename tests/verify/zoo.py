@@ -179,6 +179,7 @@ MUTATIONS = (
     beware("not-clipped", "--clip 50", "clipping may be missing"),
     fails("local-norm", "--clip 0.3", "local-norm", "its factor differs by rank"),
     fails("local-norm-by-torch", "--clip 0.3", "local-norm", "its norm differs by rank"),
+    fails("local-norm-by-torch", "--clip 0.3 --pure-bf16", "local-norm", "its norm differs by rank"),
     fails("clip-limit", "--clip 0.3", "clip-arguments", "max_norm 1 in the candidate and 0.3"),
     fails(
         "clip-norm-type",
