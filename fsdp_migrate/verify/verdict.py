@@ -90,7 +90,7 @@ def judge(
     warnings = tuple(warnings_of(original, candidate))
     judged = Judged(tuple(checks), notices, warnings)
     if judged.passed:
-        beside = warnings_beside_equal_numbers(original, candidate)
+        beside = warnings_beside_equal_numbers(original, candidate, comparison)
         judged = Judged(judged.checks, notices, (*warnings, *beside))
     return judged
 

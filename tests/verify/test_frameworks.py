@@ -36,6 +36,7 @@ def test_program_of_a_framework_is_rehearsed_untouched(
     before, after = arms
     report = two_ranks.script(VerifyRequest(f"{name}.py", baseline=str(before), cwd=after))
     assert report.passed, (report.first, report.causes)
+    assert not report.warnings
     assert (report.original.kind, report.candidate.kind) == ("FSDP1", "FSDP2")
     assert report.steps == 3
     seen = outcomes(report)
