@@ -47,7 +47,7 @@ def raises(mistake: str, options: str, words: str, ranks: int = 2) -> Mutation:
 
 
 def hangs(mistake: str, options: str, words: str) -> Mutation:
-    return Mutation(mistake, options, "raises", "", words, timeout_s=8.0)
+    return Mutation(mistake, options, "raises", "", words, timeout_s=12.0)
 
 
 RESUME = "--resume CHECKPOINT"
