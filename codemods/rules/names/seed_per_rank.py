@@ -24,9 +24,10 @@ def seed_per_rank(project: Project) -> Iterator[Finding]:
     `sync_module_states=True` (kept by the rewrite), or one seed for all ranks while the model is built, makes
     them equal. Noted at a wrap without it, where a function that sets a seed is given the rank."""
     modules = list(project.modules.values()) if project.wraps else []
-    groups = {project.group(module.path) for module in modules if _seeds_by_rank(project, module)}
+    seeding = [module.path for module in modules if _seeds_by_rank(project, module)]
     for site in project.wraps:
-        if project.group(site.module.path) in groups and not _may_sync(project, site):
+        is_seeded = any(project.is_one_program(path, site.module.path) for path in seeding)
+        if is_seeded and not _may_sync(project, site):
             yield finding(
                 site.module,
                 site.node,
