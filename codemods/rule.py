@@ -120,6 +120,7 @@ from codemods.editing.code import (
 from codemods.editing.optim_state_dicts import optim_saved
 from codemods.editing.optim_state_loads import optim_loaded, uses_orig_params
 from codemods.editing.removal import delete_aliases, delete_argument, delete_arguments
+from codemods.editing.resharding import resharded_before
 from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dict_blocks import BlockPlan, plan_block, run_time_choice, shared_by_choice
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
@@ -218,6 +219,7 @@ __all__ = [
     "plan_block",
     "remove_with_item",
     "replace",
+    "resharded_before",
     "rule",
     "run_time_choice",
     "same_model",
