@@ -68,7 +68,5 @@ class Trainer:
 def resume(trainer, module):
     """The name that a loop over the modules would take is in use here."""
     module.load_state_dict(torch.load(trainer.folder / "model.pt"))
-    FSDP.set_state_dict_type(
-        module, StateDictType.FULL_STATE_DICT, FULL, FULL_OPTIM
-    )
+    FSDP.set_state_dict_type(module, StateDictType.FULL_STATE_DICT, FULL, FULL_OPTIM)
     return FSDP.optim_state_dict(module, trainer.optimizer)
