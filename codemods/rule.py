@@ -121,6 +121,7 @@ from codemods.editing.code import (
 from codemods.editing.optim_state_dicts import optim_saved
 from codemods.editing.optim_state_loads import optim_loaded, uses_orig_params
 from codemods.editing.removal import delete_aliases, delete_argument, delete_arguments
+from codemods.editing.resharding import resharded_before
 from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dict_blocks import BlockPlan, plan_block, run_time_choice, shared_by_choice
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
@@ -128,6 +129,7 @@ from codemods.editing.statements import (
     annotation_words,
     can_only_be_sharded,
     is_annotation,
+    is_behind_branch_that_shards,
     is_result_used,
     is_under_rank0,
     is_where_not_instance,
@@ -200,6 +202,7 @@ __all__ = [
     "insert_before",
     "insert_text",
     "is_annotation",
+    "is_behind_branch_that_shards",
     "is_for_other_stack",
     "is_fsdp1_import",
     "is_result_used",
@@ -219,6 +222,7 @@ __all__ = [
     "plan_block",
     "remove_with_item",
     "replace",
+    "resharded_before",
     "rule",
     "run_time_choice",
     "same_model",
