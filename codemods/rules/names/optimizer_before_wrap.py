@@ -172,8 +172,27 @@ def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
 def _models_of(project: Project, module: Module, call: ast.Call) -> list[ast.expr]:
     """What an optimizer's parameters are taken from, or what is given to the function that builds it."""
     owners = project.links.parameter_owners(module, call) or _filled_from(module, call)
-    given = [*call.args, *(k.value for k in call.keywords)]
-    return owners or [a for a in given if isinstance(a, ast.Name | ast.Attribute)]
+    here = [owner for owner in owners if module.function(owner) is module.function(call)]
+    return here or [*_given(module, call), *owners]
+
+
+def _given(module: Module, call: ast.Call) -> Iterator[ast.expr]:
+    """Names and attributes that a call is given, and those given to the functions that group parameters for
+    it: `AdamW(groups(model))`, `groups = grouped(model); AdamW(groups)`."""
+    statement = module.statement(call)
+    block = module.block(statement)
+    bound = {
+        target.id: earlier.value
+        for earlier in block[: block.index(statement)]
+        if isinstance(earlier, ast.Assign)
+        for target in earlier.targets
+        if isinstance(target, ast.Name)
+    }
+    values = [call, *(bound[name] for name in names_in(call) if name in bound)]
+    for inner in (n for value in values for n in ast.walk(value) if isinstance(n, ast.Call)):
+        for argument in (*inner.args, *(k.value for k in inner.keywords)):
+            if isinstance(argument, ast.Name | ast.Attribute):
+                yield argument
 
 
 def _filled_from(module: Module, call: ast.Call) -> list[ast.expr]:
