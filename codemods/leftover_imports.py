@@ -26,12 +26,15 @@ def unread_imports(
     spoken: set[tuple[str, int]],
 ) -> Iterator[Finding]:
     """Imports of FSDP1 names that the file itself does not use: handed on to other files, or forgotten."""
-    names = {n.id for n in module.nodes(ast.Name) if isinstance(n, ast.Name)} | annotation_words(module)
+    names: set[str] | None = None
     for node in module.nodes(ast.ImportFrom):
         assert isinstance(node, ast.ImportFrom)
         source = node.module or ""
         if node.level or not is_fsdp_namespace(source) or is_gone(module, node, edits):
             continue
+        if names is None:
+            names = {n.id for n in module.nodes(ast.Name) if isinstance(n, ast.Name)}
+            names |= annotation_words(module)
         untaken: list[ast.alias] = []
         for alias in node.names:
             name = canonical(f"{source}.{alias.name}")

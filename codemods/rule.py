@@ -74,6 +74,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from codemods.analysis.exports import names_taken
 from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
@@ -282,9 +283,15 @@ def rule(
 
 
 def all_rules() -> list[Rule]:
-    """Every rule, found by importing every module under `codemods.rules`, in order of precedence."""
+    """Every rule, in order of precedence."""
+    _import_rules()
+    return sorted(_registry.values(), key=lambda r: (r.order, r.name))
+
+
+@cache
+def _import_rules() -> None:
+    """Every module under `codemods.rules` registers its rule when it is imported."""
     import codemods.rules as room
 
     for info in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
         importlib.import_module(info.name)
-    return sorted(_registry.values(), key=lambda r: (r.order, r.name))

@@ -201,13 +201,16 @@ def _code_of(node: ast.AST, names: set[str]) -> str | None:
 
 
 def _root(node: ast.expr) -> str:
-    """`p` of `p`, `p.data`, `p.grad`, `p.grad.detach()`, `p.grad.data.norm(2)`, `p ** 2`."""
+    """`p` of `p`, `p.data`, `p.grad`, `p.grad.detach()`, `p.grad.data.norm(2)`, `p ** 2`; nothing of
+    `p.to_local().norm()`, a plain tensor."""
     while isinstance(node, ast.Attribute | ast.Call | ast.BinOp):
         match node:
             case ast.Call():
                 node = node.func
             case ast.BinOp():
                 node = node.left
+            case ast.Attribute(attr="_local_tensor" | "to_local" | "full_tensor"):
+                return ""
             case ast.Attribute():
                 node = node.value
     return node.id if isinstance(node, ast.Name) else ""

@@ -26,11 +26,10 @@ def seed_per_rank(project: Project) -> Iterator[Finding]:
     them equal. Noted at a wrap without it, where a function that sets a seed is given the rank, unless what
     sets the seed last before the model is built, in the same function, gives all ranks the same."""
     modules = list(project.modules.values()) if project.wraps else []
-    groups = {project.group(module.path) for module in modules if _seeds_by_rank(project, module)}
+    seeding = [module.path for module in modules if _seeds_by_rank(project, module)]
     for site in project.wraps:
-        if project.group(site.module.path) not in groups or _may_sync(project, site):
-            continue
-        if not _has_common_seed(project, site):
+        is_seeded = any(project.is_one_program(path, site.module.path) for path in seeding)
+        if is_seeded and not _may_sync(project, site) and not _has_common_seed(project, site):
             yield finding(
                 site.module,
                 site.node,
