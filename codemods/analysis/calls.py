@@ -190,10 +190,13 @@ class Calls:
                 if binding.kind is BindingKind.IMPORT:
                     home = self.links.index.holder(module, binding.target)
                     values += _module_values(home, binding.target.rpartition(".")[2])
-        elif isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        elif isinstance(function, ast.Attribute):
             holder = self.links.index.resolve(module, function.value)
             if holder is not None and holder.module is not None and holder.node is holder.module.tree:
                 values += _module_values(holder.module, function.attr)
+            else:  # `self.shard = partial(FSDP, ...)`
+                stored = self.links.stores.attributes(function.attr)
+                values += [(s.module, s.value) for s in stored if not s.unpack]
         sites = (self._partial_of(home, value, depth) for home, value in values)
         return next((site for site in sites if site is not None), None)
 
