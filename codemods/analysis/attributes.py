@@ -112,7 +112,8 @@ class Attributes:
         held: set[Held] = set()
         is_wrapped_in_place = False
         family = {node for node, _ in self.links.classes.family(owner)}
-        for store in self.links.stores.attributes(name):
+        homes = [home for _, home in self.links.classes.family(owner)]
+        for store in self.links.stores.attributes(name, homes):
             if store.target not in not_yet and self._is_of(store.module, store.holder, owner, family):
                 held |= self.links.at(store.module, store.value, (*store.unpack, *path))
                 is_wrapped_in_place |= self._wraps_itself(store)
@@ -120,7 +121,7 @@ class Attributes:
         if path:
             items = [
                 item
-                for item in self.links.stores.items(name)
+                for item in self.links.stores.items_of_attribute(name, homes)
                 if isinstance(item.container, ast.Attribute)
                 and self._is_of(item.module, item.container.value, owner, family)
             ]
@@ -170,9 +171,9 @@ class Attributes:
             held.add(DECLARED)
         if statement.value is not None:
             held |= self.links.at(home, statement.value, path)
-        for node, where in [(owner, home), *self.links.classes.heirs(owner)]:
+        for node, where in [(owner, home), *self.links.classes.heirs(owner, home)]:
             fields = self.links.classes.fields(node, where)
-            for module, call in self.links.callers.get(node, []):
+            for module, call in self.links.callers.of(where, node):
                 for value, inner in given_to(fields, name, call):
                     held |= self.links.at(module, value, (*inner, *path))
         for module, call, replaced in self.links.functions.replacements(name):
@@ -193,9 +194,11 @@ class Attributes:
         owner, text = module.class_of(node), self._chain(node)
         if owner is None or not text.startswith("self."):
             return NOTHING
-        family = {one for one, _ in self.links.classes.family(Instance(owner, module, is_exact=False))}
+        family = dict(self.links.classes.family(Instance(owner, module, is_exact=False)))
+        homes = dict.fromkeys(sorted(family.values(), key=lambda home: home.path))
+        stores = self.links.stores
         held: set[Held] = set()
-        for store in self.links.stores.attributes(node.attr):
+        for store in (s for home in homes for s in stores.here(home, node.attr)):
             if not isinstance(store.target, ast.Attribute) or store.target in not_yet:
                 continue
             if self._chain(store.target) == text and store.module.class_of(store.target) in family:
@@ -220,7 +223,7 @@ class Attributes:
 
         Also the targets of the function that are assigned on no path to the place.
         """
-        stores = [s for s in self.links.stores.attributes(node.attr) if s.module is module]
+        stores = self.links.stores.here(module, node.attr)
         if not stores:
             return None, frozenset()
         scope, text = module.scope_of(node), self._chain(node)

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from codemods.analysis.callers import Callers
 from codemods.analysis.evaluate import Evaluator
 from codemods.analysis.holding import WrapCall
 from codemods.analysis.index import Index
@@ -15,6 +16,7 @@ from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
 from codemods.analysis.reach import reached, turned
 from codemods.analysis.scopes import below
+from codemods.analysis.shelf import IMPORT, Shelf, shelf_of
 from codemods.editing.layout import configured_line_length
 from codemods.editing.notebooks import code_bytes, read_notebook
 from codemods.model import Options
@@ -22,10 +24,6 @@ from codemods.project import Project
 from codemods.sources import decode, names_fsdp
 from codemods.torch_names import FSDP
 
-_IMPORT = re.compile(
-    rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^#\r\n]*)|import[ \t]+([^#\r\n]+))",
-    re.MULTILINE,
-)
 _COARSE_WORDS = {
     "batch_norm": re.compile(rb"BatchNorm|torchvision|timm\b"),
     "set_device": re.compile(rb"\.set_device\(|set_device_index\("),
@@ -44,12 +42,13 @@ class Reader:
     texts: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     data: dict[str, bytes] = field(default_factory=dict)
+    cells: dict[str, bytes] = field(default_factory=dict)
     modules: dict[str, Module] = field(default_factory=dict)
 
     def with_texts(self, texts: dict[str, str]) -> Reader:
         """The same files, some with other texts; those that are as before are not parsed again."""
         same = {p: m for p, m in self.modules.items() if p not in texts or m.text == texts[p]}
-        return Reader(self.target, dict(texts), dict(self.skipped), self.data, same)
+        return Reader(self.target, dict(texts), dict(self.skipped), self.data, self.cells, same)
 
     def bytes_of(self, path: str) -> bytes:
         """The contents of a file; empty where it cannot be read (and is reported)."""
@@ -65,8 +64,11 @@ class Reader:
 
     def code_of(self, path: str) -> bytes:
         """The Python in a file, for searches by pattern."""
-        data = self.bytes_of(path)
-        return code_bytes(data) if path.endswith(".ipynb") else data
+        if not path.endswith(".ipynb"):
+            return self.bytes_of(path)
+        if path not in self.cells:
+            self.cells[path] = code_bytes(self.bytes_of(path))
+        return self.cells[path]
 
     def load(self, path: str) -> Module | None:
         """Decode and parse a file."""
@@ -106,9 +108,11 @@ def read_project(
     hits = [path for path in files if names_fsdp(reader.bytes_of(path))]
     importing = {path: _imports(reader.code_of(path)) for path in files}
     targets = {path: _located(index, path, names) for path, names in importing.items()}
-    for path in _closure(hits, targets):
+    linked = _closure(hits, targets)
+    for path in linked:
         reader.load(path)
-    project = link(index, reader.modules, options)
+    shelf = Shelf(linked, reader.code_of, reader.load, targets)
+    project = link(index, reader.modules, options, shelf)
     words = (
         w for w, pattern in _COARSE_WORDS.items() if any(pattern.search(d) for d in reader.data.values())
     )
@@ -132,16 +136,23 @@ def _line_length(target: Path) -> int | None:
     return None
 
 
-def link(index: Index, modules: dict[str, Module], options: Options) -> Project:
-    """The project of these modules."""
+def link(
+    index: Index, modules: dict[str, Module], options: Options, shelf: Shelf | None = None
+) -> Project:
+    """The project of these modules.
+
+    Args:
+        shelf: the files that are linked with them; only these if None.
+    """
     meanings = Meanings(index)
     known = -1
     while known != len(modules):  # following a name can read a module that no pattern announced
         known = len(modules)
-        callers = _callers(meanings, modules)
         wraps = _wrap_calls(index, meanings, modules)
-    index.freeze(modules)
-    links = Links(index, modules, callers, {w.node: w for w in wraps})
+    shelf = shelf or shelf_of(modules)
+    callers = Callers(index, shelf)
+    naming = list(modules.values())
+    links = Links(index, shelf, naming, callers, {w.node: w for w in wraps})
     return Project(options, modules, index, links, Evaluator(index, callers), meanings, wraps)
 
 
@@ -158,7 +169,7 @@ def _located(index: Index, path: str, names: list[str]) -> set[str]:
 def _imports(data: bytes) -> list[str]:
     """Dotted names that a file may import, by pattern: more than it does, never less."""
     names: list[str] = []
-    for source, imported, plain in _IMPORT.findall(data):
+    for source, imported, plain in IMPORT.findall(data):
         if source:
             base = source.decode()
             names.append(base)
@@ -182,16 +193,6 @@ def _enabling(index: Index, module: Module, call: ast.Call) -> ast.With | None:
             if symbol is not None and symbol.name == "torch.distributed.fsdp.wrap.enable_wrap":
                 return parent
     return None
-
-
-def _callers(meanings: Meanings, modules: dict[str, Module]) -> dict[ast.AST, list[tuple[Module, ast.Call]]]:
-    """Definition -> calls of it, `functools.partial(f, ...)` and thread-like `target=f` left out."""
-    found: dict[ast.AST, list[tuple[Module, ast.Call]]] = {}
-    for module in list(modules.values()):
-        for call, symbol in meanings.calls(module):
-            if symbol.module is not None and symbol.node is not None:
-                found.setdefault(symbol.node, []).append((module, call))
-    return found
 
 
 def _wrap_calls(index: Index, meanings: Meanings, modules: dict[str, Module]) -> list[WrapCall]:

@@ -31,11 +31,11 @@ class Evidence:
     """Answers from single places, without following values.
 
     Attributes:
-        modules: every module read.
+        naming: the modules that say FSDP.
     """
 
     index: Index
-    modules: dict[str, Module]
+    naming: list[Module]
     _evidence: dict[tuple[str, ast.AST, str], list[ast.expr]] | None = field(default=None)
 
     def annotated(self, module: Module, annotation: ast.expr) -> bool:
@@ -89,7 +89,7 @@ class Evidence:
             return False
         if self._evidence is None:
             self._evidence = {}
-            for home in list(self.modules.values()):
+            for home in self.naming:
                 for call in home.calls():
                     subject = self._subject(home, call)
                     if subject is not None:

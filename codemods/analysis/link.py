@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from codemods.analysis.attributes import Attributes
 from codemods.analysis.calls import Calls
+from codemods.analysis.callers import Callers
 from codemods.analysis.classes import Classes
 from codemods.analysis.containers import Containers
 from codemods.analysis.evidence import Evidence, is_optimizer
@@ -38,6 +39,7 @@ from codemods.analysis.holding import (
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
 from codemods.analysis.parameter_lists import ParameterLists
+from codemods.analysis.shelf import Shelf
 from codemods.analysis.stores import Stores
 from codemods.analysis.variables import Variables
 
@@ -56,14 +58,16 @@ class Links:
     """Answers what expressions hold.
 
     Attributes:
-        modules: every module read.
-        callers: function or class definition -> its calls.
+        shelf: the files that can be read.
+        naming: the modules that say FSDP.
+        callers: the calls of functions and classes.
         wraps: the call nodes that are wrap calls.
     """
 
     index: Index
-    modules: dict[str, Module]
-    callers: dict[ast.AST, list[tuple[Module, ast.Call]]]
+    shelf: Shelf
+    naming: list[Module]
+    callers: Callers
     wraps: dict[ast.Call, WrapCall]
     _known: dict[tuple[ast.expr, Path], HeldSet] = field(default_factory=dict)
     _active: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
@@ -83,9 +87,9 @@ class Links:
     parameters: ParameterLists = field(init=False)
 
     def __post_init__(self) -> None:
-        self.evidence = Evidence(self.index, self.modules)
-        self.stores = Stores(self.modules)
-        self.classes = Classes(self.index, self.modules)
+        self.evidence = Evidence(self.index, self.naming)
+        self.stores = Stores(self.shelf)
+        self.classes = Classes(self.index, self.shelf, self.callers)
         self.functions = Functions(self)
         self.variables = Variables(self)
         self.attributes = Attributes(self)
@@ -93,7 +97,7 @@ class Links:
         self.calls = Calls(self)
         self.parameters = ParameterLists(self)
         words = ("FullyShardedDataParallel", "FSDP")
-        texts = (module.text for module in self.modules.values())
+        texts = (module.text for module in self.naming)
         self._is_possible = bool(self.wraps) or any(word in text for text in texts for word in words)
 
     def sharded(self, module: Module, node: ast.expr) -> Holding:

@@ -113,8 +113,9 @@ class Origins:
     def _attribute(self, module: Module, node: ast.Attribute) -> frozenset[ast.AST]:
         owners = [h for h in self.links.held(module, node.value) if isinstance(h, Instance)]
         found: set[ast.AST] = set()
-        classes = {c for owner in owners for c, _ in self.links.classes.lineage(owner.node, owner.module)}
-        for store in self.links.stores.attributes(node.attr) if classes else ():
+        classes = {c: m for o in owners for c, m in self.links.classes.lineage(o.node, o.module)}
+        homes = dict.fromkeys(sorted(classes.values(), key=lambda home: home.path))
+        for store in (s for home in homes for s in self.links.stores.here(home, node.attr)):
             is_own = isinstance(store.holder, ast.Name) and store.holder.id == "self"
             if is_own and store.module.class_of(store.holder) in classes:
                 found |= self._element(store.module, store.value, store.unpack)
