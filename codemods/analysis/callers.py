@@ -10,7 +10,7 @@ from typing import TypeAlias
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
-from codemods.analysis.shelf import Shelf
+from codemods.analysis.shelf import CHAIN, Shelf
 
 Definition: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef"
 CallAt: TypeAlias = "tuple[Module, ast.Call]"
@@ -128,13 +128,10 @@ class Callers:
             before = text[max(0, start - 200) : start]
             if not before.endswith(b"."):
                 return True
-            chain = _CHAIN.search(before)
+            chain = CHAIN.search(before)
             if chain is not None and chain[1] in self._shelf.import_words(path):
                 return True
         return False
-
-
-_CHAIN = re.compile(rb"(?<![\w.])(\w+)(?:\s*\.\s*\w+)*\s*\.\Z")
 
 
 def _last_word(node: ast.expr | None) -> str:

@@ -98,6 +98,11 @@ class Evidence:
         subjects = self._evidence.get((module.path, module.scope_of(node).node, ast.unparse(node)), [])
         return any(_is_same(module, node, subject) for subject in subjects)
 
+    def subjects(self, module: Module) -> list[ast.expr]:
+        """What FSDP1's static methods are called on in a module."""
+        found = (self._subject(module, call) for name in _STATIC for call in module.called(name))
+        return [subject for subject in found if subject is not None]
+
     def _subject(self, module: Module, call: ast.Call) -> ast.expr | None:
         if not isinstance(call.func, ast.Attribute) or call.func.attr not in _STATIC:
             return None

@@ -39,8 +39,9 @@ class IndirectCalls:
         names = self._callers.names(module, definition)
         for home in self._homes(module, names):
             for call in dict.fromkeys(c for used in home.named(*names) for c in _calls_around(home, used)):
-                for function, arguments, keywords in _handed_on(call):
-                    if self._definition(home, function) is definition:
+                for function, arguments, keywords in handed_on(call):
+                    found = meant_by(self._index, self._classes, home, function)
+                    if found is not None and found[1] is definition:
                         yield home, ast.Call(function, arguments, keywords)
 
     def _homes(self, module: Module, names: tuple[str, ...]) -> list[Module]:
@@ -50,16 +51,22 @@ class IndirectCalls:
             found.update(self._shelf.where(word, rb"(?!\s*\()", _ASKING))
         return self._shelf.load(sorted(found))
 
-    def _definition(self, module: Module, function: ast.expr) -> ast.AST | None:
-        symbol = self._index.resolve(module, function)
-        if symbol is not None:
-            return symbol.node if symbol.module is not None else None
-        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-            owner = module.class_of(function) if function.value.id == "self" else None
-            if owner is not None:
-                methods = self._classes.methods(Instance(owner, module), function.attr)
-                return methods[0][1] if methods else None
-        return None
+
+def meant_by(
+    index: Index, classes: Classes, module: Module, function: ast.expr
+) -> tuple[Module, ast.AST] | None:
+    """The definition that an expression means which is handed to something that calls it."""
+    symbol = index.resolve(module, function)
+    if symbol is not None:
+        if symbol.module is None or symbol.node is None:
+            return None
+        return symbol.module, symbol.node
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        owner = module.class_of(function) if function.value.id == "self" else None
+        if owner is not None:
+            methods = classes.methods(Instance(owner, module), function.attr)
+            return methods[0] if methods else None
+    return None
 
 
 def _calls_around(module: Module, node: ast.AST) -> Iterator[ast.Call]:
@@ -71,7 +78,7 @@ def _calls_around(module: Module, node: ast.AST) -> Iterator[ast.Call]:
         yield parent
 
 
-def _handed_on(call: ast.Call) -> Iterator[tuple[ast.expr, list[ast.expr], list[ast.keyword]]]:
+def handed_on(call: ast.Call) -> Iterator[tuple[ast.expr, list[ast.expr], list[ast.keyword]]]:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     told = {k.arg: k.value for k in call.keywords}
     if "target" in told or ("args" in told and name in _SPAWN | {"apply_async", "apply"}):

@@ -103,6 +103,20 @@ class Shelf:
             self._users[path] = frozenset(reached([path], self._importers))
         return self._users[path]
 
+    def may_name(self, path: str, word: str) -> bool:
+        """Whether a file can name what another has: by importing it, or as an attribute of what it imports."""
+        words = self.import_words(path)
+        if word.encode() in words or not word.isascii():
+            return True
+        text = self._code_of(path)
+        if _STAR.search(text):
+            return True
+        for match in re.finditer(rb"(?<=\.)%s\b" % re.escape(word.encode()), text):
+            chain = CHAIN.search(text[max(0, match.start() - _LOOKED_BACK) : match.start()])
+            if chain is not None and chain[1] in words:
+                return True
+        return False
+
     def import_words(self, path: str) -> frozenset[bytes]:
         """The words of a file's import statements."""
         if path not in self._import_words:
@@ -115,6 +129,11 @@ class Shelf:
             words = set(_WORD.findall(self._code_of(path)))
             self._words[path] = array("I", sorted(map(zlib.crc32, words)))
         return self._words[path]
+
+
+CHAIN = re.compile(rb"(?<![\w.])(\w+)(?:\s*\.\s*\w+)*\s*\.\Z")
+"""`a.b.` before a name; the group is `a`."""
+_STAR = re.compile(rb"^[ \t]*from[ \t]+[\w.]+[ \t]+import[ \t]*\(?[ \t]*\*", re.MULTILINE)
 
 
 def shelf_of(modules: Mapping[str, Module]) -> Shelf:

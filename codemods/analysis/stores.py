@@ -10,8 +10,8 @@ from codemods.analysis.holding import Path, key_of
 from codemods.analysis.module import Module
 from codemods.analysis.shelf import OF_OTHERS, Shelf
 
-_ONE = frozenset({"append", "add", "appendleft"})
-_MANY = frozenset({"extend", "update", "extendleft"})
+ONE = frozenset({"append", "add", "appendleft"})
+MANY = frozenset({"extend", "update", "extendleft"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,7 +113,7 @@ class Stores:
 _LISTED = rb"[\w.,\[\]\'\" \t*]*"
 """Targets of an assignment in one line."""
 _FILLING = rb"\s*\)*\s*(?:\[|[-+*/|&^%@]{1,2}=|\.\s*(?:" + (
-    b"|".join(word.encode() for word in sorted(_ONE | _MANY | {"insert", "setdefault"})) + rb")\b)"
+    b"|".join(word.encode() for word in sorted(ONE | MANY | {"insert", "setdefault"})) + rb")\b)"
 )
 """Behind the name of a container: something is put into it."""
 
@@ -167,13 +167,13 @@ def _item_stores(module: Module) -> Iterator[ItemStore]:
 
 def _by_method(module: Module, call: ast.Call, method: ast.Attribute) -> Iterator[ItemStore]:
     container, arguments = method.value, call.args
-    if method.attr in _ONE and len(arguments) == 1:
+    if method.attr in ONE and len(arguments) == 1:
         yield from _stored(module, call, container, (None,), arguments[0])
     elif method.attr == "insert" and len(arguments) == 2:
         yield from _stored(module, call, container, (None,), arguments[1])
     elif method.attr == "setdefault" and len(arguments) == 2:
         yield from _stored(module, call, container, (key_of(arguments[0]),), arguments[1])
-    elif method.attr in _MANY:
+    elif method.attr in MANY:
         for argument in arguments[:1]:
             yield from _stored(module, call, container, (), argument, is_spread=True)
         for keyword in call.keywords:
