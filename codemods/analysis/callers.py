@@ -10,8 +10,10 @@ from typing import TypeAlias
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
-from codemods.analysis.shelf import CHAIN, Shelf
+from codemods.analysis.shelf import CHAIN, Before, Shelf
 
+_ASSIGNED = rb"=\s*\(?(?:\w+\s*\.\s*)*"
+_BASES = rb"\bclass\s+\w+\s*\([^:]*"
 Definition: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef"
 CallAt: TypeAlias = "tuple[Module, ast.Call]"
 
@@ -44,7 +46,7 @@ class Callers:
             return [module]
         users, found = self._shelf.users(module.path), {module.path}
         for word in self.names(module, node):
-            found |= users.intersection(self._shelf.where(word, b"", rb"\bclass\s+\w+\s*\([^:]*"))
+            found |= users.intersection(self._shelf.where(word, before=_BASES))
         return self._shelf.load(sorted(found))
 
     def _in(self, home: Module, names: Iterable[str], node: ast.AST) -> Iterable[ast.Call]:
@@ -80,7 +82,7 @@ class Callers:
         users = self._shelf.users(module.path)
         found = {
             *self._shelf.where(word, rb"[ \t]+as\b"),
-            *self._shelf.where(word, rb"\s*\)?[ \t]*(?:[#;]|$)", rb"=\s*\(?(?:\w+\s*\.\s*)*"),
+            *self._shelf.where(word, rb"\s*\)?[ \t]*(?:[#;]|$)", before=_ASSIGNED),
         }
         return sorted(users & found)
 
@@ -115,7 +117,7 @@ class Callers:
         users = self._shelf.users(module.path)
         found = {module.path}
         for word in names:
-            for path in self._shelf.where(word, rb"(?<!def NAME)(?<!class NAME)\s*\)*\s*\("):
+            for path in self._shelf.where(word, rb"\s*\)*\s*\(", Before.NO_DEFINITION):
                 if path in users and path not in found and self._may_call(path, word):
                     found.add(path)
         return self._shelf.load(sorted(found))

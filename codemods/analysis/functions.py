@@ -12,7 +12,7 @@ from codemods.analysis.holding import NOTHING, UNSEEN, Defined, Held, HeldSet, I
 from codemods.analysis.indirect_calls import IndirectCalls
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import FunctionNode
-from codemods.analysis.shelf import OF_OTHERS
+from codemods.analysis.shelf import Before
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
@@ -58,6 +58,8 @@ class Functions:
             return [(symbol.module, symbol.node)] if symbol.module is not None else []
         found: list[FunctionAt] = []
         if isinstance(callee, ast.Attribute):
+            if not self.links.shelf.may_define(callee.attr):
+                return []
             for holder in self.links.held(module, callee.value):
                 if isinstance(holder, Instance):
                     found += self.links.classes.methods(holder, callee.attr)
@@ -164,7 +166,7 @@ class Functions:
         `self` and `super()` can be so only in the class, its bases and its heirs.
         """
         family = {home.path for _, home in self.links.classes.family(Instance(owner, module, is_exact=False))}
-        others = self.links.shelf.where(name, OF_OTHERS + rb"(?<!super\(\)\.NAME)\s*\)*\s*\(")
+        others = self.links.shelf.where(name, rb"\s*\)*\s*\(", Before.ANOTHER_CALLED)
         for home in self.links.shelf.load(sorted(family.union(others))):
             for call in home.called(name):
                 if isinstance(call.func, ast.Attribute):

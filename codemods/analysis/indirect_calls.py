@@ -48,7 +48,7 @@ class IndirectCalls:
         """The modules in which something may be asked to call one of the names."""
         found = {module.path}
         for word in names:
-            found.update(self._shelf.where(word, rb"(?!\s*\()", _ASKING))
+            found.update(self._shelf.where(word, rb"(?!\s*\()", before=_ASKING))
         return self._shelf.load(sorted(found))
 
 

@@ -6,12 +6,12 @@ some more. What is searched is the text on the disk; what is parsed stays.
 
 from __future__ import annotations
 
+import enum
 import re
-import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 
 from codemods.analysis.module import Module
 from codemods.analysis.reach import reached, turned
@@ -20,16 +20,31 @@ IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^#\r\n]*)|import[ \t]+([^#\r\n]+))",
     re.MULTILINE,
 )
-OF_OTHERS = rb"(?<=\.NAME)(?<!\bself\.NAME)(?<!\bcls\.NAME)"
-"""Behind `NAME`: it is an attribute, but not one of `self` or `cls`."""
+_OWN = re.compile(rb"(?<![\w.])(?:self|cls)\.\Z")
+_MOST_FILES = 1 << 18
+_HASH = (1 << 44) - 1
 _LOOKED_BACK = 400
 _WORD = re.compile(rb"[A-Za-z_]\w*")
+
+
+class Before(enum.Enum):
+    """What has to stand right before a name."""
+
+    ANYTHING = "anything"
+    A_DEFINITION = "`def`"
+    NO_DEFINITION = "neither `def` nor `class`"
+    A_DOT = "a dot"
+    ANOTHER = "a dot, and before it something else than `self` and `cls`"
+    ANOTHER_CALLED = "the same, and not `super()`"
+
+
+_DOTTED = frozenset({Before.A_DOT, Before.ANOTHER, Before.ANOTHER_CALLED})
 
 
 class Shelf:
     """Files by their words.
 
-    A file's words are kept as sorted checksums of 32 bits: a collision opens a file in vain, no more.
+    Words are kept as hashes of 44 bits: a collision opens a file in vain, no more.
     """
 
     def __init__(
@@ -50,9 +65,10 @@ class Shelf:
         self._code_of = code_of
         self._load = load
         self._imports = imports
-        self._words: dict[str, array[int]] = {}
+        self._words: array[int] | None = None
         self._with_word: dict[str, list[str]] = {}
-        self._where: dict[tuple[str, bytes, bytes], list[str]] = {}
+        self._where: dict[tuple[str, bytes, Before, bytes], list[str]] = {}
+        self._defined: dict[str, bool] = {}
         self._users: dict[str, frozenset[str]] = {}
         self._importers: dict[str, set[str]] | None = None
         self._import_words: dict[str, frozenset[bytes]] = {}
@@ -66,29 +82,50 @@ class Shelf:
         found = self._with_word.get(word)
         if found is None:
             if word.isascii():
-                sum_ = zlib.crc32(word.encode())
-                found = [path for path in self.paths if _holds(self._words_of(path), sum_)]
+                words, key = self._all_words(), _key(word.encode())
+                first, last = bisect_left(words, key), bisect_left(words, key + _MOST_FILES)
+                found = [self.paths[one - key] for one in words[first:last]]
             else:
                 found = [path for path in self.paths if not self._code_of(path).isascii()]
             self._with_word[word] = found
         return found
 
-    def where(self, word: str, after: bytes, before: bytes = b"") -> list[str]:
-        """The files in which a name stands with something behind it, and something before it.
+    def where(
+        self, word: str, after: bytes = b"", just_before: Before = Before.ANYTHING, before: bytes = b""
+    ) -> list[str]:
+        """The files in which a name stands with something behind it and something before it.
 
         Args:
-            after: a pattern for what follows; `NAME` in it is the name (for what looks behind).
+            after: a pattern for what follows.
             before: a pattern for the end of the text before it, of which a few lines are looked at.
         """
-        key = word, after, before
+        key = word, after, just_before, before
         found = self._where.get(key)
         if found is None:
-            name = re.escape(word.encode())
-            # A pattern that starts with the name itself is searched for several times as fast.
-            search = re.compile(name + rb"(?!\w)" + after.replace(b"NAME", name), re.MULTILINE)
+            name, follows = word.encode(), _compiled(rb"(?!\w)" + after)
             ends = _compiled(b"(?:" + before + rb")\Z") if before else None
-            found = [path for path in self.with_word(word) if _stands(self._code_of(path), search, ends)]
+            found = []
+            for path in self.with_word(word):
+                text = self._code_of(path)
+                for start in _places(text, name, follows, is_behind_a_dot=just_before in _DOTTED):
+                    if _stands(text, start, just_before) and (
+                        ends is None or ends.search(text[max(0, start - _LOOKED_BACK) : start])
+                    ):
+                        found.append(path)
+                        break
             self._where[key] = found
+        return found
+
+    def may_define(self, name: str) -> bool:
+        """Whether a file can give a method or an attribute of that name to an object."""
+        found = self._defined.get(name)
+        if found is None:
+            found = self._defined[name] = bool(
+                self.where(name, just_before=Before.A_DEFINITION)
+                or self.where(name, rb"\s*(?::[^=\n]*)?=(?!=)")
+                or self.where(name, rb"\s*:")
+                or self.where(name, rb"[\'\" ,]", before=rb"[\'\" ,]")
+            )
         return found
 
     def code_of(self, path: str) -> bytes:
@@ -124,11 +161,15 @@ class Shelf:
             self._import_words[path] = frozenset(_WORD.findall(lines))
         return self._import_words[path]
 
-    def _words_of(self, path: str) -> array[int]:
-        if path not in self._words:
-            words = set(_WORD.findall(self._code_of(path)))
-            self._words[path] = array("I", sorted(map(zlib.crc32, words)))
-        return self._words[path]
+    def _all_words(self) -> array[int]:
+        """Hash and number of a file, for every word of every file, sorted."""
+        if self._words is None:
+            found: list[int] = []
+            for number, path in enumerate(self.paths):
+                found += [_key(word) + number for word in set(_WORD.findall(self._code_of(path)))]
+            found.sort()
+            self._words = array("Q", found)
+        return self._words
 
 
 CHAIN = re.compile(rb"(?<![\w.])(\w+)(?:\s*\.\s*\w+)*\s*\.\Z")
@@ -142,21 +183,43 @@ def shelf_of(modules: Mapping[str, Module]) -> Shelf:
     return Shelf(modules, texts.__getitem__, modules.get, {path: modules.keys() for path in modules})
 
 
-def _holds(sums: array[int], sum_: int) -> bool:
-    at = bisect_left(sums, sum_)
-    return at < len(sums) and sums[at] == sum_
+def _key(word: bytes) -> int:
+    return (hash(word) & _HASH) * _MOST_FILES
 
 
-def _stands(text: bytes, search: re.Pattern[bytes], ends: re.Pattern[bytes] | None) -> bool:
-    for match in search.finditer(text):
-        start = match.start()
-        if text[start - 1 : start].isalnum() or text[start - 1 : start] == b"_":
-            continue
-        if ends is None or ends.search(text[max(0, start - _LOOKED_BACK) : start]):
-            return True
-    return False
+def _places(
+    text: bytes, name: bytes, follows: re.Pattern[bytes], *, is_behind_a_dot: bool
+) -> Iterator[int]:
+    """Where a whole name stands before something."""
+    if is_behind_a_dot:
+        name = b"." + name
+    start = text.find(name)
+    while start >= 0:
+        if follows.match(text, start + len(name)) and (is_behind_a_dot or not _is_in_word(text, start)):
+            yield start + is_behind_a_dot
+        start = text.find(name, start + 1)
 
 
-@lru_cache(maxsize=None)
+def _is_in_word(text: bytes, start: int) -> bool:
+    last = text[start - 1 : start]
+    return last.isalnum() or last == b"_"
+
+
+def _stands(text: bytes, start: int, just_before: Before) -> bool:
+    if just_before is Before.ANYTHING:
+        return True
+    last = text[max(0, start - 12) : start]
+    if just_before is Before.A_DEFINITION:
+        return last.endswith(b"def ")
+    if just_before is Before.NO_DEFINITION:
+        return not last.endswith((b"def ", b"class "))
+    if not last.endswith(b"."):
+        return False
+    if just_before is Before.ANOTHER_CALLED and last.endswith(b"super()."):
+        return False
+    return just_before is Before.A_DOT or _OWN.search(last) is None
+
+
+@cache
 def _compiled(pattern: bytes) -> re.Pattern[bytes]:
-    return re.compile(pattern)
+    return re.compile(pattern, re.MULTILINE)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind, Scope
+from codemods.analysis.shelf import Before
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
@@ -38,8 +39,18 @@ class Family:
     classes: list[tuple[ast.ClassDef, Module]]
 
 
+_MANY = Family([])
+_APART = 16
+"""How many families are told apart; the objects of all further ones are taken for one kind."""
 Mark: TypeAlias = "str | Family | ast.AST"
 Taker: TypeAlias = "Callable[[Mark], None]"
+_RARE = 10
+"""In how many files an attribute's name may stand for all its reads to be followed, whatever they are of."""
+_BY_PYTHON = frozenset({"__call__", "__enter__", "__aenter__"})
+"""Methods that are called without being named."""
+_ASKING = rb"\bgetattr\s*\([^\'\"]*[\'\"]"
+_CAN_QUOTE = (ast.Constant, ast.Subscript, ast.BinOp)
+_WORDS = re.compile(r"\w+")
 _PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
 
 
@@ -67,6 +78,8 @@ class Spread:
         self._results: dict[ast.AST, _Cell] = {}
         self._families: dict[ast.ClassDef, Family] = {}
         self._interesting: set[ast.AST | Family] = set()
+        self._objects: dict[Family, Family] = {}
+        self._annotations: dict[Module, list[ast.Constant]] = {}
 
     def has(self, node: ast.AST, *marks: Mark) -> bool:
         """Whether one of some marks arrives at an expression."""
@@ -175,9 +188,34 @@ class Spread:
     def put_attribute(self, owner: Family | str, name: str, mark: Mark) -> None:
         """Say that a mark arrives in an attribute of the objects of a family, or of records."""
         cell = self._attribute(owner, name)
+        is_new = not cell.marks
         self._put(cell, mark)
-        if isinstance(owner, Family):
+        if isinstance(owner, Family) and self._objects.get(owner) is _MANY:
+            self._put(self._attribute(_MANY, name), mark)
+        if is_new and isinstance(owner, Family) and not self._look_for_reads(cell, name):
             self._look_for_objects(owner)
+
+    def _look_for_reads(self, cell: _Cell, name: str) -> bool:
+        """Take every attribute of a rare private name for one of the objects in question; whether that was
+        done."""
+        if not name.startswith("_") or name in _BY_PYTHON:
+            return False
+        shelf = self.links.shelf
+        paths = {
+            *shelf.where(name, just_before=Before.ANOTHER),
+            *shelf.where(name, rb"[\'\"]", before=_ASKING),
+        }
+        if len(paths) > _RARE:
+            return False
+        for home in shelf.load(sorted(paths)):
+            for read in home.named(name):
+                if isinstance(read, ast.Attribute) and isinstance(read.ctx, ast.Load):
+                    self._take(cell, self._adds(home, read))
+            for call in home.called("getattr"):
+                asked = call.args[1] if len(call.args) > 1 else None
+                if isinstance(asked, ast.Constant) and asked.value == name:
+                    self._take(cell, self._adds(home, call))
+        return True
 
     def take_attribute(self, owner: Family | str, name: str, taker: Taker) -> None:
         """Hand on what arrives in an attribute of the objects of a family, or of records."""
@@ -199,13 +237,23 @@ class Spread:
         if family in self._interesting:
             return
         self._interesting.add(family)
+        self._objects[family] = family if len(self._objects) < _APART else _MANY
+        if self._objects[family] is _MANY:
+            for (owner, name), cell in list(self._attributes.items()):
+                for mark in list(cell.marks) if owner is family else ():
+                    self._put(self._attribute(_MANY, name), mark)
         for node, home in family.classes:
             self.look_for(home, node)
             for word in ("self", "cls"):
                 for name in home.named(word):
                     is_bare = isinstance(name, ast.Name) and not isinstance(home.parent(name), ast.Attribute)
                     if is_bare and home.class_of(name) is node:
-                        self.add(home, name, family)
+                        self.add(home, name, self._objects[family])
+
+    def objects(self, node: ast.ClassDef, module: Module) -> Family:
+        """The mark of the objects of a class."""
+        family = self.family(node, module)
+        return self._objects.get(family, family)
 
     def look_for(self, module: Module, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
         """Mark every use of the name of a definition."""
@@ -223,10 +271,10 @@ class Spread:
 
     def _in_annotations(self, home: Module, node: ast.ClassDef, names: Iterable[str]) -> None:
         """Annotations in quotation marks that name a class."""
-        words = re.compile(r"\b(?:%s)\b" % "|".join(map(re.escape, names)))
-        for string in home.nodes(ast.Constant):
-            assert isinstance(string, ast.Constant)
-            if isinstance(string.value, str) and words.search(string.value):
+        if home not in self._annotations:
+            self._annotations[home] = list(_quoted(home))
+        for string in self._annotations[home]:
+            if not set(names).isdisjoint(_WORDS.findall(str(string.value))):
                 self.add(home, string, node)
 
     def put_result(self, module: Module, function: ast.AST, mark: Mark) -> None:
@@ -256,6 +304,18 @@ class Spread:
 
     def _result(self, function: ast.AST) -> _Cell:
         return self._results.setdefault(function, _Cell())
+
+
+def _quoted(module: Module) -> Iterator[ast.Constant]:
+    """The strings in annotations."""
+    told: list[ast.expr | None] = [n.annotation for n in module.nodes(ast.arg) if isinstance(n, ast.arg)]
+    told += [n.annotation for n in module.nodes(ast.AnnAssign) if isinstance(n, ast.AnnAssign)]
+    for kind in (ast.FunctionDef, ast.AsyncFunctionDef):
+        told += [n.returns for n in module.nodes(kind) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for annotation in told:
+        for part in ast.walk(annotation) if isinstance(annotation, _CAN_QUOTE) else ():
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                yield part
 
 
 def _is_own(node: ast.expr) -> bool:

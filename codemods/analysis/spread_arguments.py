@@ -10,6 +10,7 @@ from codemods.analysis.arguments import is_bound_call, is_static
 from codemods.analysis.holding import Instance
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import FunctionNode
+from codemods.analysis.shelf import Before
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
@@ -60,6 +61,8 @@ def _methods(links: Links, module: Module, function: ast.Attribute) -> Iterator[
             for home, method in _in_family(links, module, owner, name):
                 yield home, method, not is_static(method)
             return
+    if not links.shelf.where(name, just_before=Before.A_DEFINITION):
+        return
     for held in links.held(module, receiver):
         if isinstance(held, Instance):
             for home, method in links.classes.methods(held, name):

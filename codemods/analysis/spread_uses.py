@@ -13,6 +13,7 @@ from codemods.analysis.indirect_calls import handed_on, meant_by
 from codemods.analysis.module import Module
 from codemods.analysis.parameter_lists import NAMES
 from codemods.analysis.scopes import FunctionNode, targets_of
+from codemods.analysis.shelf import Before
 from codemods.analysis.spread import (
     MODEL,
     OPTIMIZER,
@@ -28,9 +29,12 @@ from codemods.analysis.stores import MANY, ONE
 _INSIDE = frozenset({"module", "_fsdp_wrapped_module", "_orig_mod"})
 _PARTS = frozenset({"modules", "children", "named_modules", "named_children"})
 _FILLS = ONE | MANY | {"insert", "setdefault"}
-_GIVES_ARGUMENT = (
-    KEEPING | PREPARED | UNWRAPPED | {"compile", "cast", "copy", "partial", "replace", "getattr", "next"}
-) | {"dict", "get", "pop", "setdefault", "enumerate", "zip"}
+_GIVES_ARGUMENTS = KEEPING | PREPARED | {"dict", "enumerate", "zip", "cast"}
+_GIVES_ARGUMENT = {
+    **dict.fromkeys(UNWRAPPED | {"compile", "copy", "partial", "replace", "next"}, 0),
+    **{"get": 1, "pop": 1, "setdefault": 1, "getattr": 2},
+}
+"""Calls that give back their arguments, or one of them."""
 _PLAIN = (
     ast.Tuple,
     ast.List,
@@ -208,7 +212,7 @@ class Uses:
             if isinstance(mark, Family):
                 spread.take_attribute(mark, name, lambda found: spread.add(module, attribute, found))
             elif isinstance(mark, ast.ClassDef):
-                family = spread.family(mark, module)  # known since it is of interest
+                family = spread.objects(mark, module)
                 spread.take_attribute(family, name, lambda found: spread.add(module, attribute, found))
             elif mark is RECORD:
                 for any_of in (name, ""):
@@ -234,7 +238,7 @@ class Uses:
 
         match mark:
             case ast.ClassDef():
-                give(spread.family(mark, module))
+                give(spread.objects(mark, module))
             case Family():
                 spread.take_attribute(
                     mark, "__call__", lambda m: spread.take_result(m, give) if isinstance(m, ast.AST) else None
@@ -250,7 +254,8 @@ class Uses:
         """What is marked is an argument."""
         spread, function = self._spread, call.func
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        if name in _GIVES_ARGUMENT:
+        at = _GIVES_ARGUMENT.get(name)
+        if name in _GIVES_ARGUMENTS or (at is not None and call.args[at : at + 1] == [node]):
             spread.add(module, call, mark)
         if name == "getattr" and len(call.args) > 1 and call.args[0] is node:
             self._asked_for(module, call, mark)
@@ -268,7 +273,7 @@ class Uses:
         if not isinstance(name, str):
             return
         spread = self._spread
-        owner = spread.family(mark, module) if isinstance(mark, ast.ClassDef) else mark
+        owner = spread.objects(mark, module) if isinstance(mark, ast.ClassDef) else mark
         if name in _INSIDE:
             spread.add(module, call, mark)
         if isinstance(owner, Family):
@@ -310,9 +315,9 @@ class Uses:
         if name not in self._keeps:
             where = self._links.shelf.where
             self._keeps[name] = bool(
-                where(name, rb"(?<=\.NAME)\s*(?::[^=\n]*)?=(?!=)")
-                or where(name, rb"[^=\n]*=(?!=)", rb"(?:^|\n)[ \t]+")
-                or where(name, rb"[\'\"]", rb"\bsetattr\s*\([^\'\"]*[\'\"]")
+                where(name, rb"\s*(?::[^=\n]*)?=(?!=)", Before.A_DOT)
+                or where(name, rb"[^=\n]*=(?!=)", before=rb"(?:^|\n)[ \t]+")
+                or where(name, rb"[\'\"]", before=rb"\bsetattr\s*\([^\'\"]*[\'\"]")
             )
         return self._keeps[name]
 
@@ -394,7 +399,7 @@ class Uses:
         return isinstance(node, ast.Constant)
 
     def _made(self, module: Module, owner: ast.ClassDef) -> Mark:
-        return self._spread.family(owner, module)
+        return self._spread.objects(owner, module)
 
     def _parameters(self, module: Module, node: ast.expr) -> None:
         """Parameters go into optimizers, through anything written around them and through variables."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from codemods.analysis.holding import Path, key_of
 from codemods.analysis.module import Module
-from codemods.analysis.shelf import OF_OTHERS, Shelf
+from codemods.analysis.shelf import Before, Shelf
 
 ONE = frozenset({"append", "add", "appendleft"})
 MANY = frozenset({"extend", "update", "extendleft"})
@@ -76,10 +76,10 @@ class Stores:
     def _storing(self, name: str) -> set[str]:
         where = self._shelf.where
         return {
-            *where(name, OF_OTHERS + rb"\s*(?::[^=\n]*)?=(?!=)"),
-            *where(name, OF_OTHERS + _LISTED + rb"[)\]]?[ \t]*=(?!=)", rb"(?:^|\n)[ \t]*[(\[]?" + _LISTED),
-            *where(name, OF_OTHERS + rb"[^=()]*[)\]]\s*=(?!=)", rb"(?:^|\n)[ \t]*[(\[][^=()]*"),
-            *where(name, rb"[\'\"]", rb"\bsetattr\s*\([^\'\"]*[\'\"]"),
+            *where(name, rb"\s*(?::[^=\n]*)?=(?!=)", Before.ANOTHER),
+            *where(name, _LISTED + rb"[)\]]?[ \t]*=(?!=)", Before.ANOTHER, _LINE + _LISTED),
+            *where(name, rb"[^=()]*[)\]]\s*=(?!=)", Before.ANOTHER, rb"(?:^|\n)[ \t]*[(\[][^=()]*"),
+            *where(name, rb"[\'\"]", before=rb"\bsetattr\s*\([^\'\"]*[\'\"]"),
         }
 
     def items_here(self, module: Module, name: str) -> list[ItemStore]:
@@ -105,11 +105,12 @@ class Stores:
     def items_of_attribute(self, name: str, homes: Iterable[Module]) -> Iterator[ItemStore]:
         """What is put into an attribute of that name of anything but `self` and `cls`; in the homes of those
         too."""
-        others = self._shelf.where(name, OF_OTHERS + _FILLING)
+        others = self._shelf.where(name, _FILLING, Before.ANOTHER)
         for module in self._shelf.load(sorted({home.path for home in homes}.union(others))):
             yield from self.items_here(module, name)
 
 
+_LINE = rb"(?:^|\n)[ \t]*[(\[]?"
 _LISTED = rb"[\w.,\[\]\'\" \t*]*"
 """Targets of an assignment in one line."""
 _FILLING = rb"\s*\)*\s*(?:\[|[-+*/|&^%@]{1,2}=|\.\s*(?:" + (
