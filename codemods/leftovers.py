@@ -37,7 +37,7 @@ _PRIVATE_REMEDIES = {
     "_init_intra_and_inter_node_groups": "leave `process_group` out: HYBRID_SHARD without it shards within "
     "each node, over a mesh that the helper module makes",
 }
-_UNMISTAKABLE = frozenset(
+UNMISTAKABLE = frozenset(
     {"_all_handles", "_flat_param", "_fsdp_wrapped_module", "_fully_sharded_module_to_handle", "flat_param"}
     | {
         "flatten_sharded_optim_state_dict",
@@ -49,7 +49,7 @@ _UNMISTAKABLE = frozenset(
     | {"shard_full_optim_state_dict", "sharded_optim_state_dict", "summon_full_params"}
 )
 """Attributes that no other library has."""
-_METHODS = frozenset(name for name in _UNMISTAKABLE if not name.startswith("_") and name != "flat_param")
+_METHODS = frozenset(name for name in UNMISTAKABLE if not name.startswith("_") and name != "flat_param")
 
 
 def left_over(
@@ -93,7 +93,7 @@ def left_over(
 
 def _spoken_by_todos(project: Project) -> Iterator[tuple[str, int]]:
     """Statements below which an earlier run left a TODO of a rule: what it found is still said there."""
-    for path, module in project.modules.items():
+    for path, module in list(project.modules.items()):
         for comment in todo.todos(module):
             if CODE not in comment.codes:
                 yield path, todo.code_line_below(module, comment.line)
@@ -144,7 +144,7 @@ def _can_be_wrapper(project: Project, module: Module, node: ast.expr) -> bool:
 def _unmistakable_names(module: Module) -> Iterator[tuple[ast.expr, str]]:
     for node in module.nodes(ast.Attribute):
         assert isinstance(node, ast.Attribute)
-        if node.attr in _UNMISTAKABLE:
+        if node.attr in UNMISTAKABLE:
             yield node, node.attr
     for call in module.calls():
         match call:
@@ -154,7 +154,7 @@ def _unmistakable_names(module: Module) -> Iterator[tuple[ast.expr, str]]:
             ):
                 # With the object itself in its place nothing goes wrong where there is none.
                 is_itself = bool(rest) and ast.unparse(rest[0]) == ast.unparse(owner)
-                if name in _UNMISTAKABLE and not is_itself:
+                if name in UNMISTAKABLE and not is_itself:
                     yield call, name
     for compare in module.nodes(ast.Compare):
         assert isinstance(compare, ast.Compare)

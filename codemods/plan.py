@@ -150,7 +150,7 @@ def find_all(project: Project) -> list[Finding]:
     """
     from codemods.rule import all_rules
 
-    ours = {path for path, module in project.modules.items() if is_written(module.tree)}
+    ours = {path for path, module in list(project.modules.items()) if is_written(module.tree)}
 
     found: list[Finding] = []
     for rule in all_rules():

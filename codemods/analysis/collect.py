@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,14 +16,14 @@ from codemods.analysis.link import Links
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
 from codemods.analysis.reach import reached, turned
-from codemods.analysis.scopes import below
-from codemods.analysis.shelf import IMPORT, Shelf, shelf_of
+from codemods.analysis.shelf import Shelf, imported_names, shelf_of
+from codemods.analysis.spread_starts import follow
 from codemods.editing.layout import configured_line_length
 from codemods.editing.notebooks import code_bytes, read_notebook
 from codemods.model import Options
 from codemods.project import Project
 from codemods.sources import decode, names_fsdp
-from codemods.torch_names import FSDP
+from codemods.torch_names import FSDP, is_fsdp_namespace
 
 _COARSE_WORDS = {
     "batch_norm": re.compile(rb"BatchNorm|torchvision|timm\b"),
@@ -95,7 +96,7 @@ class Reader:
 def read_project(
     target: Path, files: list[str], options: Options, reader: Reader | None = None
 ) -> tuple[Project, dict[str, str]]:
-    """Read what names FSDP, what imports that, and what those import; nothing else is parsed.
+    """Read what names FSDP, and of what is linked with it by imports that which sharded models can get to.
 
     Args:
         reader: what has been read already.
@@ -106,20 +107,30 @@ def read_project(
     reader = reader or Reader(target)
     index = Index([path for path in files if not path.endswith(".ipynb")], reader.load)
     hits = [path for path in files if names_fsdp(reader.bytes_of(path))]
-    importing = {path: _imports(reader.code_of(path)) for path in files}
+    importing = {path: imported_names(reader.code_of(path)) for path in files}
     targets = {path: _located(index, path, names) for path, names in importing.items()}
     linked = _closure(hits, targets)
-    for path in linked:
-        reader.load(path)
-    shelf = Shelf(linked, reader.code_of, reader.load, targets)
+    shelf = Shelf(linked, reader.code_of, reader.load, targets, reader.modules)
+    shelf.load(linked if options.drop_fsdp1 else {*hits, *_told_by_rules(shelf)})
     project = link(index, reader.modules, options, shelf)
     words = (
         w for w, pattern in _COARSE_WORDS.items() if any(pattern.search(d) for d in reader.data.values())
     )
     project.mentions = frozenset(words)
     project.imports = targets
+    project.linked = tuple(linked)
     project.line_length = _line_length(target)
     return project, reader.skipped
+
+
+def _told_by_rules(shelf: Shelf) -> set[str]:
+    """Files that rules have to see, though no model may get there."""
+    from codemods.leftovers import UNMISTAKABLE
+    from codemods.rule import all_rules
+
+    found = {path for word in sorted(UNMISTAKABLE) for path in shelf.with_word(word)}
+    wanted = [(text, pattern) for rule in all_rules() for text, pattern in rule.where.items()]
+    return found.union(*(shelf.speaking(text, pattern) for text, pattern in wanted))
 
 
 def _line_length(target: Path) -> int | None:
@@ -136,24 +147,44 @@ def _line_length(target: Path) -> int | None:
     return None
 
 
-def link(
-    index: Index, modules: dict[str, Module], options: Options, shelf: Shelf | None = None
-) -> Project:
+def link(index: Index, modules: dict[str, Module], options: Options, shelf: Shelf | None = None) -> Project:
     """The project of these modules.
 
     Args:
         shelf: the files that are linked with them; only these if None.
     """
-    meanings = Meanings(index)
+    shelf = shelf or shelf_of(modules)
+    meanings = Meanings(index, shelf)
+    naming: list[Module] = []
     known = -1
     while known != len(modules):  # following a name can read a module that no pattern announced
         known = len(modules)
+        naming = list(modules.values())
         wraps = _wrap_calls(index, meanings, modules)
-    shelf = shelf or shelf_of(modules)
+        shelf.load(path for module in naming for path in _taking(module, shelf))
     callers = Callers(index, shelf)
-    naming = list(modules.values())
     links = Links(index, shelf, naming, callers, {w.node: w for w in wraps})
+    links.spread = follow(links, meanings)
+    for path in sorted(modules):  # in the order of their names, whatever led to them
+        modules[path] = modules.pop(path)
     return Project(options, modules, index, links, Evaluator(index, callers), meanings, wraps)
+
+
+def _taking(module: Module, shelf: Shelf) -> Iterator[str]:
+    """Files that may take one of FSDP's names from a module that imports it, under a name without `fsdp`."""
+    names = {
+        alias.asname or alias.name
+        for node in module.nodes(ast.ImportFrom)
+        if isinstance(node, ast.ImportFrom) and is_fsdp_namespace(node.module or "") and not node.level
+        for alias in node.names
+    }
+    for node in module.tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
+            names.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    for name in sorted(names):
+        if not names_fsdp(name.encode()):
+            users = shelf.users(module.path)
+            yield from (p for p in shelf.with_word(name) if p in users and shelf.may_name(p, name))
 
 
 def _closure(hits: list[str], targets: dict[str, set[str]]) -> list[str]:
@@ -164,22 +195,6 @@ def _closure(hits: list[str], targets: dict[str, set[str]]) -> list[str]:
 def _located(index: Index, path: str, names: list[str]) -> set[str]:
     found = (index.locate(name, path) for name in names)
     return {other for other in found if other is not None and other != path}
-
-
-def _imports(data: bytes) -> list[str]:
-    """Dotted names that a file may import, by pattern: more than it does, never less."""
-    names: list[str] = []
-    for source, imported, plain in IMPORT.findall(data):
-        if source:
-            base = source.decode()
-            names.append(base)
-            for part in imported.decode(errors="replace").strip("()").split(","):
-                word = part.split("#")[-1].split()[:1] if "\n" not in part else part.split()[-1:]
-                if word and word[0].isidentifier():
-                    names.append(below(base, word[0]))
-        else:
-            names += [part.split()[0] for part in plain.decode(errors="replace").split(",") if part.split()]
-    return names
 
 
 def _enabling(index: Index, module: Module, call: ast.Call) -> ast.With | None:

@@ -40,6 +40,7 @@ from codemods.analysis.index import Index
 from codemods.analysis.module import Module
 from codemods.analysis.parameter_lists import ParameterLists
 from codemods.analysis.shelf import Shelf
+from codemods.analysis.spread import MODEL, OPTIMIZER, SAID, Spread
 from codemods.analysis.stores import Stores
 from codemods.analysis.variables import Variables
 
@@ -76,6 +77,7 @@ class Links:
     _tries: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
     _optimizers: dict[ast.Call, bool] = field(default_factory=dict)
     _is_possible: bool = False
+    spread: Spread | None = None
     evidence: Evidence = field(init=False)
     stores: Stores = field(init=False)
     classes: Classes = field(init=False)
@@ -102,7 +104,7 @@ class Links:
 
     def sharded(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds a sharded model where it stands."""
-        if not self._is_possible:
+        if not self._is_possible or not self._can_hold(node, MODEL, SAID):
             return No()
         held = self.held(module, node)
         sites = frozenset(h for h in held if isinstance(h, WrapCall))
@@ -120,7 +122,11 @@ class Links:
 
     def parts_of(self, module: Module, node: ast.expr) -> bool:
         """Whether an expression can hold a module inside a sharded model."""
-        return self._is_possible and any(isinstance(h, Part) for h in self.held(module, node))
+        return self._can_hold(node, MODEL) and any(isinstance(h, Part) for h in self.held(module, node))
+
+    def _can_hold(self, node: ast.expr, *marks: str) -> bool:
+        """Whether one of some marks gets to an expression."""
+        return self.spread is None or self.spread.has(node, *marks)
 
     def is_unseen(self, module: Module, node: ast.expr) -> bool:
         """Whether it was not found where what an expression holds comes from."""
@@ -135,14 +141,16 @@ class Links:
         """Whether a call constructs an optimizer."""
         known = self._optimizers.get(call)
         if known is None:
-            known = self._optimizers[call] = is_optimizer(self.index.resolve(module, call.func), call)
+            known = self._optimizers[call] = is_optimizer(
+                self.index.outside(module, call.func, self.shelf), call
+            )
         return known
 
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds the optimizer of a sharded model."""
         sites: set[WrapCall] = set()
         certain, found = True, False
-        for home, call in self.optimizers(module, node) if self._is_possible else ():
+        for home, call in self.optimizers(module, node) if self._can_hold(node, OPTIMIZER) else ():
             for owner in self.parameters.owners(home, call):
                 match self.sharded(*owner):
                     case Sharded(owned):

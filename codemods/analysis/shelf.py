@@ -15,6 +15,7 @@ from functools import cache
 
 from codemods.analysis.module import Module
 from codemods.analysis.reach import reached, turned
+from codemods.analysis.scopes import below
 
 IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^#\r\n]*)|import[ \t]+([^#\r\n]+))",
@@ -53,6 +54,7 @@ class Shelf:
         code_of: Callable[[str], bytes],
         load: Callable[[str], Module | None],
         imports: Mapping[str, Iterable[str]],
+        modules: Mapping[str, Module],
     ) -> None:
         """
         Args:
@@ -60,7 +62,9 @@ class Shelf:
             code_of: the Python in a file, undecoded.
             load: parse a file; None where that fails.
             imports: path -> paths of the files that it imports.
+            modules: those that are parsed so far.
         """
+        self._modules = modules
         self.paths = sorted(paths)
         self._code_of = code_of
         self._load = load
@@ -68,6 +72,7 @@ class Shelf:
         self._words: array[int] | None = None
         self._with_word: dict[str, list[str]] = {}
         self._where: dict[tuple[str, bytes, Before, bytes], list[str]] = {}
+        self._imported: dict[str, list[str]] = {}
         self._defined: dict[str, bool] = {}
         self._users: dict[str, frozenset[str]] = {}
         self._importers: dict[str, set[str]] | None = None
@@ -76,6 +81,25 @@ class Shelf:
     def load(self, paths: Iterable[str]) -> list[Module]:
         """The modules of some files, those that cannot be parsed left out."""
         return [module for path in paths if (module := self._load(path)) is not None]
+
+    def is_read(self, path: str) -> bool:
+        """Whether a file is parsed."""
+        return path in self._modules
+
+    def imported(self, path: str) -> list[str]:
+        """The dotted names that a file may import, `*` too."""
+        if path not in self._imported:
+            self._imported[path] = imported_names(self._code_of(path))
+        return self._imported[path]
+
+    def is_renamed(self, path: str, name: str) -> bool:
+        """Whether a file may give an imported thing a name of its own."""
+        return re.search(rb"\bas\s+%s\b" % re.escape(name.encode()), self._code_of(path)) is not None
+
+    def speaking(self, text: bytes, pattern: bytes) -> list[str]:
+        """The files with a text that match a pattern."""
+        search = re.compile(pattern).search
+        return [path for path in self.paths if text in self._code_of(path) and search(self._code_of(path))]
 
     def with_word(self, word: str) -> list[str]:
         """The files in which a name can stand, in order."""
@@ -177,19 +201,34 @@ CHAIN = re.compile(rb"(?<![\w.])(\w+)(?:\s*\.\s*\w+)*\s*\.\Z")
 _STAR = re.compile(rb"^[ \t]*from[ \t]+[\w.]+[ \t]+import[ \t]*\(?[ \t]*\*", re.MULTILINE)
 
 
+def imported_names(code: bytes) -> list[str]:
+    """Dotted names that a file may import, by pattern: more than it does, never less."""
+    names: list[str] = []
+    for source, imported, plain in IMPORT.findall(code):
+        if source:
+            base = source.decode()
+            names.append(base)
+            for part in imported.decode(errors="replace").strip("()").split(","):
+                word = part.split("#")[-1].split()[:1] if "\n" not in part else part.split()[-1:]
+                if word and (word[0].isidentifier() or word[0] == "*"):
+                    names.append(below(base, word[0]))
+        else:
+            names += [part.split()[0] for part in plain.decode(errors="replace").split(",") if part.split()]
+    return names
+
+
 def shelf_of(modules: Mapping[str, Module]) -> Shelf:
     """A shelf of files that are all parsed already, each of which may import any other."""
     texts = {path: module.text.encode() for path, module in modules.items()}
-    return Shelf(modules, texts.__getitem__, modules.get, {path: modules.keys() for path in modules})
+    imports = {path: modules.keys() for path in modules}
+    return Shelf(modules, texts.__getitem__, modules.get, imports, modules)
 
 
 def _key(word: bytes) -> int:
     return (hash(word) & _HASH) * _MOST_FILES
 
 
-def _places(
-    text: bytes, name: bytes, follows: re.Pattern[bytes], *, is_behind_a_dot: bool
-) -> Iterator[int]:
+def _places(text: bytes, name: bytes, follows: re.Pattern[bytes], *, is_behind_a_dot: bool) -> Iterator[int]:
     """Where a whole name stands before something."""
     if is_behind_a_dot:
         name = b"." + name

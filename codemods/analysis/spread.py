@@ -40,7 +40,7 @@ class Family:
 
 
 _MANY = Family([])
-_APART = 16
+_APART = 8
 """How many families are told apart; the objects of all further ones are taken for one kind."""
 Mark: TypeAlias = "str | Family | ast.AST"
 Taker: TypeAlias = "Callable[[Mark], None]"
@@ -311,7 +311,9 @@ def _quoted(module: Module) -> Iterator[ast.Constant]:
     told: list[ast.expr | None] = [n.annotation for n in module.nodes(ast.arg) if isinstance(n, ast.arg)]
     told += [n.annotation for n in module.nodes(ast.AnnAssign) if isinstance(n, ast.AnnAssign)]
     for kind in (ast.FunctionDef, ast.AsyncFunctionDef):
-        told += [n.returns for n in module.nodes(kind) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+        told += [
+            n.returns for n in module.nodes(kind) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
     for annotation in told:
         for part in ast.walk(annotation) if isinstance(annotation, _CAN_QUOTE) else ():
             if isinstance(part, ast.Constant) and isinstance(part.value, str):

@@ -186,11 +186,11 @@ class Uses:
                 self._spread.take_attribute(
                     mark,
                     name,
-                    lambda method: self._spread.take_result(
-                        method, lambda given: self._bind(module, targets, given)
-                    )
-                    if isinstance(method, ast.AST)
-                    else None,
+                    lambda method: (
+                        self._spread.take_result(method, lambda given: self._bind(module, targets, given))
+                        if isinstance(method, ast.AST)
+                        else None
+                    ),
                 )
 
     def _default(self, module: Module, node: ast.expr, arguments: ast.arguments, mark: Mark) -> None:
@@ -241,16 +241,16 @@ class Uses:
                 give(spread.objects(mark, module))
             case Family():
                 spread.take_attribute(
-                    mark, "__call__", lambda m: spread.take_result(m, give) if isinstance(m, ast.AST) else None
+                    mark,
+                    "__call__",
+                    lambda m: spread.take_result(m, give) if isinstance(m, ast.AST) else None,
                 )
             case ast.Call():  # `functools.partial(FSDP, ...)`
                 give(MODEL)
             case ast.AST():
                 spread.take_result(mark, give)
 
-    def _given(
-        self, module: Module, call: ast.Call, place: ast.AST, node: ast.expr, mark: Mark
-    ) -> None:
+    def _given(self, module: Module, call: ast.Call, place: ast.AST, node: ast.expr, mark: Mark) -> None:
         """What is marked is an argument."""
         spread, function = self._spread, call.func
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
@@ -455,7 +455,9 @@ def _parameters(function: FunctionNode, call: ast.Call, place: ast.AST, *, bound
         return
     at = next((i for i, argument in enumerate(call.args) if argument is place), 0)
     if any(isinstance(a, ast.Starred) for a in call.args[: at + 1]):
-        yield from positional[min(at, len(positional)) :] if not isinstance(place, ast.Starred) else positional
+        yield from (
+            positional[min(at, len(positional)) :] if not isinstance(place, ast.Starred) else positional
+        )
     elif at < len(positional):
         yield positional[at]
     if arguments.vararg is not None and (at >= len(positional) or isinstance(place, ast.Starred)):

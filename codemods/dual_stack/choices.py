@@ -119,7 +119,7 @@ def find_choices(project: Project, marks: Marks) -> Choices:
 def _telling(project: Project, own: frozenset[str], pairs: dict[str, set[Pair]]) -> dict[str, set[Pair]]:
     """The names under which FSDP2's value is asked for; under others `"fsdp"` may mean either stack."""
     asked: set[tuple[str, str]] = set()
-    for module in project.modules.values() if pairs else ():
+    for module in list(project.modules.values()) if pairs else ():
         for node in module.nodes(ast.Compare):
             assert isinstance(node, ast.Compare)
             for subject in (node.left, *node.comparators):
@@ -135,7 +135,7 @@ def _telling(project: Project, own: frozenset[str], pairs: dict[str, set[Pair]])
 
 
 def _is_set_outside(project: Project) -> bool:
-    texts = [module.text for module in project.modules.values()]
+    texts = [module.text for module in list(project.modules.values())]
     return any("fsdp_plugin" in text for text in texts) and not any(
         f"class {_PLUGIN}" in text for text in texts
     )
@@ -207,7 +207,7 @@ def _handed_on(project: Project, pairs: dict[str, set[Pair]]) -> dict[str, set[P
 
 def _same_value(project: Project) -> Iterator[tuple[str, str]]:
     """Pairs of names of which one is assigned, or passed as, the other."""
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for node in (*module.nodes(ast.Assign), *module.nodes(ast.AnnAssign)):
             assert isinstance(node, ast.Assign | ast.AnnAssign)
             value = setting_name(node.value) if node.value is not None else None

@@ -45,7 +45,7 @@ def drop_fsdp1(
     """
     short = Shortened()
     had_wraps = bool(project.wraps)
-    texts_before = {path: module.text for path, module in project.modules.items()}
+    texts_before = {path: module.text for path, module in list(project.modules.items())}
     for _ in range(_MOST_ROUNDS):
         seen = view(project, short.choices, nothing_is_fsdp1=short.nothing_is_fsdp1)
         short.choices = seen.choices

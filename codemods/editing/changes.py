@@ -106,7 +106,8 @@ def _helper_changes(homes: list[HelperHome], target: Path) -> list[FileChange]:
 def _exports(project: Project, texts: dict[str, str]) -> set[tuple[str, str]]:
     """(file, name) of names that some file, as it will be, imports from another file of the project."""
     named = {path: _names_in(text) for path, text in texts.items()}
-    before = {path: _names_read(module) for path, module in project.modules.items()}
+    modules = project.with_takers(texts)
+    before = {module.path: _names_read(module) for module in modules}
 
     def reads(module: Module) -> set[str]:
         found = named.get(module.path)
@@ -115,7 +116,7 @@ def _exports(project: Project, texts: dict[str, str]) -> set[tuple[str, str]]:
     def goes_unread(module: Module, name: str) -> bool:
         return named.get(module.path) is not None and name in before[module.path]
 
-    return names_taken(project.modules.values(), project.index, reads, goes_unread)
+    return names_taken(modules, project.index, reads, goes_unread)
 
 
 def _names_read(module: Module) -> set[str]:

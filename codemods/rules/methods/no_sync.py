@@ -32,7 +32,7 @@ from codemods.rule import (
 _NOTHING = ("contextlib.nullcontext", "contextlib.suppress")
 
 
-@rule("no_sync", {"FM303": "`no_sync` of the FSDP1 wrapper"})
+@rule("no_sync", {"FM303": "`no_sync` of the FSDP1 wrapper"}, where={b".no_sync": b""})
 def no_sync(project: Project) -> Iterator[Finding]:
     """`model.no_sync()` becomes `model.set_requires_gradient_sync(...)`.
 

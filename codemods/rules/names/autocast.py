@@ -54,7 +54,7 @@ def autocast(project: Project) -> Iterator[Finding]:
 
 
 def _is_autocast(project: Project, module: Module, call: ast.Call) -> bool:
-    symbol = project.resolve(module, call.func)
+    symbol = project.outside(module, call.func)
     return symbol is not None and symbol.name in _NAMES
 
 

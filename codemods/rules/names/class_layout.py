@@ -16,7 +16,11 @@ _MODULES = ("torch.nn.Module", "torch.nn.modules.module.Module", "torch.nn.modul
 _POLICIES = ("ModuleWrapPolicy", "partial")
 
 
-@rule("class layout", {"FM527": "a class that `fully_shard` cannot extend"})
+@rule(
+    "class layout",
+    {"FM527": "a class that `fully_shard` cannot extend"},
+    where={b"wrap_policy": b"", b"WrapPolicy": b"", b"transformer_layer_cls": b""},
+)
 def class_layout(project: Project) -> Iterator[Finding]:
     """`class Block(ABC, nn.Module)` cannot become a unit: "object layout differs".
 

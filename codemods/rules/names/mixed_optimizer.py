@@ -40,7 +40,7 @@ def mixed_optimizer(project: Project) -> Iterator[Finding]:
     sites = [site for site in project.wraps if _ignores(project, site)]
     for module in list(project.modules.values()) if sites else ():
         for call in module.calls():
-            symbol = project.resolve(module, call.func)
+            symbol = project.outside(module, call.func)
             name = symbol.name if symbol is not None else ""
             if not name.startswith("torch.optim.") or name.rpartition(".")[2] not in _OPTIMIZERS:
                 continue

@@ -82,7 +82,7 @@ def _resharding(project: Project, module: Module) -> dict[ast.AST, tuple[ast.AST
             ):
                 found[handle] = (call, replace(module, call, code(module, "{unit}.reshard()", unit=unit)))
             case ast.Call(args=[ast.Name() | ast.Attribute() as unit, handle, *_]):
-                symbol = project.resolve(module, call.func)
+                symbol = project.outside(module, call.func)
                 if symbol is not None and symbol.name == f"{_RUNTIME}._reshard":
                     edit = replace(module, call, code(module, "{unit}.reshard()", unit=unit))
                     found[handle] = (call, edit)

@@ -14,8 +14,12 @@ from codemods.wrap_site import arguments_of
 _SEEDS = ("torch.manual_seed", "torch.random.manual_seed", "torch.cuda.manual_seed_all")
 _FUNCTIONS = ("set_seed", "seed_everything", "set_random_seed", "seed_all", "setup_seed", "fix_seed")
 
+_CALLED_WITH_RANK = rb"(?i)seed\w*[ \t]*\([\s\S]{0,300}?rank"
 
-@rule("seed per rank", {"FM526": "ranks can start from different weights"})
+
+@rule(
+    "seed per rank", {"FM526": "ranks can start from different weights"}, where={b"seed": _CALLED_WITH_RANK}
+)
 def seed_per_rank(project: Project) -> Iterator[Finding]:
     """Where each rank has a seed of its own and nothing sends rank 0's weights round, ranks can differ.
 
@@ -54,6 +58,6 @@ def _seeds_by_rank(project: Project, module: Module) -> bool:
 
 def _is_seed(project: Project, module: Module, call: ast.Call) -> bool:
     """Not so for a generator's own seed."""
-    symbol = project.resolve(module, call.func)
+    symbol = project.outside(module, call.func)
     name = symbol.name if symbol is not None else ast.unparse(call.func)
     return name in _SEEDS or name.rpartition(".")[2] in _FUNCTIONS

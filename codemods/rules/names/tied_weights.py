@@ -17,7 +17,11 @@ _REMEDY = "keep both out of the policy, or shard them together: `fully_shard([fi
 _ENDS = ("Embed", "Linear", "Head")
 
 
-@rule("tied weights", {"FM506": "tied weights that can end up in different units"})
+@rule(
+    "tied weights",
+    {"FM506": "tied weights that can end up in different units"},
+    where={b"tie_weights": b"", b".weight": rb"\.weight[ \t]*="},
+)
 def tied_weights(project: Project) -> Iterator[Finding]:
     """Two modules that share a weight must be in the same unit.
 
