@@ -85,7 +85,7 @@ def left_over(
                 continue
             spoken.add((module.path, module.place(module.statement(node)).line))
             yield _finding(module, node, name)
-    for module in list(project.modules.values()):
+    for module in project.naming:
         yield from _in_text(project, module, edits, spoken)
         yield from _unread_imports(project, module, edits, spoken)
         yield from _unmistakable(project, module, edits, spoken)
@@ -142,9 +142,8 @@ def _can_be_wrapper(project: Project, module: Module, node: ast.expr) -> bool:
 
 
 def _unmistakable_names(module: Module) -> Iterator[tuple[ast.expr, str]]:
-    for node in module.nodes(ast.Attribute):
-        assert isinstance(node, ast.Attribute)
-        if node.attr in UNMISTAKABLE:
+    for node in module.named(*sorted(UNMISTAKABLE)):
+        if isinstance(node, ast.Attribute):
             yield node, node.attr
     for call in module.calls():
         match call:
@@ -156,7 +155,7 @@ def _unmistakable_names(module: Module) -> Iterator[tuple[ast.expr, str]]:
                 is_itself = bool(rest) and ast.unparse(rest[0]) == ast.unparse(owner)
                 if name in UNMISTAKABLE and not is_itself:
                     yield call, name
-    for compare in module.nodes(ast.Compare):
+    for compare in module.nodes(ast.Compare) if "FullyShardedDataParallel" in module.text else ():
         assert isinstance(compare, ast.Compare)
         for part in (n for side in (compare.left, *compare.comparators) for n in ast.walk(side)):
             if isinstance(part, ast.Constant) and part.value == "FullyShardedDataParallel":

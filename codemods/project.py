@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,7 @@ class Project:
     Attributes:
         modules: path -> module: those that name FSDP, those that sharded models can get to, and whatever a
             question has led to.
+        looked_at: those of them that rules look through.
         linked: the files that name FSDP, what imports them, and what all of these import.
         mentions: coarse words found in any file read or not: `batch_norm`, `set_device`.
         line_length: what the repository's formatter is set to, if it says.
@@ -67,6 +68,7 @@ class Project:
     evaluator: Evaluator
     meanings: Meanings
     wraps: list[WrapCall] = field(default_factory=list)
+    looked_at: list[Module] = field(default_factory=list)
     linked: tuple[str, ...] = ()
     mentions: frozenset[str] = frozenset()
     imports: dict[str, set[str]] = field(default_factory=dict)
@@ -76,6 +78,7 @@ class Project:
     _groups: Groups[str] | None = None
     _imported_by: dict[str, set[str]] = field(default_factory=dict)
     _seen: set[Module] = field(default_factory=set)
+    _also: set[Module] = field(default_factory=set)
     _uses: dict[str, list[NameUse]] = field(default_factory=dict)
 
     def as_it_is(self, path: str) -> Module:
@@ -147,7 +150,7 @@ class Project:
     def method_calls(self, *names: str) -> Iterator[MethodCall]:
         """Every `x.<name>(...)`, whatever x is."""
         for name in names:
-            for module in list(self.modules.values()):
+            for module in self.looked_at:
                 for call in module.called(name):
                     if isinstance(call.func, ast.Attribute):
                         yield MethodCall(module, call, call.func.value)
@@ -155,16 +158,36 @@ class Project:
     def reading(self, *words: str) -> list[Module]:
         """The modules in whose text one of some names stands, of all that are linked by imports."""
         shelf = self.links.shelf
-        return shelf.load(sorted({path for word in words for path in shelf.with_word(word)}))
+        found = shelf.load(sorted({path for word in words for path in shelf.with_word(word)}))
+        self._also.update(found)
+        return found
 
-    def with_takers(self, paths: Iterable[str]) -> list[Module]:
-        """Some files, those that import them, and those that these may get their names from or hand them to."""
-        wanted = set(paths)
-        importers = self._importers()
-        for path in list(wanted):
-            wanted |= importers.get(path, set())
-        linked = set(self.linked or self.modules)
-        return self.links.shelf.load(sorted(wanted & linked))
+    def with_takers(self, names: Mapping[str, Iterable[str]]) -> list[Module]:
+        """Some files, and those that may take one of their names, directly or by way of a star import.
+
+        Args:
+            names: path -> names.
+        """
+        shelf, importers = self.links.shelf, self._importers()
+        wanted = set(names)
+        for path, words in names.items():
+            waiting, asked = [path], {path}
+            while waiting:
+                for taker in importers.get(waiting.pop(), ()):
+                    if taker in asked or taker not in shelf:
+                        continue
+                    asked.add(taker)
+                    if shelf.has_star(taker):
+                        waiting.append(taker)
+                    elif not any(word.encode() in shelf.import_words(taker) for word in words):
+                        continue
+                    wanted.add(taker)
+        return shelf.load(sorted(wanted))
+
+    @property
+    def naming(self) -> list[Module]:
+        """The modules that name FSDP, or something that another one has from it."""
+        return self.links.naming
 
     def static_calls(self, *names: str) -> Iterator[MethodCall]:
         """Every `FSDP.<name>(...)`, the class under whatever name, or a sharded model in its place."""
@@ -194,7 +217,7 @@ class Project:
         return sorted(name for name in self._all_uses() if name.startswith("torch.distributed."))
 
     def _all_uses(self) -> dict[str, list[NameUse]]:
-        for module in list(self.modules.values()):
+        for module in (*self.looked_at, *sorted(self._also, key=lambda module: module.path)):
             if module in self._seen:
                 continue
             self._seen.add(module)

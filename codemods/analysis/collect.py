@@ -167,7 +167,9 @@ def link(index: Index, modules: dict[str, Module], options: Options, shelf: Shel
     links.spread = follow(links, meanings)
     for path in sorted(modules):  # in the order of their names, whatever led to them
         modules[path] = modules.pop(path)
-    return Project(options, modules, index, links, Evaluator(index, callers), meanings, wraps)
+    project = Project(options, modules, index, links, Evaluator(index, callers), meanings, wraps)
+    project.looked_at = list(modules.values())
+    return project
 
 
 def _taking(module: Module, shelf: Shelf) -> Iterator[str]:

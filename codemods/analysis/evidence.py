@@ -4,7 +4,9 @@ methods."""
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 from codemods.analysis.flow import reaching
 from codemods.analysis.index import Index, Symbol
@@ -131,7 +133,7 @@ def is_optimizer(symbol: Symbol | None, call: ast.Call) -> bool:
     if symbol is not None and symbol.name.startswith("torch.optim.") and "lr_scheduler" not in symbol.name:
         return True
     # Names first: few calls have such a name, and most have arguments to look through.
-    if not any(_names_optimizer(n) for n in ast.walk(call.func)):
+    if not any(map(_names_optimizer, _words_of(call.func))):
         return False
     return any(
         isinstance(n, ast.Attribute) and n.attr in ("parameters", "named_parameters")
@@ -140,11 +142,22 @@ def is_optimizer(symbol: Symbol | None, call: ast.Call) -> bool:
     )
 
 
-def _names_optimizer(node: ast.AST) -> bool:
-    if isinstance(node, ast.Name):
-        name = node.id.lower()
-    elif isinstance(node, ast.Attribute):
-        name = node.attr.lower()
-    else:
-        return False
+def _words_of(callee: ast.expr) -> Iterator[str]:
+    """Every name in what is called."""
+    while isinstance(callee, ast.Attribute):
+        yield callee.attr
+        callee = callee.value
+    if isinstance(callee, ast.Name):
+        yield callee.id
+        return
+    for node in ast.walk(callee):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+
+
+@cache
+def _names_optimizer(word: str) -> bool:
+    name = word.lower()
     return name.startswith(("optim", "adam", "sgd", "lion")) or name.endswith(("optimizer", "adamw"))

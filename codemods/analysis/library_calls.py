@@ -49,7 +49,7 @@ def is_lightning(symbol: Symbol) -> bool:
 
 def trainer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
     """Every call of `TrainingArguments`, of a class of TRL, or of a project's class derived from one."""
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         for call in module.calls() if "fsdp" in module.text else ():
             symbol = project.resolve(module, call.func)
             if symbol is not None and is_training_arguments(project, symbol):
@@ -164,7 +164,7 @@ def _origins(value: Value) -> Iterator[tuple[Module, ast.expr]]:
 
 def _outside_calls(project: Project, word: str) -> Iterator[tuple[Module, ast.Call, Symbol]]:
     """Calls of names from outside the project, in modules where a word stands."""
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         for call in module.calls() if word in module.text else ():
             symbol = project.outside(module, call.func)
             if symbol is not None:

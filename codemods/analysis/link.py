@@ -44,7 +44,7 @@ from codemods.analysis.spread import MODEL, OPTIMIZER, SAID, Spread
 from codemods.analysis.stores import Stores
 from codemods.analysis.variables import Variables
 
-_DEEPEST = 70
+_DEEPEST = 150
 _LONGEST = 4
 _EXACT = 2
 """Keys of a path that are told apart; those further in stand for any, or containers that a function nests in
@@ -104,7 +104,7 @@ class Links:
 
     def sharded(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds a sharded model where it stands."""
-        if not self._is_possible or not self._can_hold(node, MODEL, SAID):
+        if not self.may_be_sharded(node):
             return No()
         held = self.held(module, node)
         sites = frozenset(h for h in held if isinstance(h, WrapCall))
@@ -124,6 +124,10 @@ class Links:
         """Whether an expression can hold a module inside a sharded model."""
         return self._can_hold(node, MODEL) and any(isinstance(h, Part) for h in self.held(module, node))
 
+    def may_be_sharded(self, node: ast.expr) -> bool:
+        """Whether a sharded model can get to an expression at all."""
+        return self._is_possible and self._can_hold(node, MODEL, SAID)
+
     def _can_hold(self, node: ast.expr, *marks: str) -> bool:
         """Whether one of some marks gets to an expression."""
         return self.spread is None or self.spread.has(node, *marks)
@@ -141,9 +145,10 @@ class Links:
         """Whether a call constructs an optimizer."""
         known = self._optimizers.get(call)
         if known is None:
-            known = self._optimizers[call] = is_optimizer(
-                self.index.outside(module, call.func, self.shelf), call
-            )
+            symbol = None
+            if "optim" in module.text:
+                symbol = self.index.outside(module, call.func, self.shelf)
+            known = self._optimizers[call] = is_optimizer(symbol, call)
         return known
 
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:

@@ -66,6 +66,7 @@ class Shelf:
         """
         self._modules = modules
         self.paths = sorted(paths)
+        self._known = frozenset(self.paths)
         self._code_of = code_of
         self._load = load
         self._imports = imports
@@ -91,6 +92,13 @@ class Shelf:
         if path not in self._imported:
             self._imported[path] = imported_names(self._code_of(path))
         return self._imported[path]
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._known
+
+    def has_star(self, path: str) -> bool:
+        """Whether a file may import everything that another has."""
+        return _STAR.search(self._code_of(path)) is not None
 
     def is_renamed(self, path: str, name: str) -> bool:
         """Whether a file may give an imported thing a name of its own."""

@@ -106,7 +106,8 @@ def _helper_changes(homes: list[HelperHome], target: Path) -> list[FileChange]:
 def _exports(project: Project, texts: dict[str, str]) -> set[tuple[str, str]]:
     """(file, name) of names that some file, as it will be, imports from another file of the project."""
     named = {path: _names_in(text) for path, text in texts.items()}
-    modules = project.with_takers(texts)
+    gone = {path: _names_read(project.modules[path]) - (words or set()) for path, words in named.items()}
+    modules = project.with_takers(gone)
     before = {module.path: _names_read(module) for module in modules}
 
     def reads(module: Module) -> set[str]:

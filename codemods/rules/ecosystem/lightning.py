@@ -73,7 +73,7 @@ def lightning_strategy(project: Project) -> Iterator[Finding]:
             f"leaves the sharding to your module ({why})"
         )
         yield finding(module, call, "FM630", message, remedy=_remedy(module, call, fabric=fabric))
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         for call in module.calls() if "strategy" in module.text else ():
             yield from _by_name(project, module, call)
 

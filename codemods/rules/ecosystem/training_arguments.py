@@ -46,7 +46,7 @@ def training_arguments(project: Project) -> Iterator[Finding]:
 
     for module, call in trainer_calls(project):
         yield from _call(project, module, call)
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         for value in values_called_fsdp(project, module) if "fsdp" in module.text else ():
             strings = _strings(value)
             if strings and all(_is_fsdp1(s) for s in strings):

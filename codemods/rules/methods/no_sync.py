@@ -55,9 +55,10 @@ def no_sync(project: Project) -> Iterator[Finding]:
 
     With bfloat16 compute and float32 reduction FSDP1 accumulated in bfloat16 between synchronisations and
     FSDP2 accumulates in float32: the second is more accurate, and the results then differ."""
-    for module in list(project.modules.values()):
-        for node in module.nodes(ast.Attribute):
-            assert isinstance(node, ast.Attribute)
+    for module in project.looked_at:
+        for node in module.named("no_sync"):
+            if not isinstance(node, ast.Attribute):
+                continue
             if node.attr != "no_sync":
                 continue
             holding = project.sharded(module, node.value)

@@ -32,7 +32,7 @@ def autocast(project: Project) -> Iterator[Finding]:
                 ...
                 optimizer.step()
     """
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         for block in module.nodes(ast.With):
             assert isinstance(block, ast.With)
             for item in block.items:

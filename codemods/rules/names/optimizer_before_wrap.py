@@ -113,7 +113,7 @@ def _is_repaired(project: Project, module: Module, wrap: ast.stmt, depth: int = 
 def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
     """Every call that builds an optimizer, or calls a function of the project that builds and returns one."""
     builders: dict[ast.FunctionDef | ast.AsyncFunctionDef, Module] = {}
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         for call in module.calls():
             if project.links.builds_optimizer(module, call):
                 yield module, call

@@ -26,7 +26,7 @@ def patched_internals(project: Project) -> Iterator[Finding]:
     whatever it corrected or added is gone. Found: assignments to names in `torch.distributed.fsdp` and to
     attributes of FSDP1's class, `setattr` on them, and strings that name FSDP1's private modules, as
     `unittest.mock.patch` takes them."""
-    for module in list(project.modules.values()):
+    for module in project.naming:
         for node in module.nodes(ast.Attribute):
             assert isinstance(node, ast.Attribute)
             if isinstance(node.ctx, ast.Store) and _is_fsdp1s(project.outside(module, node.value)):

@@ -35,7 +35,7 @@ def private(project: Project) -> Iterator[Finding]:
         if isinstance(m, FSDP) and m._handle is not None:        if isinstance(m, FSDPModule):
             m._handle.reshard(True)                                  m.reshard()
     """
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         translated = _resharding(project, module)
         for place, edit in translated.values():
             yield finding(
@@ -46,11 +46,10 @@ def private(project: Project) -> Iterator[Finding]:
                 safety=Safety.SAFE,
                 edits=[edit],
             )
-        for node in module.nodes(ast.Attribute):
-            assert isinstance(node, ast.Attribute)
-            remedy = _REMEDIES.get(node.attr)
-            if remedy is None or node in translated:
+        for node in module.named(*_REMEDIES):
+            if not isinstance(node, ast.Attribute) or node in translated:
                 continue
+            remedy = _REMEDIES[node.attr]
             if _says_fsdp(module) or not isinstance(project.sharded(module, node.value), No):
                 yield finding(
                     module,
@@ -60,7 +59,7 @@ def private(project: Project) -> Iterator[Finding]:
                     remedy=remedy,
                     fades=True,
                 )
-        for node in module.nodes(ast.Constant):
+        for node in module.nodes(ast.Constant) if _PREFIX in module.text else ():
             assert isinstance(node, ast.Constant)
             if isinstance(node.value, str) and _PREFIX in node.value and _decides(module, node):
                 yield finding(

@@ -27,7 +27,7 @@ def quantised_weights(project: Project) -> Iterator[Finding]:
     weights can also be left out with `ignored_params`. Said once per file that wraps a model, is
     imported where one is wrapped, or imports that."""
     linked = project.with_wraps()
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         if module.path not in linked:
             continue
         for call in sorted(module.calls(), key=lambda c: module.span(c).start):

@@ -34,7 +34,7 @@ def tied_weights(project: Project) -> Iterator[Finding]:
         return
     classes = _unit_classes(project)
     groups = {project.group(site.module.path) for site in project.wraps}
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         if project.group(module.path) not in groups:
             continue
         for call in module.calls() if classes is not None and _can_match({""}, classes) else ():

@@ -27,7 +27,7 @@ def unused_import(project: Project) -> Iterator[Finding]:
 
     Imports that a rewrite leaves without a use go by themselves; this is about those that had none before.
     In an `__init__.py` and where `__all__` names it, an import is for others and stays, with a finding."""
-    modules = project.with_takers([m.path for m in project.modules.values() if _imports_fsdp1(m)])
+    modules = project.with_takers({m.path: names for m in project.naming if (names := _fsdp1_names(m))})
     read = {module.path: _words(module) for module in modules}
     handed_on = names_taken(modules, project.index, lambda module: read[module.path])
     for module in modules:
@@ -62,13 +62,14 @@ def unused_import(project: Project) -> Iterator[Finding]:
             )
 
 
-def _imports_fsdp1(module: Module) -> bool:
-    return any(
-        is_fsdp1_import(node, alias)
+def _fsdp1_names(module: Module) -> set[str]:
+    return {
+        alias.asname or alias.name
         for node in module.nodes(ast.ImportFrom)
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
-    )
+        if is_fsdp1_import(node, alias)
+    }
 
 
 def _words(module: Module) -> set[str]:
