@@ -142,9 +142,8 @@ def _can_be_wrapper(project: Project, module: Module, node: ast.expr) -> bool:
 
 
 def _unmistakable_names(module: Module) -> Iterator[tuple[ast.expr, str]]:
-    for node in module.named(*sorted(UNMISTAKABLE)):
-        if isinstance(node, ast.Attribute):
-            yield node, node.attr
+    for node in module.attributes(*UNMISTAKABLE):
+        yield node, node.attr
     for call in module.calls():
         match call:
             case ast.Call(

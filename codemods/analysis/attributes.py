@@ -43,6 +43,9 @@ class Attributes:
 
     links: Links
     _chains: dict[ast.expr, str] = field(default_factory=dict)
+    _classes: dict[HeldSet, tuple[frozenset[ast.ClassDef], frozenset[ast.ClassDef]]] = field(
+        default_factory=dict
+    )
 
     def attribute(self, module: Module, node: ast.Attribute, path: Path) -> HeldSet:
         """What an attribute holds where it is read."""
@@ -111,7 +114,7 @@ class Attributes:
         """
         held: set[Held] = set()
         is_wrapped_in_place = False
-        family = {node for node, _ in self.links.classes.family(owner)}
+        family = self.links.classes.family_nodes(owner)
         homes = [home for _, home in self.links.classes.family(owner)]
         for store in self.links.stores.attributes(name, homes):
             if store.target not in not_yet and self._is_of(store.module, store.holder, owner, family):
@@ -130,19 +133,25 @@ class Attributes:
             return frozenset(h for h in held if not isinstance(h, Other | Instance))
         return frozenset(held)
 
-    def _is_of(self, module: Module, holder: ast.expr, owner: Instance, family: set[ast.ClassDef]) -> bool:
+    def _is_of(
+        self, module: Module, holder: ast.expr, owner: Instance, family: frozenset[ast.ClassDef]
+    ) -> bool:
         """Whether an attribute of `holder` is one of the object's."""
         if isinstance(holder, ast.Name) and holder.id in ("self", "cls"):
             return module.class_of(holder) in family
-        for one in self.links.held(module, holder):
-            match one:
-                case Defined(node=ast.ClassDef() as node):
-                    if node in family:
-                        return True
-                case Instance():
-                    if one.node in family or self.links.classes.is_a(one, owner.node):
-                        return True
-        return False
+        classes, related = self._classes_of(self.links.held(module, holder))
+        return not classes.isdisjoint(family) or owner.node in related
+
+    def _classes_of(self, held: HeldSet) -> tuple[frozenset[ast.ClassDef], frozenset[ast.ClassDef]]:
+        """The classes of objects, and those that they have something of."""
+        known = self._classes.get(held)
+        if known is None:
+            objects = [one for one in held if isinstance(one, Instance)]
+            classes = {one.node for one in objects}
+            classes |= {h.node for h in held if isinstance(h, Defined) and isinstance(h.node, ast.ClassDef)}
+            related = frozenset().union(*map(self.links.classes.family_nodes, objects))
+            known = self._classes[held] = frozenset(classes), related
+        return known
 
     def _in_body(self, owner: Instance, name: str, path: Path) -> HeldSet:
         """What the bodies of the classes say: values, fields, properties, methods."""

@@ -31,6 +31,7 @@ class Classes:
     _super: dict[Method, bool] = field(default_factory=dict)
     _standing: dict[Instance, list[ClassAt]] = field(default_factory=dict)
     _families: dict[Instance, list[ClassAt]] = field(default_factory=dict)
+    _family_nodes: dict[Instance, frozenset[ast.ClassDef]] = field(default_factory=dict)
     _inherited: dict[tuple[ast.ClassDef, str], list[tuple[Module, Method]]] = field(default_factory=dict)
 
     def lineage(self, node: ast.ClassDef, module: Module) -> list[ClassAt]:
@@ -121,9 +122,16 @@ class Classes:
             known = self._super[method] = _calls_super(method, method.name)
         return known
 
+    def family_nodes(self, instance: Instance) -> frozenset[ast.ClassDef]:
+        """The same without their modules."""
+        known = self._family_nodes.get(instance)
+        if known is None:
+            known = self._family_nodes[instance] = frozenset(node for node, _ in self.family(instance))
+        return known
+
     def is_a(self, instance: Instance, owner: ast.ClassDef) -> bool:
         """Whether an object has what a class defines."""
-        return any(node is owner for node, _ in self.family(instance))
+        return owner in self.family_nodes(instance)
 
     def methods(self, instance: Instance, name: str) -> list[tuple[Module, Method]]:
         """The methods that `x.<name>` can mean: the nearest one, and those of heirs that may stand in."""

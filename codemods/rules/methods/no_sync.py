@@ -56,9 +56,7 @@ def no_sync(project: Project) -> Iterator[Finding]:
     With bfloat16 compute and float32 reduction FSDP1 accumulated in bfloat16 between synchronisations and
     FSDP2 accumulates in float32: the second is more accurate, and the results then differ."""
     for module in project.looked_at:
-        for node in module.named("no_sync"):
-            if not isinstance(node, ast.Attribute):
-                continue
+        for node in module.attributes("no_sync"):
             if node.attr != "no_sync":
                 continue
             holding = project.sharded(module, node.value)

@@ -89,9 +89,7 @@ def _kind(setting: Setting | None) -> str:
 def _taken(project: Project) -> Iterator[Finding]:
     """`save = model.state_dict`: who calls it gets shards."""
     for module in project.looked_at:
-        for node in module.named("state_dict", "load_state_dict"):
-            if not isinstance(node, ast.Attribute):
-                continue
+        for node in module.attributes("state_dict", "load_state_dict"):
             parent = module.parent(node)
             if node.attr not in ("state_dict", "load_state_dict") or not isinstance(node.ctx, ast.Load):
                 continue

@@ -25,9 +25,7 @@ def accumulation_precision(project: Project) -> Iterator[Finding]:
     up in `reduce_dtype` (float32). FSDP2's sums are the more accurate ones; results differ by about
     the rounding of bfloat16, and nothing brings the old sums back."""
     for module in project.looked_at:
-        for node in module.named("no_sync"):
-            if not isinstance(node, ast.Attribute):
-                continue
+        for node in module.attributes("no_sync"):
             if node.attr != "no_sync":
                 continue
             holding = project.sharded(module, node.value)

@@ -57,9 +57,7 @@ def asked_for(project: Project) -> Iterator[Finding]:
                 )
             else:
                 yield _taken(module, call, asked)
-        for node in module.named(*_METHODS):
-            if not isinstance(node, ast.Attribute):
-                continue
+        for node in module.attributes(*_METHODS):
             if node.attr not in _METHODS or not isinstance(node.ctx, ast.Load):
                 continue
             parent = module.parent(node)

@@ -46,8 +46,8 @@ def private(project: Project) -> Iterator[Finding]:
                 safety=Safety.SAFE,
                 edits=[edit],
             )
-        for node in module.named(*_REMEDIES):
-            if not isinstance(node, ast.Attribute) or node in translated:
+        for node in module.attributes(*_REMEDIES):
+            if node in translated:
                 continue
             remedy = _REMEDIES[node.attr]
             if _says_fsdp(module) or not isinstance(project.sharded(module, node.value), No):

@@ -47,9 +47,7 @@ def zero_grad(project: Project) -> Iterator[Finding]:
 def _accumulating_blocks(project: Project, module: Module) -> set[ast.AST]:
     """`with` statements that switch synchronisation off, and the loops around them."""
     found: set[ast.AST] = set()
-    for node in module.named("no_sync"):
-        if not isinstance(node, ast.Attribute):
-            continue
+    for node in module.attributes("no_sync"):
         if node.attr != "no_sync" or isinstance(project.sharded(module, node.value), No):
             continue
         child: ast.AST = node
