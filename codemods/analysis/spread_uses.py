@@ -305,7 +305,8 @@ class Uses:
             self._to_parameter(home, function, call, place, mark, bound=bound)
         for function_node, arguments, keywords in handed_on(call):
             given = [*arguments, *(k.value for k in keywords)]
-            if any(one is node or getattr(one, "value", None) is node for one in given):
+            is_inside = isinstance(place, ast.keyword) and place.arg in ("args", "kwargs")
+            if is_inside or any(one is node or getattr(one, "value", None) is node for one in given):
                 self._to_every_parameter(module, function_node, mark)
         if symbol is None and isinstance(call.func, ast.Attribute) and self._is_kept(call.func.attr):
             self._spread.add(module, call, mark)  # what is kept there may give its argument back
