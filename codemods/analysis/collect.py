@@ -156,12 +156,13 @@ def link(index: Index, modules: dict[str, Module], options: Options, shelf: Shel
     shelf = shelf or shelf_of(modules)
     meanings = Meanings(index, shelf)
     naming: list[Module] = []
-    known = -1
-    while known != len(modules):  # following a name can read a module that no pattern announced
-        known = len(modules)
-        naming = list(modules.values())
-        wraps = _wrap_calls(index, meanings, modules)
-        shelf.load(path for module in naming for path in _taking(module, shelf))
+    wraps: list[WrapCall] = []
+    while len(naming) != len(modules):  # following a name can read a module that no pattern announced
+        new = [module for module in modules.values() if module not in set(naming)]
+        naming += new
+        wraps += _wrap_calls(index, meanings, new)
+        shelf.load(sorted({path for module in new for path in _taking(module, shelf)}))
+    wraps.sort(key=lambda w: (w.module.path, w.node.lineno, w.node.col_offset))
     callers = Callers(index, shelf)
     links = Links(index, shelf, naming, callers, {w.node: w for w in wraps})
     links.spread = follow(links, meanings)
@@ -212,10 +213,9 @@ def _enabling(index: Index, module: Module, call: ast.Call) -> ast.With | None:
     return None
 
 
-def _wrap_calls(index: Index, meanings: Meanings, modules: dict[str, Module]) -> list[WrapCall]:
+def _wrap_calls(index: Index, meanings: Meanings, modules: list[Module]) -> list[WrapCall]:
     found = []
-    for path in sorted(modules):
-        module = modules[path]
+    for module in modules:
         for call, symbol in meanings.calls(module):
             name = symbol.name
             if name == FSDP:
@@ -226,4 +226,4 @@ def _wrap_calls(index: Index, meanings: Meanings, modules: dict[str, Module]) ->
                 made = index.resolve(module, call.args[0])
                 if made is not None and made.name == FSDP:
                     found.append(WrapCall(module, call, "partial"))
-    return sorted(found, key=lambda w: (w.module.path, w.node.lineno, w.node.col_offset))
+    return found

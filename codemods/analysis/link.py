@@ -44,7 +44,7 @@ from codemods.analysis.spread import MODEL, OPTIMIZER, SAID, Spread
 from codemods.analysis.stores import Stores
 from codemods.analysis.variables import Variables
 
-_DEEPEST = 150
+_DEEPEST = 70
 _LONGEST = 4
 _EXACT = 2
 """Keys of a path that are told apart; those further in stand for any, or containers that a function nests in

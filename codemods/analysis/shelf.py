@@ -73,6 +73,7 @@ class Shelf:
         self._words: array[int] | None = None
         self._with_word: dict[str, list[str]] = {}
         self._where: dict[tuple[str, bytes, Before, bytes], list[str]] = {}
+        self._starring: dict[str, bool] = {}
         self._imported: dict[str, list[str]] = {}
         self._defined: dict[str, bool] = {}
         self._users: dict[str, frozenset[str]] = {}
@@ -98,7 +99,10 @@ class Shelf:
 
     def has_star(self, path: str) -> bool:
         """Whether a file may import everything that another has."""
-        return _STAR.search(self._code_of(path)) is not None
+        if path not in self._starring:
+            text = self._code_of(path)
+            self._starring[path] = b"*" in text and _STAR.search(text) is not None
+        return self._starring[path]
 
     def is_renamed(self, path: str, name: str) -> bool:
         """Whether a file may give an imported thing a name of its own."""
@@ -174,14 +178,14 @@ class Shelf:
 
     def may_name(self, path: str, word: str) -> bool:
         """Whether a file can name what another has: by importing it, or as an attribute of what it imports."""
-        words = self.import_words(path)
-        if word.encode() in words or not word.isascii():
+        words, name = self.import_words(path), word.encode()
+        if name in words or not word.isascii():
             return True
         text = self._code_of(path)
-        if _STAR.search(text):
+        if self.has_star(path):
             return True
-        for match in re.finditer(rb"(?<=\.)%s\b" % re.escape(word.encode()), text):
-            chain = CHAIN.search(text[max(0, match.start() - _LOOKED_BACK) : match.start()])
+        for start in _places(text, name, _compiled(rb"(?!\w)"), is_behind_a_dot=True):
+            chain = CHAIN.search(text[max(0, start - _LOOKED_BACK) : start])
             if chain is not None and chain[1] in words:
                 return True
         return False
