@@ -26,14 +26,13 @@ from codemods.analysis.holding import (
 )
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind
+from codemods.analysis.spread_marks import INSIDE
 from codemods.analysis.stores import AttributeStore
 from codemods.analysis.variables import defined, put_into
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
 
-_INSIDE = frozenset({"module", "_fsdp_wrapped_module", "_orig_mod"})
-"""What a wrapper or a compiled module calls the module inside it."""
 _PROPERTIES = frozenset({"property", "cached_property", "functools.cached_property", "abstractproperty"})
 
 
@@ -62,7 +61,7 @@ class Attributes:
             return self.links.variables.of_module(base.module, node.attr, path)
         receivers = self.links.held(module, node.value)
         held = self._of_all(module, receivers, node.attr, path, not_yet)
-        if node.attr in _INSIDE and not path:
+        if node.attr in INSIDE and not path:
             held |= _inside(node.attr, receivers)
         if not any(isinstance(h, Instance | Defined | Record) for h in receivers):
             held |= self._same_class_chain(module, node, path, not_yet)
@@ -73,7 +72,7 @@ class Attributes:
         """What `getattr(holder, name)` gives."""
         receivers = self.links.held(module, holder)
         held = self._of_all(module, receivers, name, path, frozenset())
-        if name in _INSIDE and not path:
+        if name in INSIDE and not path:
             held |= _inside(name, receivers)
         return held
 

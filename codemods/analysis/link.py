@@ -11,8 +11,8 @@ import ast
 from dataclasses import dataclass, field
 
 from codemods.analysis.attributes import Attributes
-from codemods.analysis.calls import Calls
 from codemods.analysis.callers import Callers
+from codemods.analysis.calls import Calls
 from codemods.analysis.classes import Classes
 from codemods.analysis.containers import Containers
 from codemods.analysis.evidence import Evidence, is_optimizer
@@ -40,7 +40,8 @@ from codemods.analysis.index import Index
 from codemods.analysis.module import Module
 from codemods.analysis.parameter_lists import ParameterLists
 from codemods.analysis.shelf import Shelf
-from codemods.analysis.spread import MODEL, OPTIMIZER, SAID, Spread
+from codemods.analysis.spread import Spread
+from codemods.analysis.spread_marks import MODEL, OPTIMIZER, SAID
 from codemods.analysis.stores import Stores
 from codemods.analysis.variables import Variables
 

@@ -67,7 +67,7 @@ class Origins:
         return found
 
     def _before(self, module: Module, node: ast.expr, path: tuple[int, ...]) -> Iterator[_At]:
-        """Where what is at a path of an expression comes from; the expression itself where it is made there."""
+        """Where what is at a path of an expression comes from; itself where it is made there."""
         match node:
             case _ if path:
                 yield from self._element(module, node, path)

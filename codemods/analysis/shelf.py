@@ -177,7 +177,7 @@ class Shelf:
         return self._users[path]
 
     def may_name(self, path: str, word: str) -> bool:
-        """Whether a file can name what another has: by importing it, or as an attribute of what it imports."""
+        """Whether a file can name what another has: by an import, or as an attribute of one."""
         words, name = self.import_words(path), word.encode()
         if name in words or not word.isascii():
             return True

@@ -21,28 +21,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind, Scope
 from codemods.analysis.shelf import Before
+from codemods.analysis.spread_marks import Family, Mark
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
 
-MODEL = "a sharded model or a part of one"
-SAID = "said to be a sharded model at this place"
-PARAMETERS = "parameters of a sharded model"
-OPTIMIZER = "an optimizer of such parameters"
-RECORD = "a namespace or named tuple"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Family:
-    """Classes of which one derives from another, at whatever distance and in whatever direction."""
-
-    classes: list[tuple[ast.ClassDef, Module]]
-
-
 _MANY = Family([])
 _APART = 8
 """How many families are told apart; the objects of all further ones are taken for one kind."""
-Mark: TypeAlias = "str | Family | ast.AST"
 Taker: TypeAlias = "Callable[[Mark], None]"
 _RARE = 10
 """In how many files an attribute's name may stand for all its reads to be followed, whatever they are of."""
@@ -227,9 +213,11 @@ class Spread:
             cell = self._attributes[owner, name] = _Cell()
             for node, home in owner.classes if isinstance(owner, Family) else ():
                 for read in home.named(name):
-                    if isinstance(read, ast.Attribute) and isinstance(read.ctx, ast.Load):
-                        if _is_own(read.value) and home.class_of(read) is node:
-                            self._take(cell, self._adds(home, read))
+                    is_read = isinstance(read, ast.Attribute) and isinstance(read.ctx, ast.Load)
+                    if not is_read or home.class_of(read) is not node:
+                        continue
+                    if isinstance(read, ast.Attribute) and _is_own(read.value):
+                        self._take(cell, self._adds(home, read))
         return cell
 
     def _look_for_objects(self, family: Family) -> None:
@@ -245,10 +233,10 @@ class Spread:
         for node, home in family.classes:
             self.look_for(home, node)
             for word in ("self", "cls"):
-                for name in home.named(word):
-                    is_bare = isinstance(name, ast.Name) and not isinstance(home.parent(name), ast.Attribute)
-                    if is_bare and home.class_of(name) is node:
-                        self.add(home, name, self._objects[family])
+                for own in home.named(word):
+                    is_bare = isinstance(own, ast.Name) and not isinstance(home.parent(own), ast.Attribute)
+                    if is_bare and home.class_of(own) is node:
+                        self.add(home, own, self._objects[family])
 
     def objects(self, node: ast.ClassDef, module: Module) -> Family:
         """The mark of the objects of a class."""

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from codemods.analysis.link import Links
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
-from codemods.analysis.spread import MODEL, SAID, Spread
+from codemods.analysis.spread import Spread
+from codemods.analysis.spread_marks import MODEL, SAID
 from codemods.analysis.spread_uses import Uses
 from codemods.torch_names import FSDP
 
@@ -19,7 +20,7 @@ def follow(links: Links, meanings: Meanings) -> Spread:
     for site in links.wraps.values():
         spread.add(site.module, site.node, site.node if site.kind == "partial" else MODEL)
     for module in links.naming:
-        named = {node for node, symbol in meanings.of(module) if symbol.name == FSDP}
+        named: set[ast.AST] = {node for node, symbol in meanings.of(module) if symbol.name == FSDP}
         _declared(spread, module, named)
         for subject in _said(links, module, named):
             text = ast.unparse(subject)
@@ -69,6 +70,6 @@ def _said(links: Links, module: Module, named: set[ast.AST]) -> Iterator[ast.exp
     """Names and attributes that the code says outright to be sharded models."""
     yield from links.evidence.subjects(module) if named else ()
     for call in module.called("isinstance"):
-        if len(call.args) == 2 and isinstance(call.args[0], ast.Name | ast.Attribute):
-            if call.args[1] in named:
-                yield call.args[0]
+        is_asked = len(call.args) == 2 and call.args[1] in named
+        if is_asked and isinstance(call.args[0], ast.Name | ast.Attribute):
+            yield call.args[0]

@@ -46,16 +46,16 @@ def private(project: Project) -> Iterator[Finding]:
                 safety=Safety.SAFE,
                 edits=[edit],
             )
-        for node in module.attributes(*_REMEDIES):
-            if node in translated:
+        for attribute in module.attributes(*_REMEDIES):
+            if attribute in translated:
                 continue
-            remedy = _REMEDIES[node.attr]
-            if _says_fsdp(module) or not isinstance(project.sharded(module, node.value), No):
+            remedy = _REMEDIES[attribute.attr]
+            if _says_fsdp(module) or not isinstance(project.sharded(module, attribute.value), No):
                 yield finding(
                     module,
-                    node,
+                    attribute,
                     "FM507",
-                    f"`{node.attr}` is private to FSDP1 and does not exist",
+                    f"`{attribute.attr}` is private to FSDP1 and does not exist",
                     remedy=remedy,
                     fades=True,
                 )
