@@ -42,13 +42,17 @@ class Surface:
 def scan(folder: Path) -> Surface:
     """The FSDP1 calls of every Python file below a folder that can be parsed."""
     wraps, contexts = [], []
+    own = leftovers.own_methods(folder)
     for path, tree, origin in leftovers.resolved(folder, _NAMES):
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
             place = Place(path, call.lineno, call.end_lineno or call.lineno)
             if _wraps(call, origin):
                 wraps.append(place)
             name = call.func
-            if isinstance(name, ast.Attribute) and name.attr in CONTEXTS and not leftovers.of_plugin(name):
+            if not isinstance(name, ast.Attribute) or name.attr not in CONTEXTS:
+                continue
+            is_ours = ast.unparse(name.value).endswith(leftovers.HELPER_MODULE)
+            if not is_ours and not leftovers.of_plugin(name) and not own.has(path, name):
                 contexts.append(place)
     return Surface(tuple(sorted(wraps)), tuple(sorted(contexts)))
 

@@ -13,7 +13,7 @@ import os
 import pickle
 import shutil
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from checkpoint_convert.errors import DestinationError
@@ -114,33 +114,43 @@ def check_space(target: Path, needed_bytes: int) -> None:
 
 
 @contextlib.contextmanager
-def partial_directory(target: Path) -> Iterator[Path]:
+def partial_directory(
+    target: Path, *, keep: Callable[[Path], bool] = lambda _: False, shared: bool = False
+) -> Iterator[Path]:
     """`<target>.partial`, empty and locked; deleted again unless `publish` has moved it away.
+
+    Args:
+        keep: says whether what a killed run left is to be gone on with.
+        shared: other processes write there too: what fails is left, marked, for a next run to go on with.
 
     Raises:
         DestinationError: another run is writing there, something foreign is in the way, or the disk is full.
     """
     partial = beside(target, ".partial")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(partial) as (emptied, descriptor):
+    with _locked(partial, keep) as (emptied, descriptor):
+        failed = True
         try:
             (emptied / MARK_NAME).write_text("An unfinished conversion. Safe to delete.\n", encoding="utf-8")
             yield emptied
+            failed = False
         except OSError as error:
             if error.errno in NO_SPACE:
+                left = "what is finished is kept for the next run" if shared else "nothing was left behind"
                 raise DestinationError(
                     f"no space left while writing {target} ({error.strerror})",
-                    hint="nothing was left behind; free some space or name another destination",
+                    hint=f"{left}; free some space or name another destination",
                 ) from error
             raise
         finally:
-            if _is_same(partial, descriptor):  # once published, the name may be another run's already
+            # Once published, the name may be another run's already.
+            if not (shared and failed) and _is_same(partial, descriptor):
                 shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _locked(partial: Path) -> Iterator[tuple[Path, int]]:
-    """Make the directory, hold its lock, and empty it of what a killed run left."""
+def _locked(partial: Path, keep: Callable[[Path], bool]) -> Iterator[tuple[Path, int]]:
+    """Make the directory, hold its lock, and empty it of what a killed run left, unless that is kept."""
     try:
         partial.mkdir(exist_ok=True)
         descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
@@ -156,7 +166,7 @@ def _locked(partial: Path) -> Iterator[tuple[Path, int]]:
                 f"{partial} is in the way, and was not made by fsdp-migrate",
                 hint="move it away, or name another destination",
             )
-        for entry in held:
+        for entry in () if held and keep(partial) else held:
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             else:
@@ -184,13 +194,16 @@ def _take_lock(descriptor: int, partial: Path) -> None:
         return  # a file system without locks
 
 
-def publish(partial: Path, target: Path, *, single_file: str | None, overwrite: bool) -> None:
+def publish(
+    partial: Path, target: Path, *, single_file: str | None, overwrite: bool, durable: bool = True
+) -> None:
     """Give the finished output its name.
 
     Args:
         single_file: the one file of `partial` that becomes `target`, its report beside it; None: the
             directory does.
         overwrite: replace what is there. The old output is moved aside first and deleted last.
+        durable: flush the directories, so that the names survive a power cut.
 
     Raises:
         DestinationError: something took the name in the meantime.
@@ -198,8 +211,9 @@ def publish(partial: Path, target: Path, *, single_file: str | None, overwrite: 
     ready = partial / single_file if single_file else partial
     if not single_file:
         (partial / MARK_NAME).unlink()
-    for folder in (partial, *(entry for entry in partial.iterdir() if entry.is_dir())):
-        _flush_directory(folder)
+    if durable:
+        for folder in (partial, *(entry for entry in partial.iterdir() if entry.is_dir())):
+            _flush_directory(folder)
     replaced = beside(target, _REPLACED)
     is_replacing = os.path.lexists(target)
     if is_replacing:
@@ -220,7 +234,8 @@ def publish(partial: Path, target: Path, *, single_file: str | None, overwrite: 
         if is_replacing and not os.path.lexists(target):
             replaced.rename(target)
         raise
-    _flush_directory(target.parent)
+    if durable:
+        _flush_directory(target.parent)
     if is_replacing:  # else what has that name is somebody's own, or all that a killed run left of the old
         _remove(replaced)
 

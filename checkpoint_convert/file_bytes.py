@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,12 @@ from checkpoint_convert.model import BLOCK_BYTES
 
 MAX_OPEN = 64
 
+FETCHERS: dict[str, Callable[[int, int], bytes]] = {}
+"""Stand-ins of remote files (`remote_source`) and what fetches their bytes, given start and count."""
+
+_FETCH_BYTES = 8 << 20
+"""Asked of a remote file at a time: an answer takes as long to come as a few megabytes to arrive."""
+
 
 class OpenFiles:
     """The handles of one conversion: opened on demand, the longest unused closed first. Thread-safe."""
@@ -25,24 +31,25 @@ class OpenFiles:
     def __init__(self, limit: int = MAX_OPEN) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._handles: OrderedDict[Path, int] = OrderedDict()
-        self._users: dict[Path, int] = {}
+        self._handles: OrderedDict[str, int] = OrderedDict()  # paths compare slowly, text does not
+        self._users: dict[str, int] = {}
 
     @contextmanager
     def borrow(self, path: Path) -> Iterator[int]:
         """A file descriptor of `path` that stays open for the `with` block."""
+        name = str(path)
         with self._lock:
-            handle = self._handles.get(path)
+            handle = self._handles.get(name)
             if handle is None:
                 self._close_idle(self._limit - 1)
-                handle = self._handles[path] = _open(path)
-            self._handles.move_to_end(path)
-            self._users[path] = self._users.get(path, 0) + 1
+                handle = self._handles[name] = _open(path)
+            self._handles.move_to_end(name)
+            self._users[name] = self._users.get(name, 0) + 1
         try:
             yield handle
         finally:
             with self._lock:
-                self._users[path] -= 1
+                self._users[name] -= 1
 
     def close(self) -> None:
         """Close what nobody reads."""
@@ -50,10 +57,12 @@ class OpenFiles:
             self._close_idle(0)
 
     def _close_idle(self, keep: int) -> None:
-        for path in [path for path in self._handles if not self._users.get(path)]:
+        if len(self._handles) <= keep:
+            return
+        for name in [name for name in self._handles if not self._users.get(name)]:
             if len(self._handles) <= keep:
                 break
-            os.close(self._handles.pop(path))
+            os.close(self._handles.pop(name))
 
 
 def _open(path: Path) -> int:
@@ -65,22 +74,30 @@ def _open(path: Path) -> int:
         ) from None
 
 
+_LOCKS = tuple(threading.Lock() for _ in range(64))
+"""Shared by all checksums, of which there may be hundreds of thousands."""
+
+
 class Checksum:
     """CRC-32 of one zip record, put together from the pieces of it that were read, in any order. Thread-safe.
 
     Attributes:
-        where: file and record, for messages.
+        path, name: file and record, for messages.
         start, size_bytes: where the record's data lies in its file.
         expected: the CRC the file promises.
     """
 
-    __slots__ = ("_lock", "_pieces", "done", "expected", "size_bytes", "start", "where")
+    __slots__ = ("_pieces", "done", "expected", "name", "path", "size_bytes", "start")
 
-    def __init__(self, where: str, start: int, size_bytes: int, expected: int) -> None:
-        self.where, self.start, self.size_bytes, self.expected = where, start, size_bytes, expected
+    def __init__(self, path: Path, name: str, start: int, size_bytes: int, expected: int) -> None:
+        self.path, self.name = path, name
+        self.start, self.size_bytes, self.expected = start, size_bytes, expected
         self.done = False
-        self._pieces: list[tuple[int, int, int]] = []  # (from, to, crc), sorted, disjoint, not touching
-        self._lock = threading.Lock()
+        self._pieces: list[tuple[int, int, int]] | None = None  # (from, to, crc): sorted, disjoint, apart
+
+    @property
+    def _lock(self) -> threading.Lock:
+        return _LOCKS[hash(self.start) % len(_LOCKS)]
 
     def saw(self, position: int, data: memoryview) -> None:
         """Take note of bytes read at a file position.
@@ -90,18 +107,25 @@ class Checksum:
         """
         if self.done or not len(data):
             return
+        begin = position - self.start
+        if begin == 0 and len(data) == self.size_bytes:
+            self._finish(_crc32(data))
+            return
         with self._lock:
-            begin = position - self.start
+            pieces = self._pieces = self._pieces or []
             for gap_from, gap_to in self._gaps(begin, begin + len(data)):
-                self._insert(gap_from, gap_to, _crc32(data[gap_from - begin : gap_to - begin]))
-            if not self.done and self._pieces[0][:2] == (0, self.size_bytes):
-                self.done = True
-                if self._pieces[0][2] != self.expected:
-                    raise UnreadableError(
-                        f"{self.where}: its bytes do not match the CRC-32 stored with them "
-                        f"({self._pieces[0][2]:08x}, should be {self.expected:08x})",
-                        hint="The file was damaged after it was written. Take another copy of it.",
-                    )
+                _insert(pieces, gap_from, gap_to, _crc32(data[gap_from - begin : gap_to - begin]))
+            if not self.done and pieces[0][:2] == (0, self.size_bytes):
+                self._finish(pieces[0][2])
+
+    def _finish(self, crc: int) -> None:
+        self.done, self._pieces = True, None
+        if crc != self.expected:
+            raise UnreadableError(
+                f"{self.path}, record {self.name}: its bytes do not match the CRC-32 stored with them "
+                f"({crc:08x}, should be {self.expected:08x})",
+                hint="The file was damaged after it was written. Take another copy of it.",
+            )
 
     def unseen(self) -> list[tuple[int, int]]:
         """File positions of what is still missing, if reading has begun; nothing otherwise."""
@@ -112,7 +136,7 @@ class Checksum:
 
     def _gaps(self, begin: int, end: int) -> list[tuple[int, int]]:
         gaps, at = [], begin
-        for piece_from, piece_to, _ in self._pieces:
+        for piece_from, piece_to, _ in self._pieces or ():
             if piece_to <= at:
                 continue
             if piece_from >= end:
@@ -124,19 +148,20 @@ class Checksum:
             gaps.append((at, end))
         return gaps
 
-    def _insert(self, begin: int, end: int, crc: int) -> None:
-        from isal.isal_zlib import crc32_combine
 
-        pieces = self._pieces
-        index = next((i for i, piece in enumerate(pieces) if piece[0] >= end), len(pieces))
-        if index and pieces[index - 1][1] == begin:
-            before = pieces.pop(index - 1)
-            index -= 1
-            begin, crc = before[0], crc32_combine(before[2], crc, end - begin)
-        if index < len(pieces) and pieces[index][0] == end:
-            after = pieces.pop(index)
-            crc, end = crc32_combine(crc, after[2], after[1] - after[0]), after[1]
-        pieces.insert(index, (begin, end, crc))
+def _insert(pieces: list[tuple[int, int, int]], begin: int, end: int, crc: int) -> None:
+    """Enter a piece, joined with those it touches."""
+    from isal.isal_zlib import crc32_combine
+
+    index = next((i for i, piece in enumerate(pieces) if piece[0] >= end), len(pieces))
+    if index and pieces[index - 1][1] == begin:
+        before = pieces.pop(index - 1)
+        index -= 1
+        begin, crc = before[0], crc32_combine(before[2], crc, end - begin)
+    if index < len(pieces) and pieces[index][0] == end:
+        after = pieces.pop(index)
+        crc, end = crc32_combine(crc, after[2], after[1] - after[0]), after[1]
+    pieces.insert(index, (begin, end, crc))
 
 
 def _crc32(data: memoryview) -> int:
@@ -151,6 +176,9 @@ def read_at(files: OpenFiles, path: Path, position: int, count: int) -> bytes:
     Raises:
         UnreadableError: the file ends before them.
     """
+    fetch = FETCHERS.get(str(path))
+    if fetch is not None:
+        return _fetched(fetch, path, position, count)
     buffer = bytearray(count)
     with files.borrow(path) as handle:
         _fill(handle, path, memoryview(buffer), position)
@@ -163,6 +191,10 @@ def read_blocks(
     """The same in blocks of at most `BLOCK_BYTES`, each valid until the next is asked for."""
     if count <= 0:
         return
+    fetch = FETCHERS.get(str(path))
+    if fetch is not None:
+        yield from _fetched_blocks(fetch, path, position, count, checksum)
+        return
     block = memoryview(bytearray(min(count, BLOCK_BYTES)))
     with files.borrow(path) as handle:
         while count:
@@ -173,6 +205,28 @@ def read_blocks(
             yield view
             position += len(view)
             count -= len(view)
+
+
+def _fetched_blocks(
+    fetch: Callable[[int, int], bytes], path: Path, position: int, count: int, checksum: Checksum | None
+) -> Iterator[memoryview]:
+    for start in range(position, position + count, _FETCH_BYTES):
+        data = _fetched(fetch, path, start, min(_FETCH_BYTES, position + count - start))
+        for at in range(0, len(data), BLOCK_BYTES):
+            view = memoryview(data)[at : at + BLOCK_BYTES]
+            if checksum is not None:
+                checksum.saw(start + at, view)
+            yield view
+
+
+def _fetched(fetch: Callable[[int, int], bytes], path: Path, position: int, count: int) -> bytes:
+    data = fetch(position, count)
+    if len(data) != count:
+        raise UnreadableError(
+            f"{path}: gave {len(data)} of {count} bytes at byte {position}",
+            hint="The file was cut short, or its server does not serve parts of files.",
+        )
+    return data
 
 
 def _fill(handle: int, path: Path, view: memoryview, position: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,10 @@ _HINT = "Give a function without arguments that returns the model as the old job
 
 
 def build_on_meta(factory: str) -> nn.Module:
-    """Call `pkg.module:factory` on the meta device.
+    """Call `pkg.module:factory`, or build what a Hugging Face `config.json` describes, on the meta device.
+
+    Args:
+        factory: the name; or the path of a `config.json`, or of the directory that holds one.
 
     Raises:
         LayoutError: it cannot be imported or called, or returns no module.
@@ -34,7 +37,7 @@ def build_on_meta(factory: str) -> nn.Module:
     import torch
     from torch import nn
 
-    make = load_name(factory, "model factory")
+    make = _of_config(factory) or load_name(factory, "model factory")
     try:
         with torch.device("meta"):
             model = make()
@@ -45,6 +48,30 @@ def build_on_meta(factory: str) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise LayoutError(f"{factory}: returns a {type(model).__name__}, not a module", hint=_HINT)
     return model
+
+
+def _of_config(path: str) -> Callable[[], object] | None:
+    """What builds the model of a `config.json`; None where the path is of no such file.
+
+    Only classes of transformers itself are built: nothing that a checkpoint brings along is run.
+    """
+    file = Path(path) / "config.json" if Path(path).is_dir() else Path(path)
+    if file.suffix != ".json" or not file.is_file():
+        return None
+    try:
+        transformers: Any = importlib.import_module("transformers")
+    except ImportError as error:
+        raise LayoutError(f"{path}: needs transformers", hint="pip install transformers") from error
+    try:
+        config = transformers.AutoConfig.from_pretrained(file.parent)
+        (name,) = config.architectures
+        kind = getattr(transformers, name)
+    except Exception as error:  # transformers raises what it likes
+        raise LayoutError(
+            f"{file}: transformers cannot build it: {type(error).__name__}: {error}",
+            hint="Give the model with --model pkg.module:factory.",
+        ) from error
+    return lambda: kind(config)
 
 
 def load_name(dotted: str, what: str) -> Any:

@@ -24,14 +24,14 @@ def _short_tuple(machine: Machine) -> None:
     count = machine.data[machine.at - 1] - pickle.TUPLE1[0] + 1
     if len(machine.stack) - (machine.marks[-1] if machine.marks else 0) < count:
         raise Damaged("a tuple reaches below its mark")
-    values = tuple(machine.stack[-count:])
+    values = machine.stack[-count:]
     del machine.stack[-count:]
-    machine.push(values)
+    machine.push_tuple(values)
 
 
 @on(pickle.TUPLE)
 def _tuple(machine: Machine) -> None:
-    machine.push(tuple(machine.since_mark()))
+    machine.push_tuple(machine.since_mark())
 
 
 @on(pickle.EMPTY_LIST)
@@ -232,7 +232,7 @@ def _build(machine: Machine) -> None:
     state, target = machine.stack.pop(), machine.stack[-1]
     # Attributes on a dict or list (`state_dict._metadata`) carry no tensor and are left behind.
     if isinstance(target, Record):
-        target.state = state
+        target.build(state)
 
 
 @on(pickle.PERSID)

@@ -37,6 +37,8 @@ class Damaged(Exception):
 _PLAIN_KEYS = frozenset({str, int, float, bool, bytes, type(None), Record, Symbol, complex})
 _KEY_PARTS = 4096
 _BUILT = {("collections", "OrderedDict"): dict, ("builtins", "set"): set, ("__builtin__", "set"): set}
+_SIZE = ("torch", "Size")
+_ROW = 8
 
 
 class Machine:
@@ -54,6 +56,7 @@ class Machine:
         self.marks: list[int] = []
         self.memo: dict[int, object] = {}
         self.objects = 0
+        self._rows: dict[tuple[object, ...], tuple[object, ...]] = {}
 
     # Reading operands.
 
@@ -97,6 +100,13 @@ class Machine:
         self.count_object()
         self.stack.append(value)
 
+    def push_tuple(self, values: list[object]) -> None:
+        """Put a tuple on the stack; equal rows of integers, of which shapes are made, are one object."""
+        row = tuple(values)
+        if len(row) <= _ROW and all(type(value) is int for value in row):
+            row = self._rows.setdefault(row, row)
+        self.push(row)
+
     def since_mark(self) -> list[object]:
         """Pop the values above the topmost mark, and the mark."""
         base = self.marks.pop()
@@ -126,6 +136,9 @@ class Machine:
             container = _BUILT.get((target.module, target.name))
             if container is not None and len(args) <= 1:
                 self.push(_filled(container, args))
+                return
+            if (target.module, target.name) == _SIZE and len(args) == 1 and type(args[0]) is tuple:
+                self.push(args[0])
                 return
         self.push(_record(target, args))
 

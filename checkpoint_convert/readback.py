@@ -28,25 +28,35 @@ Finder: TypeAlias = Callable[[KeyPath], object]
 
 
 def check_output(
-    find: Finder, items: Items, digests: Sequence[Digests], workers: Workers, progress: Progress
+    find: Finder,
+    items: Items,
+    digests: Mapping[int, Digests],
+    workers: Workers,
+    progress: Progress,
+    numbers: Sequence[int] | None = None,
 ) -> None:
     """Compare an output with what was written: names, dtypes, shapes, digests, plain values.
 
     Args:
         find: takes paths below `model` and `optim`, whatever the keys of the output.
+        digests: by tensor number.
+        numbers: the tensors to read; None means all.
 
     Raises:
         UnreadableError: the first difference.
     """
     canonical = items.canonical
-    progress.phase("checking", items.tensor_bytes)
+    chosen = range(len(items.tensors)) if numbers is None else numbers
+    sizes = [items.tensors[number].size_bytes for number in chosen]
+    progress.phase("checking", sum(sizes))
     for leaf in items.objects:
         _check_value(find(canonical(leaf.path)), leaf)
     by_path = {item.path: item for item in items.tensors} if items.shared else {}
     for shared in items.shared:
         _check_header(find(canonical(shared.path)), by_path[shared.of], dotted(shared.path))
 
-    def work(number: int) -> None:
+    def work(index: int) -> None:
+        number = chosen[index]
         item = items.tensors[number]
         found = _check_header(find(canonical(item.path)), item, dotted(item.path))
         if not digests[number].written:  # linked: the bytes are the source's own
@@ -60,7 +70,7 @@ def check_output(
         if running.digest() != digests[number].written:
             raise _damaged(f"{dotted(item.path)}: the bytes on disk are not the bytes that were written")
 
-    workers.run(work, [item.size_bytes for item in items.tensors])
+    workers.run(work, sizes)
 
 
 def _damaged(text: str) -> UnreadableError:

@@ -96,7 +96,7 @@ def file_size(path: Path) -> int:
 
 def _read_zip(files: OpenFiles, path: Path, start: int, size_bytes: int) -> TorchFile:
     archive = ZipArchive(files, path, start, size_bytes)
-    prefix, pickled = _main_record(archive)
+    prefix, pickled = main_record(archive)
     if f"{prefix}constants.pkl" in archive.records:
         raise UnsupportedError(
             f"{path}: is a TorchScript archive, which holds a program",
@@ -113,9 +113,9 @@ def _read_zip(files: OpenFiles, path: Path, start: int, size_bytes: int) -> Torc
     storages: dict[str, TypedStorage] = {}
 
     def load(key: object) -> TypedStorage:
-        name, dtype, count, location = _storage_key(key)
+        name, dtype, count, location = storage_key(key)
         if name not in storages:
-            storages[name] = _zip_storage(archive, f"{prefix}data/{name}", location)
+            storages[name] = zip_storage(archive, f"{prefix}data/{name}", location)
         found = storages[name].storage
         if dtype is not None and count * dtype.itemsize != found.size_bytes:
             raise ValueError(
@@ -126,11 +126,12 @@ def _read_zip(files: OpenFiles, path: Path, start: int, size_bytes: int) -> Torc
     where = f"{path}, record data.pkl"
     raw, _ = unpickle(archive.read(pickled), where=where, persistent_load=load)
     found = tuple(typed.storage for typed in storages.values())
-    _check_apart(archive, found, pickled)
+    check_apart(archive, found, pickled)
     return TorchFile(path, plain(raw, where), found)
 
 
-def _main_record(archive: ZipArchive) -> tuple[str, ZipRecord]:
+def main_record(archive: ZipArchive) -> tuple[str, ZipRecord]:
+    """The archive's folder, and its `data.pkl`."""
     for name, record in archive.records.items():
         if name.count("/") == 1 and name.endswith("/data.pkl"):
             return name[: -len("data.pkl")], record
@@ -140,7 +141,7 @@ def _main_record(archive: ZipArchive) -> tuple[str, ZipRecord]:
     )
 
 
-def _storage_key(key: object) -> tuple[str, DType | None, int, str]:
+def storage_key(key: object) -> tuple[str, DType | None, int, str]:
     """Name, dtype (None: untyped), elements and location out of torch's persistent id."""
     if not isinstance(key, tuple) or len(key) < 5 or key[0] != "storage":
         raise ValueError("a persistent id is not one of torch's storages")
@@ -150,7 +151,8 @@ def _storage_key(key: object) -> tuple[str, DType | None, int, str]:
     return name, storage_dtype(kind), count, str(location)
 
 
-def _zip_storage(archive: ZipArchive, name: str, location: str) -> TypedStorage:
+def zip_storage(archive: ZipArchive, name: str, location: str) -> TypedStorage:
+    """A record as a storage."""
     record = archive.records.get(name)
     if record is None:
         raise archive.damaged(f"record {name} is missing")
@@ -159,7 +161,7 @@ def _zip_storage(archive: ZipArchive, name: str, location: str) -> TypedStorage:
     return TypedStorage(storage, None, location)
 
 
-def _check_apart(archive: ZipArchive, storages: tuple[Storage, ...], pickled: ZipRecord) -> None:
+def check_apart(archive: ZipArchive, storages: tuple[Storage, ...], pickled: ZipRecord) -> None:
     """No two records may share bytes: a forged archive could say everything twice."""
     spans = [(storage.position, storage.size_bytes) for storage in storages if storage.size_bytes]
     spans.append((archive.data_position(pickled), pickled.size_bytes))
@@ -195,7 +197,7 @@ def _read_legacy(files: OpenFiles, path: Path, data: mmap.mmap, at: int) -> Torc
     storages: dict[str, tuple[Storage, int]] = {}
 
     def load(key: object) -> TypedStorage:
-        name, dtype, count, location = _storage_key(key)
+        name, dtype, count, location = storage_key(key)
         if not isinstance(key, tuple) or (len(key) > 5 and key[5] is not None):
             raise ValueError("storage views of torch 0.4 and older are not read")
         item = dtype.itemsize if dtype is not None else 1

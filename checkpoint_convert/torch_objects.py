@@ -258,7 +258,7 @@ def _attributes(value: object) -> dict[str, object]:
 
 def _attributes_of_state(state: object) -> dict[str, object]:
     holder = Record(None, ())
-    holder.state = state
+    holder.build(state)
     return holder.attributes()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from isal import isal_zlib
 
@@ -27,8 +29,22 @@ class Digests:
     written: bytes
 
 
-def transfer(layout: Layout, out: Output, workers: Workers, progress: Progress) -> list[Digests]:
-    """Write every tensor of a layout, between its `begin` and its `finish`.
+Note: TypeAlias = "Callable[[int, Digests, tuple[int, ...]], None]"
+"""Called when a tensor stands: its number, its digests, the CRC-32 of its spans."""
+
+
+def transfer(
+    layout: Layout,
+    out: Output,
+    workers: Workers,
+    progress: Progress,
+    numbers: Sequence[int] | None = None,
+    note: Note | None = None,
+) -> dict[int, Digests]:
+    """Write tensors of a layout, between its `begin` and its `finish`.
+
+    Args:
+        numbers: which; None means all.
 
     Returns:
         The digests, by tensor number.
@@ -37,13 +53,18 @@ def transfer(layout: Layout, out: Output, workers: Workers, progress: Progress) 
         UnreadableError: a source gave fewer or more bytes than its shape says.
         OSError: as the system has it.
     """
-    done: list[Digests | None] = [None] * len(layout.tensors)
+    chosen = range(len(layout.tensors)) if numbers is None else numbers
+    done: dict[int, Digests] = {}
 
-    def work(number: int) -> None:
-        done[number] = _Tensor(layout, number, out, workers, progress).copy()
+    def work(index: int) -> None:
+        number = chosen[index]
+        tensor = _Tensor(layout, number, out, workers, progress)
+        done[number] = tensor.copy()
+        if note is not None:
+            note(number, done[number], tuple(tensor.crcs))
 
-    workers.run(work, [item.size_bytes for item in layout.tensors])
-    return [digests for digests in done if digests is not None]
+    workers.run(work, [layout.tensors[number].size_bytes for number in chosen])
+    return done
 
 
 class _Tensor:
@@ -61,6 +82,7 @@ class _Tensor:
         self._cast: Cast | None = cast_between(self._item.source.dtype, self._item.dtype)
         self._read = digest.new()
         self._written = digest.new() if self._cast else self._read
+        self.crcs: list[int] = []
 
     def copy(self) -> Digests:
         """Write all spans."""
@@ -70,6 +92,7 @@ class _Tensor:
         for span in self._layout.spans(self._number):
             crc = self._copy_span(span)
             self._layout.close_span(self._out, self._number, span, crc)
+            self.crcs.append(crc)
         read = self._read.digest()
         return Digests(read, self._written.digest() if self._cast else read)
 

@@ -7,12 +7,15 @@ library's `pickletools`; the way torch uses them is in `torch/serialization.py` 
 
 from __future__ import annotations
 
+import pickle
 import struct
 
 from checkpoint_convert.errors import UnreadableError
 from checkpoint_convert.opcodes import STOP
 from checkpoint_convert.opcodes_of_objects import HANDLERS
 from checkpoint_convert.pickle_machine import Buffer, Damaged, Limits, Machine, PersistentLoad
+
+_BINGET, _BININT1, _MARK = pickle.BINGET[0], pickle.BININT1[0], pickle.MARK[0]
 
 
 def unpickle(
@@ -59,17 +62,29 @@ def _unreadable(where: str, at: int, reason: str) -> UnreadableError:
 
 def _run(machine: Machine) -> object:
     data, stack, end = machine.data, machine.stack, machine.end
+    marks, memo = machine.marks, machine.memo
     handlers, stack_limit = HANDLERS, machine.limits.stack
     while True:
-        if machine.at >= end:
+        at = machine.at
+        if at >= end:
             raise Damaged("the stream ends too early")
-        code = data[machine.at]
-        machine.at += 1
-        if code == STOP:
+        code = data[at]
+        machine.at = at + 1
+        # Every other opcode of a large state dict is one of these three, so they cost no call.
+        if code == _BINGET and data[at + 1] in memo:
+            stack.append(memo[data[at + 1]])
+            machine.at = at + 2
+        elif code == _BININT1:
+            stack.append(data[at + 1])
+            machine.at = at + 2
+        elif code == _MARK and len(marks) < stack_limit:
+            marks.append(len(stack))
+        elif code == STOP:
             break
-        handlers[code](machine)
+        else:
+            handlers[code](machine)
         if len(stack) > stack_limit:
             raise Damaged(f"more than {stack_limit} values wait on its stack")
-    if len(stack) != 1 or machine.marks:
+    if len(stack) != 1 or marks:
         raise Damaged("it stops with an unfinished value")
     return stack[0]

@@ -22,6 +22,8 @@ _ENTRY = struct.Struct("<4s6H3L5H2L")
 _LOCAL = struct.Struct("<4s5H3L2H")
 _BIG = 0xFFFFFFFF
 _MAX_DIRECTORY_BYTES = 1 << 30
+_TAIL_BYTES = 1024
+"""Enough for the whole directory of a `.distcp` item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class ZipArchive:
     def __init__(self, files: OpenFiles, path: Path, start: int, size_bytes: int) -> None:
         self.files, self.path, self.start, self.size_bytes = files, path, start, size_bytes
         self._directory_at = 0
+        self._windows: list[tuple[int, bytes]] = []
         self.records: dict[str, ZipRecord] = {}
         for record in self._read_directory():
             if record.name in self.records:
@@ -74,7 +77,7 @@ class ZipArchive:
     def read(self, record: ZipRecord) -> bytes:
         """A record's data, its CRC verified where there is one."""
         at = self.data_position(record)
-        data = read_at(self.files, self.path, at, record.size_bytes)
+        data = self._read(at, record.size_bytes)
         checksum = self.checksum(record, at)
         if checksum is not None:
             checksum.saw(at, memoryview(data))
@@ -84,7 +87,7 @@ class ZipArchive:
         """What verifies the record whose data begins at `at`; None where the writer stored no CRC."""
         if not record.crc or not record.size_bytes:
             return None
-        return Checksum(f"{self.path}, record {record.name}", at, record.size_bytes, record.crc)
+        return Checksum(self.path, record.name, at, record.size_bytes, record.crc)
 
     def data_position(self, record: ZipRecord) -> int:
         """Where a record's data begins in the file, by its local header, within the archive."""
@@ -102,7 +105,16 @@ class ZipArchive:
     def _read(self, position: int, count: int) -> bytes:
         if position < self.start or count < 0 or position + count > self.start + self.size_bytes:
             raise self.damaged(f"it points to byte {position}, outside itself")
+        for at, data in self._windows:
+            if at <= position and position + count <= at + len(data):
+                return data[position - at : position - at + count]
         return read_at(self.files, self.path, position, count)
+
+    def keep(self, position: int, count: int) -> bytes:
+        """Read a stretch that holds much of what will be asked for, and answer from it."""
+        data = self._read(position, count)
+        self._windows.append((position, data))
+        return data
 
     def _read_directory(self) -> Iterator[ZipRecord]:
         count, size, offset = self._find_directory()
@@ -150,10 +162,12 @@ class ZipArchive:
 
     def _find_directory(self) -> tuple[int, int, int]:
         """Number of entries, size in bytes and offset of the central directory."""
-        tail_bytes = min(self.size_bytes, _END.size + 0xFFFF)
-        tail_at = self.start + self.size_bytes - tail_bytes
-        tail = self._read(tail_at, tail_bytes)
-        found = tail.rfind(b"PK\x05\x06")
+        for most in (_TAIL_BYTES, _END.size + 0xFFFF):  # torch writes no comment after the directory
+            tail_bytes = min(self.size_bytes, most)
+            tail = self.keep(self.start + self.size_bytes - tail_bytes, tail_bytes)
+            found = tail.rfind(b"PK\x05\x06")
+            if found >= _END64_LOCATOR.size:
+                break
         if found < 0 or found + _END.size > tail_bytes:
             end = self.start + self.size_bytes
             raise self.damaged(f"the directory that should end it at byte {end} is missing")

@@ -10,33 +10,14 @@ from codemods.analysis.holding import Instance
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
 from codemods.editing import todo
-from codemods.editing.apply import replaces
-from codemods.editing.code import delete, finding
-from codemods.editing.removal import delete_aliases
-from codemods.editing.statements import annotation_words, is_annotation
-from codemods.model import Edit, Finding, Outcome, Reported, Safety
+from codemods.editing.code import finding
+from codemods.editing.statements import is_annotation
+from codemods.leftover_imports import unread_imports
+from codemods.leftover_words import CODE, header, is_gone, is_spoken_of, left_name
+from codemods.model import Edit, Finding, Outcome, Reported
 from codemods.project import Project
-from codemods.torch_names import FSDP, canonical, is_fsdp1, is_fsdp_namespace
+from codemods.torch_names import FSDP, is_fsdp1, is_fsdp_namespace
 
-CODE = "FM516"
-UNUSED = "FM518"
-_PREFIX = "torch.distributed.fsdp."
-_REMEDIES = {
-    "FullyShardedDataParallel": "shard with `fully_shard` in place; a sharded module is an `FSDPModule`",
-    "StateDictType": "say at each state dict call what it gives (`StateDictOptions`)",
-    "FlatParameter": "there is no flat parameter: work on `model.parameters()`, which are DTensors",
-    "enable_wrap": "build the modules first, then shard each with `fully_shard`, the model around them last",
-    "wrap": "shard the module with `fully_shard` once it is built",
-    "ShardingStrategy": "go by what your configuration says: a sharded model does not remember its strategy; "
-    "norms of its DTensors are those of the whole already",
-    "CustomPolicy": "loop over `reversed(list(model.modules()))` and shard what the function wants",
-    "sharded_grad_scaler": "use `torch.amp.GradScaler`, which finds infinities on every rank",
-    "OptimStateKeyType": "optimizer state stays keyed by parameter name",
-}
-_PRIVATE_REMEDIES = {
-    "_init_intra_and_inter_node_groups": "leave `process_group` out: HYBRID_SHARD without it shards within "
-    "each node, over a mesh that the helper module makes",
-}
 UNMISTAKABLE = frozenset(
     {"_all_handles", "_flat_param", "_fsdp_wrapped_module", "_fully_sharded_module_to_handle", "flat_param"}
     | {
@@ -79,15 +60,15 @@ def left_over(
             module, node = use.module, use.node
             if _is_variable(module, node, name) or _is_inner(project, module, node):
                 continue
-            if _is_gone(module, node, edits):
+            if is_gone(module, node, edits):
                 continue
-            if _is_spoken_of(module, node, spoken):
+            if is_spoken_of(module, node, spoken):
                 continue
             spoken.add((module.path, module.place(module.statement(node)).line))
-            yield _finding(module, node, name)
+            yield left_name(module, node, name)
     for module in project.naming:
         yield from _in_text(project, module, edits, spoken)
-        yield from _unread_imports(project, module, edits, spoken)
+        yield from unread_imports(project, module, edits, spoken)
         yield from _unmistakable(project, module, edits, spoken)
 
 
@@ -114,9 +95,9 @@ def _unmistakable(
         owner = node.value if isinstance(node, ast.Attribute) and name in _METHODS else None
         if owner is not None and not _can_be_wrapper(project, module, owner):
             continue
-        if _is_gone(module, node, edits):
+        if is_gone(module, node, edits):
             continue
-        if _is_spoken_of(module, node, spoken):
+        if is_spoken_of(module, node, spoken):
             continue
         spoken.add((module.path, module.place(module.statement(node)).line))
         yield finding(
@@ -161,24 +142,6 @@ def _unmistakable_names(module: Module) -> Iterator[tuple[ast.expr, str]]:
                 yield compare, part.value
 
 
-def _finding(module: Module, node: ast.AST, name: str) -> Finding:
-    words = name.removeprefix(_PREFIX).removeprefix("wrap.").split(".")
-    short = ".".join(words)
-    if any(word.startswith("_") for word in words):
-        message = f"`{short}` is private to FSDP1 and has no counterpart"
-        remedy = _PRIVATE_REMEDIES.get(words[-1]) or (
-            "do without FSDP1's internals: `FSDPModule` has `unshard()` and `reshard()`, "
-            "parameters are DTensors"
-        )
-    elif name.startswith(f"{FSDP}."):
-        message = f"`{words[-1]}` is taken from FSDP1's class"
-        remedy = f"write it as `model.{words[-1]}(...)`: FSDP1's class is gone after the rewrite"
-    else:
-        message = f"`{short}` belongs to FSDP1 and is still used here"
-        remedy = _REMEDIES.get(words[0], "rewrite this by hand for `fully_shard`")
-    return finding(module, node, CODE, message, remedy=remedy)
-
-
 def _is_variable(module: Module, node: ast.expr, name: str) -> bool:
     """Whether a chain starts at a variable that was assigned an FSDP1 name: the assignment is spoken of.
 
@@ -201,28 +164,6 @@ def _is_inner(project: Project, module: Module, node: ast.expr) -> bool:
     return symbol is not None and is_fsdp_namespace(symbol.name)
 
 
-def _is_gone(module: Module, node: ast.AST, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:
-    spans = [module.span(node)]
-    while isinstance(node, ast.Attribute):
-        node = node.value
-        spans.append(module.span(node))
-    return any(replaces(edit, span) for edit, _ in edits.get(module.path, []) for span in spans)
-
-
-def _is_spoken_of(module: Module, node: ast.AST, spoken: set[tuple[str, int]]) -> bool:
-    return any((module.path, line) in spoken for line in _header(module, node))
-
-
-def _header(module: Module, node: ast.AST) -> range:
-    """The lines of the innermost statement around a node; of a compound statement those before its body."""
-    statement = module.statement(node)
-    first = module.line_of(module.span(statement).start)
-    body = getattr(statement, "body", None)
-    if isinstance(body, list) and body:
-        return range(first, max(first, module.line_of(module.span(body[0]).start) - 1) + 1)
-    return range(first, module.line_of(module.span(statement).end) + 1)
-
-
 def _in_text(
     project: Project,
     module: Module,
@@ -239,48 +180,7 @@ def _in_text(
             continue
         meanings = (project.meaning(module, word) for word in re.findall(r"[A-Za-z_][\w.]*", node.value))
         name = next((name for name in meanings if name is not None and is_fsdp1(name)), None)
-        if name is None or any((module.path, line) in spoken for line in _header(module, node)):
+        if name is None or any((module.path, line) in spoken for line in header(module, node)):
             continue
         spoken.add((module.path, module.place(module.statement(node)).line))
-        yield _finding(module, node, name)
-
-
-def _unread_imports(
-    project: Project,
-    module: Module,
-    edits: dict[str, list[tuple[Edit, Finding]]],
-    spoken: set[tuple[str, int]],
-) -> Iterator[Finding]:
-    """Imports of FSDP1 names that the file itself does not use: handed on to other files, or forgotten."""
-    names = {n.id for n in module.nodes(ast.Name) if isinstance(n, ast.Name)} | annotation_words(module)
-    for node in module.nodes(ast.ImportFrom):
-        assert isinstance(node, ast.ImportFrom)
-        source = node.module or ""
-        if node.level or not is_fsdp_namespace(source) or _is_gone(module, node, edits):
-            continue
-        untaken: list[ast.alias] = []
-        for alias in node.names:
-            name = canonical(f"{source}.{alias.name}")
-            if alias.name == "*" or not is_fsdp1(name) or _is_gone(module, alias, edits):
-                continue
-            is_attribute = isinstance(module.parent(node), ast.ClassDef)
-            if (alias.asname or alias.name) in names and not is_attribute:
-                continue
-            uses = [use for use in project.uses(name) if use.module is not module]
-            if uses and all(_is_gone(use.module, use.node, edits) for use in uses):
-                untaken.append(alias)
-            elif not _is_spoken_of(module, node, spoken):
-                spoken.add((module.path, module.place(node).line))
-                yield _finding(module, node, name)
-        if untaken:
-            yield _no_longer_taken(module, node, untaken)
-
-
-def _no_longer_taken(module: Module, node: ast.ImportFrom, aliases: list[ast.alias]) -> Finding:
-    if len(aliases) == len(node.names):
-        edits = [delete(module, node)]
-    else:
-        edits = delete_aliases(module, node, aliases)
-    names = ", ".join(f"`{alias.asname or alias.name}`" for alias in aliases)
-    message = f"no other file takes {names} from here any more"
-    return finding(module, node, UNUSED, message, safety=Safety.SAFE, edits=edits)
+        yield left_name(module, node, name)

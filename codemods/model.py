@@ -34,6 +34,10 @@ class Span:
         return self.start <= other.start and other.end <= self.end
 
 
+WHOLE_FILE = Span(0, 0)
+"""Of a place: it is about no text in particular."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hole:
     """A part of the original text kept inside a replacement, with the edits that fall within it done.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeAlias
@@ -26,16 +26,19 @@ def decided_together(
     only: frozenset[str] | None,
     absent: list[Finding],
     held: dict[Finding, str],
+    settings: Callable[[Mapping[Finding, str]], Iterable[Reported]],
 ) -> list[Reported]:
-    """Outcomes with which configuration types change everywhere or nowhere.
+    """Outcomes with which configuration types, and settings files with what names them, change everywhere or
+    nowhere.
 
     Args:
         absent: findings in files that may not be changed.
         held: findings that are left although they could be done, and why.
+        settings: the outcomes in configuration files; its last call is the one that holds.
     """
     while True:
         reported = decide(project, findings, only, held)
-        more = left_together(reported, absent, held)
+        more = left_together([*reported, *settings(held)], absent, held)
         if more == held:
             return reported
         held = more

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,9 @@ from codemods.analysis.deep_expressions import deep_expressions
 from codemods.analysis.library_calls import surroundings
 from codemods.configuration.plan import plan_configuration
 from codemods.editing.changes import file_changes
-from codemods.editing.helpers import is_written
+from codemods.editing.helper_places import is_written
 from codemods.model import (
+    WHOLE_FILE,
     FileChange,
     Finding,
     Options,
@@ -28,15 +30,7 @@ from codemods.model import (
 )
 from codemods.outcomes import decided_together
 from codemods.project import Project
-from codemods.shown_places import (
-    cell,
-    comment_in_cell,
-    comment_in_original,
-    dropped,
-    in_cell,
-    in_original,
-    site_in_original,
-)
+from codemods.shown_places import dropped, shown
 from codemods.sources import is_configuration
 from codemods.suppressions import check_suppression, suppressions_in
 from codemods.whole import only_whole
@@ -58,25 +52,28 @@ def plan_rewrite(
     """
     project, skipped = _project(target, files, options, only)
     files, configs = split(files)
-    findings = find_all(project)
+    every = findings = find_all(project)
     elsewhere: Counter[str] = Counter()
     absent: list[Finding] = []
     if only is not None:
         absent = [f for f in findings if f.place.path not in only]
         elsewhere.update(f.place.path for f in findings if f.place.path not in only and not f.is_note)
         findings = [f for f in findings if f.place.path in only]
-    reported = decided_together(project, findings, only, absent, {})
+    settings = plan_configuration(target, configs, options, surroundings(project), every, only=only)
+    absent += settings.absent
+    reported = decided_together(project, findings, only, absent, {}, settings.decide)
     suppressed = suppressions_in(project, reported, only)
     reported, changes = _changed(project, reported, target)
-    undone = {r.finding: r.detail for r in reported if r.finding.shares and r.detail == _LEFT}
-    if undone:  # what shares values with a file that is left alone is left as well
-        reported = decided_together(project, findings, only, absent, undone)
-        reported, changes = _changed(project, reported, target)
-    sites = [site_in_original(project, site) for site in wrap_reports(project, reported)]
+    undone = {r.finding: r.detail for r in reported if r.detail == _LEFT}
+    if any(finding.shares for finding in undone):
+        # What shares values with a file that is left alone is left as well.
+        said = [r for r in reported if r.finding.code == "FM903"]
+        reported = decided_together(project, findings, only, absent, undone, settings.decide)
+        reported, changes = _changed(project, _untouched(reported, said), target)
+        reported += [r for r in said if r not in reported]
+    sites = list(wrap_reports(project, reported))
     reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
-    suppressions = [comment_in_original(project, found) for found, _ in suppressed]
-    reported = [in_original(project, item) for item in reported] + dropped(project, _left_whole(reported))
-    settings = plan_configuration(target, configs, options, surroundings(project), only=only)
+    reported = [shown(project, item) for item in reported] + dropped(project, _left_whole(reported))
     changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
     skipped.update(settings.skipped)
     if only is not None:
@@ -87,18 +84,13 @@ def plan_rewrite(
     sites = [s for s in sites if only is None or s.path in only]
     return Rewrite(
         tuple(changes),
-        tuple(in_cell(project, item) for item in reported),
-        tuple(replace(s, line=cell(project, s.path, s.line)[0]) for s in sites),
+        tuple(reported),
+        tuple(sites),
         len(files),
         len(project.modules),
         skipped,
         (settings.searched, settings.read),
-        _in_order(
-            [
-                *(comment_in_cell(project, found) for found in suppressions),
-                *settings.suppressions,
-            ]
-        ),
+        _in_order([*(found for found, _ in suppressed), *settings.suppressions]),
         dict(sorted(elsewhere.items())),
     )
 
@@ -164,8 +156,8 @@ def _changed(
 ) -> tuple[list[Reported], list[FileChange]]:
     """The new contents of files; what they cannot hold is not done, and said."""
     accepted = [r.finding for r in reported if r.outcome is Outcome.DONE]
-    changes, broken = file_changes(project, [r for r in reported if not r.left_whole], accepted, target)
-    reported = [_undone(item, broken) for item in reported]
+    changes, broken, dead = file_changes(project, [r for r in reported if not r.left_whole], accepted, target)
+    reported = [_undone(_gone(item, dead), broken) for item in reported]
     reported += [_left_alone(path, why) for path, why in broken.items() if path not in known]
     if not project.options.whole_only or known.issuperset(broken):
         return reported, changes
@@ -185,10 +177,30 @@ def _undone(item: Reported, broken: dict[str, str]) -> Reported:
     return item
 
 
+def _gone(item: Reported, dead: Mapping[str, Mapping[str, Span]]) -> Reported:
+    """What was done in a function that went says so."""
+    place = item.finding.place
+    names = [name for name, span in dead.get(place.path, {}).items() if span.holds(place.span)]
+    if item.outcome is not Outcome.DONE or not names:
+        return item
+    return replace(item, detail=f"and goes with `{names[0]}`, which nothing calls any more")
+
+
+def _untouched(reported: list[Reported], said: list[Reported]) -> list[Reported]:
+    """Nothing is written, not even a comment, in files that are said to be left as they are."""
+    left = {item.finding.place.path for item in said}
+    return [
+        replace(item, left_whole=True)
+        if item.outcome is Outcome.TODO and item.finding.place.path in left
+        else item
+        for item in reported
+    ]
+
+
 def _left_alone(path: str, why: str) -> Reported:
-    message = f"the file was left as it is: its rewritten form would be no valid Python ({why})"
-    return Reported(Finding("FM903", Place(path, 1, 1, Span(0, 0)), message), Outcome.TODO)
+    message = f"the file was left as it is: {why}"
+    return Reported(Finding("FM903", Place(path, 1, 1, WHOLE_FILE), message), Outcome.TODO)
 
 
 def _unread(path: str, why: str) -> Reported:
-    return Reported(Finding("FM901", Place(path, 1, 1, Span(0, 0)), f"the file {why}"), Outcome.TODO)
+    return Reported(Finding("FM901", Place(path, 1, 1, WHOLE_FILE), f"the file {why}"), Outcome.TODO)

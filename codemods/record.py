@@ -18,6 +18,7 @@ from typing import Any
 
 from codemods.atomic import replace_file
 from codemods.errors import CodemodError
+from codemods.lock import require_no_writer
 from codemods.model import FileChange, Reported, Rewrite
 
 FOLDER = ".fsdp-migrate"
@@ -56,13 +57,18 @@ def is_interrupted(target: Path) -> bool:
     return _earlier(target).get("complete") is False
 
 
-def require_complete(target: Path) -> None:
+def require_complete(target: Path, *, is_writer: bool = False) -> None:
     """Go no further where an earlier rewrite was interrupted: half of its files would be taken for all.
 
+    Args:
+        is_writer: whether this process alone writes there (`codemods.lock`).
+
     Raises:
-        CodemodError: it was.
+        CodemodError: it was, or it is still under way.
     """
     if is_interrupted(target):
+        if not is_writer:
+            require_no_writer(target)
         raise CodemodError(
             f"an earlier rewrite of {target} was interrupted: some of its files are rewritten, some not",
             hint=f"`fsdp-migrate rewrite --undo {quote(str(target))}` restores all of them; then run again.",

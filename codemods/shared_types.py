@@ -2,9 +2,9 @@
 
 `ShardingStrategy` in a dataclass, a wrap call that takes it from there: were one of them to become the helper
 module's and the other to stay torch's, the program would fail, or choose another strategy without a word. So
-findings carry in `shares` what they have in common: a type in files linked by imports, or the call they stand
-in. Where one of them is not done (a comment ignores it, its file may not be changed, its edits clash), the
-others are left as well.
+findings carry in `shares` what they have in common: a type in files linked by imports, the call they stand
+in, or the settings file they name (`codemods.configuration.named`). Where one of them is not done (a comment
+ignores it, its file may not be changed, its edits clash), the others are left as well.
 """
 
 from __future__ import annotations
@@ -29,6 +29,17 @@ STATE_DICT_KIND = "StateDictType"
 def shared_type(project: Project, module: Module, name: str) -> str:
     """What every place that names a type shares, in the files that belong together."""
     return f"{name}@{project.group(module.path)}"
+
+
+def any_shared_type(name: str) -> frozenset[str]:
+    """What a place that names a type shares with whoever takes its values, in whatever files."""
+    return frozenset({f"{name}@"}) if name in WRAP_TYPES.values() else frozenset()
+
+
+def of_known_files(shares: frozenset[str], known: Iterable[str]) -> frozenset[str]:
+    """What is shared with those in whatever files, for each group of files that shares something."""
+    whole = tuple(key for key in shares if key.endswith("@"))
+    return shares | {key for key in known if whole and key.startswith(whole)}
 
 
 def shared_call(module: Module, call: ast.Call) -> str:
@@ -60,13 +71,13 @@ def left_together(
     reported = list(reported)
     blockers: dict[str, str] = {}
     for finding in absent:
-        for key in finding.shares if finding.edits else ():
+        for key in () if finding.is_note else finding.shares:
             blockers.setdefault(
                 key, f"{finding.place.path}, which takes part, may not be changed in this run"
             )
     for item in reported:
         place = item.finding.place
-        if item.outcome not in (Outcome.DONE, Outcome.NOTE):
+        if item.outcome is not Outcome.DONE:
             for key in item.finding.shares:
                 blockers.setdefault(key, f"{item.finding.code} in {place.path}:{place.line} is left")
     found = dict(held)

@@ -1,45 +1,39 @@
-"""Where findings stand in the files as they are: in the cells of notebooks, and before `--drop-fsdp1` cut."""
+"""Where findings stand in the files as they are: in the text of notebooks, and before `--drop-fsdp1` cut.
+
+Rules speak of the text they see. People, editors and code scanning look at the file on the disk: every place,
+its span included, is led back there before it is told.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from codemods.editing.notebooks import Notebook
-from codemods.model import Outcome, Place, Reported, Span, Suppression, WrapReport
+from codemods.model import WHOLE_FILE, Outcome, Place, Reported
 from codemods.project import Project
 
 
-def in_original(project: Project, item: Reported) -> Reported:
-    """A finding about shortened text, at the line where that stands in the file as it is."""
-    if project.dropped is None:
-        return item
-    place = item.finding.place
-    place = project.dropped.original_place(place, project.modules.get(place.path))
-    return replace(item, finding=replace(item.finding, place=place))
+def shown_place(project: Project, place: Place) -> tuple[Place, str]:
+    """A place in the file as it is, and where that is in a notebook (`cell 3, line 2`)."""
+    if project.dropped is not None:
+        place = project.dropped.original_place(place)
+    source = project.modules[place.path].source if place.path in project.modules else None
+    if not isinstance(source, Notebook) or place.span == WHOLE_FILE:
+        return place, ""
+    span, cell, inside = source.locate(place.span)
+    line, column = source.line_and_column(span.start)
+    return Place(place.path, line, column, span), f"cell {cell}, line {inside}"
 
 
-def site_in_original(project: Project, site: WrapReport) -> WrapReport:
-    """The same for a wrap call."""
-    if project.dropped is None:
-        return site
-    return replace(site, line=project.dropped.original_place(Place(site.path, site.line, 1, Span(0, 0))).line)
-
-
-def comment_in_original(project: Project, found: Suppression) -> Suppression:
-    """The same for a suppression comment and what it suppresses."""
-    if project.dropped is None:
-        return found
-
-    def line(number: int) -> int:
-        assert project.dropped is not None
-        return project.dropped.original_place(Place(found.path, number, 1, Span(0, 0))).line
-
-    places = tuple((code, line(number)) for code, number in found.findings)
-    return replace(found, line=line(found.line), findings=places)
+def shown(project: Project, item: Reported) -> Reported:
+    """A finding at its place in the file as it is; its detail names a notebook's cell."""
+    place, where = shown_place(project, item.finding.place)
+    detail = "; ".join(filter(None, (where, item.detail)))
+    return replace(item, finding=replace(item.finding, place=place), detail=detail)
 
 
 def dropped(project: Project, left: frozenset[str]) -> list[Reported]:
-    """What `--drop-fsdp1` did; not done in the files that are left as they are."""
+    """What `--drop-fsdp1` did, in the files as they are; not done in the files that are left so."""
     found = project.dropped.found if project.dropped is not None else []
     return [
         Reported(finding, Outcome.TODO, "the file was left as it is")
@@ -47,28 +41,3 @@ def dropped(project: Project, left: frozenset[str]) -> list[Reported]:
         else Reported(finding, Outcome.DONE)
         for finding in dict.fromkeys(found)
     ]
-
-
-def cell(project: Project, path: str, line: int) -> tuple[int, str]:
-    """The line that a person sees, and where that is in a notebook."""
-    source = project.modules[path].source if path in project.modules else None
-    if not isinstance(source, Notebook):
-        return line, ""
-    line, cell, inside = source.locate(line)
-    return line, f"cell {cell}, line {inside}"
-
-
-def comment_in_cell(project: Project, found: Suppression) -> Suppression:
-    """A suppression comment of a notebook, and what it suppresses, at the lines of the notebook's file."""
-    places = tuple((code, cell(project, found.path, number)[0]) for code, number in found.findings)
-    return replace(found, line=cell(project, found.path, found.line)[0], findings=places)
-
-
-def in_cell(project: Project, item: Reported) -> Reported:
-    """A finding at the line of the notebook's file, with its cell."""
-    place = item.finding.place
-    line, where = cell(project, place.path, place.line)
-    if not where:
-        return item
-    detail = f"{where}; {item.detail}" if item.detail else where
-    return replace(item, finding=replace(item.finding, place=replace(place, line=line)), detail=detail)

@@ -15,7 +15,7 @@ from codemods.errors import CodemodError
 if TYPE_CHECKING:
     import pathspec
 
-_SKIPPED_DIRECTORIES = frozenset(
+SKIPPED_DIRECTORIES = frozenset(
     {
         ".git",
         ".hg",
@@ -31,6 +31,7 @@ _SKIPPED_DIRECTORIES = frozenset(
         "site-packages",
     }
 )
+"""Folders in which no code of the repository lies."""
 CONFIG_SUFFIXES = frozenset(
     {".yaml", ".yml", ".json", ".sh", ".bash", ".slurm", ".sbatch", ".mk", ".mak", ".dockerfile"}
 )
@@ -151,7 +152,7 @@ def _files_under(target: Path, directory: Path) -> list[str]:
 def _is_wanted(path: Path, target: Path) -> bool:
     """Whether it is a file that may concern us; a link to a file of the target is that file again."""
     is_ours = path.suffix in _SUFFIXES or is_configuration_name(path)
-    if not is_ours or _SKIPPED_DIRECTORIES.intersection(path.relative_to(target).parts):
+    if not is_ours or SKIPPED_DIRECTORIES.intersection(path.relative_to(target).parts):
         return False
     try:
         return path.is_file() and not (path.is_symlink() and path.resolve().is_relative_to(target))
@@ -193,7 +194,7 @@ def _walk(directory: Path) -> tuple[list[Path], frozenset[Path]]:
             if any(spec.match_file(entry.relative_to(base).as_posix() + name) for base, spec in specs):
                 continue
             if entry.is_dir() and not entry.is_symlink():
-                if entry.name not in _SKIPPED_DIRECTORIES:
+                if entry.name not in SKIPPED_DIRECTORIES:
                     visit(entry, specs)
             elif entry.is_file():
                 found.append(entry)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from codemods.analysis.module import Module
 from codemods.editing import todo
 from codemods.model import (
@@ -15,6 +17,7 @@ from codemods.model import (
     SuppressionState,
 )
 from codemods.project import Project
+from codemods.shown_places import shown_place
 
 
 def ignored_by(module: Module, comments: list[todo.Comment], finding: Finding) -> str | None:
@@ -42,7 +45,8 @@ def suppresses(module: Module, comment: todo.Comment, finding: Finding) -> bool:
 def suppressions_in(
     project: Project, reported: list[Reported], only: frozenset[str] | None
 ) -> list[tuple[Suppression, Place]]:
-    """Every suppression comment of the Python files, and where it stands.
+    """Every suppression comment of the Python files, with the lines of the files as they are, and its place
+    in the project's text.
 
     Args:
         reported: what the rules found, outcomes decided.
@@ -56,7 +60,11 @@ def suppressions_in(
     for path, module in list(project.modules.items()):
         for comment in todo.ignores(module) if only is None or path in only else ():
             those = [f for f in ignored.get(path, ()) if suppresses(module, comment, f)]
-            found.append((suppression(path, comment, those, project.options), _place(module, comment)))
+            at = _place(module, comment)
+            place = shown_place(project, at)[0]
+            seen = [replace(f, place=shown_place(project, f.place)[0]) for f in those]
+            comment = replace(comment, line=place.line, column=place.column)
+            found.append((suppression(path, comment, seen, project.options), at))
     return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from codemods.atomic import replace_file
 from codemods.errors import CodemodError
+from codemods.lock import only_writer
 from codemods.record import FOLDER, SCRATCH, FileRecord, digest, read_records
 
 
@@ -34,8 +35,14 @@ def restore(target: Path) -> Restored:
     A file that a person edited between two rewrites is put back as edited: no work is lost.
 
     Raises:
-        CodemodError: there is no record, or a file was edited since (nothing is restored then).
+        CodemodError: there is no record, a file was edited since, or a rewrite is under way (nothing is
+            restored then).
     """
+    with only_writer(target):
+        return _restored(target)
+
+
+def _restored(target: Path) -> Restored:
     folder = target / FOLDER
     records = read_records(target)
     if not records:

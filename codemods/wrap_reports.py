@@ -5,6 +5,7 @@ from __future__ import annotations
 from codemods.editing.apply import replaces
 from codemods.model import Outcome, Reported, WrapReport
 from codemods.project import Project
+from codemods.shown_places import shown_place
 
 DROPPED_BRANCH = "FM120"
 WRAP_FORMS = {"FM101": "inline", "FM102": "helper", "FM107": "helper"}
@@ -12,7 +13,7 @@ WRAP_FORMS = {"FM101": "inline", "FM102": "helper", "FM107": "helper"}
 
 
 def wrap_reports(project: Project, reported: list[Reported]) -> tuple[WrapReport, ...]:
-    """Every wrap call of the project."""
+    """Every wrap call of the project, at the lines of the files as they are."""
     found = []
     done = [r.finding for r in reported if r.outcome is Outcome.DONE and r.finding.code in WRAP_FORMS]
     for site in project.wraps:
@@ -27,6 +28,7 @@ def wrap_reports(project: Project, reported: list[Reported]) -> tuple[WrapReport
             ),
             None,
         )
+        line = shown_place(project, place)[0].line
         form = WRAP_FORMS[owner.code] if owner is not None else "left"
-        found.append(WrapReport(place.path, place.line, form, owner.detail if owner is not None else ""))
+        found.append(WrapReport(place.path, line, form, owner.detail if owner is not None else ""))
     return tuple(found)

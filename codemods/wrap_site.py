@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import sys
 
 from codemods.analysis.flow import reaching
 from codemods.analysis.holding import WrapCall
 from codemods.analysis.module import Module
 from codemods.analysis.origins import Origins
 from codemods.analysis.scopes import BindingKind
-from codemods.analysis.values import Choice, DictValue, Opaque, Origin, options
+from codemods.analysis.values import Choice, DictValue, Named, Opaque, Origin, options
 from codemods.project import Project
 from codemods.shard_call import SIGNATURE, Argument, keyword_rules
+from codemods.shared_types import shared_call, taken_types
 from codemods.torch_names import FSDP
 
 _CONTAINERS = tuple(
@@ -22,6 +24,9 @@ _CONTAINERS = tuple(
 _META_WORDS = ("'meta'", "init_empty_weights", "init_on_device", "init_meta", "meta_init", "meta_device")
 _RENAMED = {"ignored_parameters": "ignored_states"}
 """Keywords of torch 2.0 and before, and what they are called since."""
+
+_READ = sys.stdlib_module_names | {"torch"}
+"""What hands on values as they are, or is read as the library it is."""
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -88,10 +93,44 @@ def _block_refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
     return None
 
 
+def taken_by_wrap(project: Project, site: WrapCall) -> frozenset[str]:
+    """What a wrap call shares with others: its arguments' text, and types whose values it takes."""
+    arguments, unknown = arguments_of(project, site)
+    names = {argument.name for argument in arguments} | ({"**"} if unknown else set())
+    names |= {"**" for argument in site.arguments if isinstance(argument, ast.Starred)}
+    return taken_types(project, site.module, site.settings, names) | {shared_call(site.module, site.settings)}
+
+
 def stray_keywords(project: Project, site: WrapCall) -> list[str]:
     """Keywords of a wrap call that no rule knows."""
     known = keyword_rules()
     return [a.name for a in arguments_of(project, site)[0] if a.name not in known]
+
+
+def made_outside(project: Project, argument: Argument) -> str | None:
+    """Where a value of one of FSDP1's types comes from that stays torch's, because the file is not part of
+    what is rewritten; None where nothing says that there is such a file."""
+    if argument.name not in ("sharding_strategy", "mixed_precision"):
+        return None
+    symbols = [value.symbol for value in options(argument.value) if isinstance(value, Named)]
+    root: ast.expr = argument.node
+    while isinstance(root, ast.Attribute | ast.Subscript | ast.Call):
+        root = root.func if isinstance(root, ast.Call) else root.value
+    found = argument.module.scope_of(root).lookup(root.id) if isinstance(root, ast.Name) else None
+    if found is not None and all(b.kind is BindingKind.IMPORT for b in found[1]):
+        symbol, target = project.resolve(argument.module, root), found[1][0].target
+        if symbol is not None:
+            symbols.append(symbol)
+        elif all(project.index.find(t, argument.module.path) is None for t in (target, _parent(target))):
+            return target
+    outside = (s.name for s in symbols if s.module is None and s.name.split(".")[0] not in _READ)
+    return next(outside, None)
+
+
+def _parent(dotted: str) -> str:
+    """The module of `.settings.STRATEGY`: `.settings`."""
+    head, dot, _ = dotted.rpartition(".")
+    return head if head.strip(".") else head + dot
 
 
 def may_be_on_meta(project: Project, site: WrapCall) -> bool:

@@ -7,6 +7,7 @@ changed yet, or one that says the rewrite was interrupted and leads back.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from shlex import quote
 
 from codemods.atomic import replace_file
 from codemods.errors import CodemodError
+from codemods.lock import only_writer
 from codemods.model import FileChange, Rewrite
 from codemods.record import (
     FOLDER,
@@ -44,12 +46,22 @@ def write_rewrite(
     once: a run that is interrupted at any moment can be undone by `codemods.undo.restore`.
 
     Raises:
-        CodemodError: a file changed since or cannot be written; an earlier rewrite was interrupted.
+        CodemodError: a file changed since, is read-only or cannot be written; an earlier rewrite was
+            interrupted, or another is under way.
     """
-    require_complete(target)
-    changes = rewrite.changes
-    if not changes:
+    if not rewrite.changes:
+        require_complete(target)
         return
+    with only_writer(target):
+        require_complete(target, is_writer=True)
+        _write(target, rewrite, tool, target_torch, on_file)
+
+
+def _write(
+    target: Path, rewrite: Rewrite, tool: str, target_torch: str, on_file: Callable[[str], None]
+) -> None:
+    changes = rewrite.changes
+    _require_writable(target, changes)
     folder = target / FOLDER
     is_new, manifest_before = not folder.exists(), _manifest_bytes(folder)
     try:
@@ -83,6 +95,19 @@ def write_rewrite(
         if _is_untouched(target, changes):
             _put_back(folder, manifest_before, is_new=is_new)
         raise
+
+
+def _require_writable(target: Path, changes: Sequence[FileChange]) -> None:
+    """Files that share values change together: where one is protected, none is written."""
+    for change in changes:
+        path = target / change.path
+        for needed in (path, path.parent):
+            if needed.exists() and not os.access(needed, os.W_OK):
+                raise CodemodError(
+                    f"{needed} is read-only; nothing was written",
+                    hint="Make it writable, or name the files to rewrite: what shares values with this one "
+                    "then stays as well.",
+                )
 
 
 def _require_unchanged(target: Path, change: FileChange) -> None:

@@ -48,7 +48,7 @@ def results() -> Console:
     """The console for results (stdout)."""
     from rich.console import Console
 
-    return Console(no_color=_screen.no_color, highlight=False, soft_wrap=not sys.stdout.isatty())
+    return Console(no_color=_screen.no_color, highlight=False, emoji=False, soft_wrap=not sys.stdout.isatty())
 
 
 def progress() -> Console:
@@ -56,6 +56,7 @@ def progress() -> Console:
     from rich.console import Console
 
     return Console(
+        emoji=False,
         stderr=True,
         no_color=_screen.no_color,
         highlight=False,

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from fsdp_migrate.errors import UsageError
 
@@ -59,6 +60,24 @@ def rewrite_settings(target: Path) -> RewriteSettings:
         if (folder / ".git").exists():
             break
     return RewriteSettings()
+
+
+def verify_table(start: Path) -> tuple[Path | None, dict[str, Any]]:
+    """`[tool.fsdp-migrate.verify]` for a directory, and the file it stands in.
+
+    Raises:
+        UsageError: the file cannot be read, or what stands there is no table.
+    """
+    for folder in (start, *start.parents):
+        path = folder / "pyproject.toml"
+        if path.is_file() and (table := _table(path)) is not None and "verify" in table:
+            found = table["verify"]
+            if not isinstance(found, dict):
+                raise UsageError(f"{path}: `verify` in [{TABLE}] is no table")
+            return path, found
+        if (folder / ".git").exists():
+            break
+    return None, {}
 
 
 def _table(path: Path) -> Mapping[str, object] | None:

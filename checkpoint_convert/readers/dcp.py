@@ -19,7 +19,8 @@ from checkpoint_convert.readers.find import METADATA
 from checkpoint_convert.readers.sharded import put_together
 from checkpoint_convert.stored_tensor import StoredTensor
 from checkpoint_convert.symbols import Record
-from checkpoint_convert.torch_file import file_size, read_torch_file
+from checkpoint_convert.torch_file import file_size
+from checkpoint_convert.torch_item import read_item
 from checkpoint_convert.torch_objects import dtype_of, is_torch, numbers
 from checkpoint_convert.unpickle import unpickle
 
@@ -51,12 +52,14 @@ class ChunkTensor:
 
     def blocks(self, start: int, stop: int) -> Iterator[memoryview]:
         """See `TensorSource.blocks`."""
-        if self._stored is None:
-            self._stored = self._open()
-        return self._stored.blocks(start, stop)
+        stored = self._stored = self._stored or self._open()
+        yield from stored.blocks(start, stop)
+        checksum = stored.storage.checksum
+        if checksum is None or checksum.done:  # until then the pieces of its checksum are kept
+            self._stored = None
 
     def _open(self) -> StoredTensor:
-        value = read_torch_file(self.files, self.item.path, self.item.start, self.item.size_bytes).value
+        value = read_item(self.files, self.item.path, self.item.start, self.item.size_bytes)
         if not isinstance(value, StoredTensor) or (value.dtype, value.shape) != (self.dtype, self.shape):
             raise UnreadableError(
                 f"{self.item.path}, item at byte {self.item.start}: is not the chunk of {self.name} that "
@@ -94,7 +97,7 @@ def read_dcp(files: OpenFiles, directory: Path) -> DcpDirectory:
     where = str(directory / METADATA)
     metadata = _read_metadata(directory / METADATA)
     try:
-        items = dict(_items(directory, metadata.get("storage_data"), where))
+        items = dict(_items(directory, metadata.pop("storage_data", None), where))
         entries = metadata.get("state_dict_metadata")
         if not isinstance(entries, dict) or not all(isinstance(key, str) for key in entries):
             raise UnreadableError(f"{where}: lists no tensors", hint="Is it a checkpoint directory?")
@@ -155,6 +158,7 @@ def _items(directory: Path, storage_data: object, where: str) -> Iterator[tuple[
         raise UnreadableError(
             f"{where}: does not say where anything lies", hint="Is it a checkpoint directory?"
         )
+    files: dict[object, Path] = {}
     for index, info in storage_data.items():
         key, at = _attributes(index), _attributes(info)
         if at.get("transform_descriptors"):
@@ -168,8 +172,9 @@ def _items(directory: Path, storage_data: object, where: str) -> Iterator[tuple[
             raise ValueError("a place has no name or no position")
         if start < 0 or size_bytes <= 0:
             raise ValueError(f"{name} lies at byte {start} and takes {size_bytes}")
-        item = Item(directory / _inside(path, where), start, size_bytes)
-        yield (name, None if offset is None else numbers(offset)), item
+        if path not in files:
+            files[path] = directory / _inside(path, where)
+        yield (name, None if offset is None else numbers(offset)), Item(files[path], start, size_bytes)
 
 
 def _inside(path: object, where: str) -> str:
@@ -209,7 +214,7 @@ def _value(files: OpenFiles, key: str, entry: object, items: Mapping[Place, Item
         item = items.get((key, None))
         if item is None:
             raise IncompleteError(f"{where}: does not say where {key} lies", hint="Take another copy of it.")
-        return read_torch_file(files, item.path, item.start, item.size_bytes).value
+        return read_item(files, item.path, item.start, item.size_bytes)
     if not is_torch(entry, "TensorStorageMetadata"):
         raise ValueError(f"{key} is neither tensor nor object")
     return _tensor(files, key, _attributes(entry), items, where)

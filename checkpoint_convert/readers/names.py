@@ -20,6 +20,8 @@ Value = TypeVar("Value")
 
 def clean(name: str) -> str:
     """A name without the parts that wrappers put into it."""
+    if not any(wrapper in name for wrapper in WRAPPERS):
+        return name
     return ".".join(part for part in name.split(".") if part not in WRAPPERS)
 
 

@@ -153,6 +153,11 @@ class DcpLayout:
         out.write(span.file, start + frame.size_bytes - len(tail), tail)
         self._item_done(out, span.file)
 
+    def note_done(self, out: Output, number: int, crcs: Sequence[int]) -> None:
+        """See `Layout`."""
+        for key in range(self._first_chunk[number], self._first_chunk[number + 1]):
+            self._item_done(out, self._chunk_file[key])
+
     def _item_done(self, out: Output, file: int) -> None:
         with self._lock:
             self._left[file] -= 1

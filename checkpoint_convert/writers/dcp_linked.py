@@ -109,6 +109,11 @@ class LinkedDcpLayout:
         """See `Layout`."""
         self._added.close_span(out, self._fresh_number[number], span, crc)
 
+    def note_done(self, out: Output, number: int, crcs: Sequence[int]) -> None:
+        """See `Layout`."""
+        if number in self._fresh_number:
+            self._added.note_done(out, self._fresh_number[number], crcs)
+
     def finish(self, out: Output) -> None:
         """Write `.metadata`."""
         with out.stream(METADATA_NAME) as sink:
@@ -137,7 +142,10 @@ class LinkedDcpLayout:
 
 def chunks_of(source: TensorSource) -> list[tuple[tuple[int, ...], ChunkTensor]] | None:
     """The stored chunks that make up a tensor, by offset; None where it is made of anything else."""
-    if isinstance(source, BoxTensor):
+    pieces: list[tuple[tuple[int, ...], TensorSource]]
+    if isinstance(source, ChunkTensor):
+        pieces = [((0,) * len(source.shape), source)]
+    elif isinstance(source, BoxTensor):
         pieces = [(box.offsets, box.piece) for box in source.boxes]
     elif isinstance(source, ConcatTensor) and source.shape:
         rows = (0, *accumulate(part.shape[0] for part in source.parts))

@@ -100,6 +100,11 @@ class JoinedLayout:
         inside = replace(span, file=span.file - section.first_file)
         section.layout.close_span(section.within(out), local, inside, crc)
 
+    def note_done(self, out: Output, number: int, crcs: Sequence[int]) -> None:
+        """See `Layout`."""
+        section, local = self._home[number]
+        section.layout.note_done(section.within(out), local, crcs)
+
     def finish(self, out: Output) -> None:
         """See `Layout`; the last part is what makes the whole a checkpoint."""
         for section in self._sections:

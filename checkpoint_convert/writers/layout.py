@@ -82,6 +82,10 @@ class Layout(Protocol):
         """The span's bytes stand in the file; write what frames them."""
         ...
 
+    def note_done(self, out: Output, number: int, crcs: Sequence[int]) -> None:
+        """Tensor `number` stands already, written and framed by another process; the CRC-32 of its spans."""
+        ...
+
     def finish(self, out: Output) -> None:
         """All tensors stand; write what makes the output readable, last of all."""
         ...

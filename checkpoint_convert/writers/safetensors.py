@@ -136,6 +136,9 @@ class SafetensorsLayout:
     def close_span(self, out: Output, number: int, span: Span, crc: int) -> None:
         """Nothing frames a tensor."""
 
+    def note_done(self, out: Output, number: int, crcs: Sequence[int]) -> None:
+        """Nothing depends on it."""
+
     def finish(self, out: Output) -> None:
         """Write the index, and the optimizer's groups."""
         for number, file in enumerate(self._files):

@@ -133,6 +133,10 @@ class TorchFileLayout:
         record = self._storages[number]
         out.write(0, record.header_offset, torch_zip.local_header(record, crc))
 
+    def note_done(self, out: Output, number: int, crcs: Sequence[int]) -> None:
+        """Its CRC-32 goes into the zip's directory."""
+        (self._crcs[number],) = crcs
+
     def finish(self, out: Output) -> None:
         """Write the zip's directory: only now is the file an archive."""
         version = torch_zip.VERSION

@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from codemods.analysis.index import Symbol
 from codemods.analysis.module import Module
@@ -18,6 +17,7 @@ from codemods.analysis.values import (
     Sequenced,
     Value,
 )
+from codemods.configuration.named import paths_named, shared_settings
 from codemods.configuration.rule import Surroundings
 from codemods.model import Span
 from codemods.project import Project
@@ -100,13 +100,36 @@ def _default(value: ast.expr) -> ast.expr:
 
 def surroundings(project: Project) -> Surroundings:
     """What the code says about configuration files."""
-    named = set()
+    named: set[str] = set()
     for module, call in trainer_calls(project):
         for keyword in call.keywords:
             if keyword.arg == "fsdp_config" and isinstance(keyword.value, ast.Constant):
-                folder = PurePosixPath(module.path).parent
-                named |= {str(folder / str(keyword.value.value)), str(keyword.value.value)}
+                named |= paths_named(module.path, str(keyword.value.value))
     return Surroundings(frozenset(named))
+
+
+def settings_of_call(module: Module, call: ast.Call) -> frozenset[str]:
+    """What the file that a call names as `fsdp_config` shares with all that name it."""
+    config = next((keyword.value for keyword in call.keywords if keyword.arg == "fsdp_config"), None)
+    return _shared(module, config)
+
+
+def settings_beside(module: Module, value: ast.expr) -> frozenset[str]:
+    """The same for a setting in a dictionary or another call."""
+    parent = module.parent(value)
+    call = module.parent(parent) if isinstance(parent, ast.keyword) else None
+    if isinstance(call, ast.Call):
+        return settings_of_call(module, call)
+    pairs = zip(parent.keys, parent.values, strict=True) if isinstance(parent, ast.Dict) else ()
+    configs = (v for key, v in pairs if isinstance(key, ast.Constant) and key.value == "fsdp_config")
+    return _shared(module, next(configs, None))
+
+
+def _shared(module: Module, config: ast.expr | None) -> frozenset[str]:
+    if config is None or isinstance(config, ast.Dict):
+        return frozenset()
+    name = config.value if isinstance(config, ast.Constant) and isinstance(config.value, str) else None
+    return shared_settings(module.path, name, module.code(config), module.text)
 
 
 @dataclass(frozen=True, slots=True)

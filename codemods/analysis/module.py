@@ -163,7 +163,10 @@ class Module:
 
     def place(self, node: ast.AST) -> Place:
         """Where a node stands, for people and for edits."""
-        span = self.span(node)
+        return self.place_of(self.span(node))
+
+    def place_of(self, span: Span) -> Place:
+        """Where some text stands."""
         return Place(self.path, self.line_of(span.start), span.start - self.line_start(span.start) + 1, span)
 
     def parent(self, node: ast.AST) -> ast.AST | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from dataclasses import replace as changed
 
 from codemods.configuration import accelerate, trainer
 from codemods.configuration.accelerate_layout import Launch
 from codemods.configuration.settings import Decisions, bare, number
-from codemods.configuration.shell import Command, Option
+from codemods.configuration.shell import Command, Option, Word
 from codemods.configuration.writing import CannotWrite, removal, written
 from codemods.model import Span
 
@@ -26,6 +27,7 @@ class Said:
 
     Attributes:
         edits: (span, new text) pairs that translate it; none where a person is needed.
+        settings: the file that the command names for the rest of what it says.
     """
 
     span: Span
@@ -34,6 +36,7 @@ class Said:
     remedy: str = ""
     is_note: bool = False
     edits: tuple[tuple[Span, str], ...] = ()
+    settings: Word | None = None
 
 
 def flags_of(text: str, command: Command) -> Iterator[Said]:
@@ -45,14 +48,19 @@ def flags_of(text: str, command: Command) -> Iterator[Said]:
     options = command.options()
     try:
         if any(option.name == "fsdp" for option in options):
-            yield from _trainer(text, command, options)
-        yield from _accelerate(text, command, _of_accelerate(command, options))
+            named = _named(_find(options, "fsdp_config"))
+            yield from (changed(s, settings=named) for s in _trainer(text, command, options))
+        launch = _of_accelerate(command, options)
+        named = _named(_find(launch, "config_file"))
+        yield from (changed(s, settings=named) for s in _accelerate(text, command, launch))
     except CannotWrite as error:
         flags = [option for option in options if option.name.startswith("fsdp")]
         remedy = (
             "write FSDP2's flags by hand: `explain fsdp` and `explain fsdp_config` say what becomes of each"
         )
-        yield Said(flags[0].span, "FM615", f"the flags stay as they are: {error}", remedy)
+        named = _named(_find(options, "fsdp_config")) or _named(_find(options, "config_file"))
+        message = f"the flags stay as they are: {error}"
+        yield Said(flags[0].span, "FM615", message, remedy, settings=named)
 
 
 def _of_accelerate(command: Command, options: list[Option]) -> list[Option]:
@@ -71,6 +79,12 @@ def _of_accelerate(command: Command, options: list[Option]) -> list[Option]:
         command.span.end,
     )
     return [option for option in options if option.span.start < script]
+
+
+def _named(config: Option | None) -> Word | None:
+    """The word that names a settings file; None where the settings are written in the command."""
+    word = config.values[0] if config is not None and config.values else None
+    return None if word is not None and (word.text or "").lstrip().startswith("{") else word
 
 
 def _text(option: Option | None) -> str | None:
@@ -114,11 +128,16 @@ def _trainer(text: str, command: Command, options: list[Option]) -> Iterator[Sai
         yield Said(fsdp.span, code, remark.message, remark.remedy, remark.is_note)
     if done.blocked:
         return
+    if config is not None and told is None and not _is_file(_text(config)):
+        needed = json.dumps(dict(done.added))
+        message = "`--fsdp` says what has to stand in `--fsdp_config`, whose value is made at run time"
+        remedy = f"use a bare `--fsdp` here, and let what `--fsdp_config` is given hold {needed}"
+        yield Said(fsdp.span, "FM615", message, remedy)
+        return
     if config is not None and told is None and (needed := trainer.beyond_defaults(done)):
         message = "`--fsdp` says what has to stand in the file of `--fsdp_config`"
-        yield Said(
-            fsdp.span, "FM615", message, f"use a bare `--fsdp` here, and write {needed} into that file"
-        )
+        remedy = f"use a bare `--fsdp` here, write {needed} into that file, and run again"
+        yield Said(fsdp.span, "FM615", message, remedy)
         return
     edits = _trainer_edits(text, command, fsdp, config, former, told, done)
     yield Said(fsdp.span, "FM614", "`--fsdp` becomes FSDP2's", edits=tuple(edits))
@@ -135,6 +154,11 @@ def _words(fsdp: Option) -> object:
             break
         taken.append(text)
     return " ".join(taken)
+
+
+def _is_file(text: str | None) -> bool:
+    """Whether the text given as `fsdp_config` is known, and the name of a file."""
+    return text is not None and bool(text.strip()) and not text.lstrip().startswith("{")
 
 
 def _told(config: Option | None) -> dict[str, object] | None:

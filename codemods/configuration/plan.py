@@ -4,18 +4,20 @@ nothing."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from codemods.configuration.comments import ignores, judged, suppresses, suppressions_in, todos
+from codemods.configuration.comments import ignores, judged, suppresses, suppressions_in
 from codemods.configuration.json_tree import read_json
-from codemods.configuration.nested import all_commands
+from codemods.configuration.named import keys_in, keys_of_file, paths_named, with_settings
 from codemods.configuration.rule import Surroundings, config_checks
+from codemods.configuration.todo import old_todos, todo_edits
 from codemods.configuration.tree import ConfigFile, below
+from codemods.configuration.variables import known_commands
 from codemods.editing.apply import apply_edits, compatible
-from codemods.editing.todo import todo_lines
 from codemods.model import (
+    WHOLE_FILE,
     Edit,
     FileChange,
     Finding,
@@ -24,18 +26,17 @@ from codemods.model import (
     Place,
     Reported,
     Safety,
-    Span,
     Suppression,
 )
+from codemods.shared_types import of_known_files
 from codemods.sources import SourceFile
 from codemods.whole import only_whole_file
 
 _LARGEST = 512 * 1024
 """A configuration is no larger than this; JSON files that are hold data."""
-_WIDTH = 100
 _SETTINGS = re.compile(
     rb"fsdp_config|fsdp_\w+[\"']?[ \t]*[:=]|--fsdp|[\"']?\bfsdp[\"']?[ \t]*:|\bFSDP_[A-Z_]+=|"
-    rb"sharding_strategy|transformer_layer_cls_to_wrap|use_orig_params|sync_module_states|backward_prefetch|min_num_params"
+    rb"torch\.distributed\.fsdp\.|sharding_strategy|transformer_layer_cls_to_wrap|use_orig_params|sync_module_states|backward_prefetch|min_num_params"
 )
 
 
@@ -45,14 +46,30 @@ class ConfigRewrite:
 
     Attributes:
         searched: files looked at; `read` of them were parsed because they name FSDP settings.
+        found: what is in each file that may be changed.
+        absent: what is in the others.
     """
 
+    options: Options
     changes: list[FileChange] = field(default_factory=list)
     reported: list[Reported] = field(default_factory=list)
     searched: int = 0
     read: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
     suppressions: list[Suppression] = field(default_factory=list)
+    found: list[tuple[ConfigFile, list[Finding]]] = field(default_factory=list)
+    absent: list[Finding] = field(default_factory=list)
+
+    def decide(self, held: Mapping[Finding, str]) -> list[Reported]:
+        """Give each finding its outcome, and each file its new text.
+
+        Args:
+            held: findings that are left although they could be done, and why.
+        """
+        self.changes, self.reported, self.suppressions = [], [], []
+        for file, findings in self.found:
+            _rewrite(file, findings, held, self)
+        return self.reported
 
 
 def plan_configuration(
@@ -60,27 +77,42 @@ def plan_configuration(
     files: Iterable[str],
     options: Options,
     around: Surroundings,
+    elsewhere: Iterable[Finding] = (),
     *,
     only: frozenset[str] | None = None,
 ) -> ConfigRewrite:
-    """Everything that a rewrite of these configuration files comes to.
+    """What is found in configuration files; `decide` says what a rewrite of them comes to.
 
     Args:
         files: relative to the target, forward slashes.
-        only: the files that may be changed; all if None.
+        elsewhere: findings in Python, some of which name settings files.
+        only: the files that may be changed; all if None. The others are read for what they name.
     """
-    done = ConfigRewrite()
-    chosen = [path for path in files if only is None or path in only]
-    done.searched = len(chosen)
-    found = {path: file for path in chosen if (file := _read(target, path, around, done)) is not None}
+    done = ConfigRewrite(options)
+    files = list(files)
+    found = {path: file for path in files if (file := _read(target, path, around, done)) is not None}
     named = {name for file in found.values() for name in named_configs(file)}
     around = Surroundings(around.named_as_trainer | named)
-    for path in chosen:
+    for path in files:
         if path in named - set(found) and (file := _read(target, path, around, done)) is not None:
             found[path] = file
-    done.read = len(found)
-    for path in sorted(found):
-        _rewrite(found[path], options, around, done)
+    findings = {
+        path: [f for check in config_checks() for f in check(file, around) if options.wants(f.code)]
+        for path, file in sorted(found.items())
+    }
+    elsewhere = list(elsewhere)
+    types = {key for f in elsewhere for key in f.shares}
+    keys = keys_in([*elsewhere, *(f for some in findings.values() for f in some)])
+    for path, some in findings.items():
+        is_alone = found[path].kind == "json" and any(f.code == "FM610" for f in some)
+        some = with_settings(some, keys_of_file(path, keys, is_alone=is_alone))
+        some = [replace(f, shares=of_known_files(f.shares, types)) for f in some]
+        if only is None or path in only:
+            done.found.append((found[path], some))
+        else:
+            done.absent += some
+    done.searched = sum(only is None or path in only for path in files)
+    done.read = len(done.found)
     return done
 
 
@@ -88,16 +120,14 @@ def named_configs(file: ConfigFile) -> set[str]:
     """Files named as `fsdp_config` by a script or configuration, seen from its folder and from the target."""
     names: set[str] = set()
     if file.kind in ("shell", "docker"):
-        found = all_commands(file.text, is_docker=file.kind == "docker")
-        options = (option for command in found for option in command.options())
+        options = (option for command in known_commands(file) for option in command.options())
         names = {str(o.values[0].text) for o in options if o.name == "fsdp_config" and o.values}
     for root in file.roots:
         for mapping in below(root):
             entry = mapping.get("fsdp_config")
             if entry is not None and isinstance(entry.value, str):
                 names.add(entry.value)
-    folder = PurePosixPath(file.path).parent
-    return {str(path) for name in names for path in (folder / name, PurePosixPath(name))}
+    return {path for name in names for path in paths_named(file.path, name)}
 
 
 def _read(target: Path, path: str, around: Surroundings, done: ConfigRewrite) -> ConfigFile | None:
@@ -156,17 +186,17 @@ def parse(path: str, data: bytes) -> ConfigFile:
     return ConfigFile(source, "docker" if is_docker else "shell")
 
 
-def _rewrite(file: ConfigFile, options: Options, around: Surroundings, done: ConfigRewrite) -> None:
-    findings = [
-        found for check in config_checks() for found in check(file, around) if options.wants(found.code)
-    ]
-    reported, edits = _decide(file, findings, options)
+def _rewrite(
+    file: ConfigFile, findings: list[Finding], held: Mapping[Finding, str], done: ConfigRewrite
+) -> None:
+    options = done.options
+    reported, edits = _decide(file, findings, options, held)
     if options.whole_only and any(r.outcome is Outcome.TODO for r in reported):
         reported, edits = only_whole_file(reported), []
     done.suppressions += suppressions_in(file, reported, options)
     done.reported += judged(file, done.suppressions, options)
-    reported += _old_todos(file, reported)
-    edits += _todo_edits(file, [r for r in reported if not r.left_whole])
+    reported += old_todos(file, reported)
+    edits += todo_edits(file, [r for r in reported if not r.left_whole])
     after = apply_edits(file.text, edits, _no_names, file.source.newline)
     encoded = file.source.encoded(after)
     if encoded == file.source.data:
@@ -176,8 +206,9 @@ def _rewrite(file: ConfigFile, options: Options, around: Surroundings, done: Con
         parse(file.path, encoded)
     except ValueError as error:
         message = f"the file was left as it is: its rewritten form could not be read ({error})"
-        place = Place(file.path, 1, 1, Span(0, 0))
-        done.reported.append(Reported(Finding("FM903", place, message), Outcome.TODO))
+        place = Place(file.path, 1, 1, WHOLE_FILE)
+        shares = keys_in(findings)
+        done.reported.append(Reported(Finding("FM903", place, message, shares=shares), Outcome.TODO))
         return
     done.reported += reported
     done.changes.append(FileChange(file.path, file.source.data, encoded))
@@ -188,7 +219,7 @@ def _no_names(name: str, position: int) -> str:
 
 
 def _decide(
-    file: ConfigFile, findings: Iterable[Finding], options: Options
+    file: ConfigFile, findings: Iterable[Finding], options: Options, held: Mapping[Finding, str]
 ) -> tuple[list[Reported], list[Edit]]:
     comments = ignores(file)
     reported: list[Reported] = []
@@ -205,82 +236,9 @@ def _decide(
             reported.append(Reported(found, Outcome.TODO, "a fix is offered by --unsafe-fixes"))
         elif any(not compatible(edit, other) for edit in found.edits for other in edits):
             reported.append(Reported(found, Outcome.TODO, "its edit overlaps another"))
+        elif found in held:
+            reported.append(Reported(found, Outcome.TODO, held[found]))
         else:
             reported.append(Reported(found, Outcome.DONE))
             edits.extend(found.edits)
     return reported, edits
-
-
-def _todo_edits(file: ConfigFile, reported: list[Reported]) -> list[Edit]:
-    """Comment lines before the lines that need a person; JSON has no comments."""
-    if file.kind == "json":
-        return []
-    edits: list[Edit] = []
-    seen: set[tuple[int, str]] = set()
-    standing = todos(file)
-    for item in reported:
-        found = item.finding
-        if item.outcome is not Outcome.TODO or not found.remedy:
-            continue
-        start = todo_position(file, found.place.span.start)
-        if (start, found.code) in seen or found.place.line in {c.line for c in standing}:
-            continue
-        seen.add((start, found.code))
-        if any(found.code in c.codes and c.line in _lines_above(file, start) for c in standing):
-            continue
-        line = file.text[start : file.line_end(start)]
-        indent = line[: len(line) - len(line.lstrip(" \t"))]
-        lines = todo_lines(found.code, found.remedy, _WIDTH - len(indent))
-        text = "".join(f"{indent}{line}\n" for line in lines)
-        edits.append(Edit(file.path, Span(start, start), (text,)))
-    return edits
-
-
-def todo_position(file: ConfigFile, position: int) -> int:
-    """Where a comment line can stand: before the line, in shell before the command's first line, never within
-    braces."""
-    if file.kind in ("shell", "docker"):
-        for command in all_commands(file.text, is_docker=file.kind == "docker"):
-            if command.span.start <= position < command.span.end:
-                return file.line_start(_array_start(file.text, command.span.start))
-    flows = [m.span for root in file.roots for m in below(root) if m.flow and m.span.start < position]
-    around = [span.start for span in flows if position < span.end]
-    return file.line_start(min([position, *around]))
-
-
-def _array_start(text: str, position: int) -> int:
-    """The start of `NAME=(` where only blanks stand between it and an array's first word."""
-    before = text[:position].rstrip()
-    return len(before) - 1 if before.endswith("(") else position
-
-
-def _lines_above(file: ConfigFile, position: int) -> set[int]:
-    """The comment lines directly above a line."""
-    lines = file.text.split("\n")  # as the file counts them: a form feed ends none
-    number = file.line_of(position) - 1
-    found = set()
-    while number >= 1 and lines[number - 1].lstrip().startswith("#"):
-        found.add(number)
-        number -= 1
-    return found
-
-
-def _old_todos(file: ConfigFile, reported: list[Reported]) -> list[Reported]:
-    """TODO comments of an earlier run that no finding of this run stands for."""
-    standing = {
-        (code, line)
-        for r in reported
-        if r.outcome in (Outcome.TODO, Outcome.IGNORED)
-        for code in (r.finding.code,)
-        for line in _lines_above(file, todo_position(file, r.finding.place.span.start))
-    }
-    found = []
-    for comment in todos(file):
-        code = next(iter(comment.codes))
-        if (code, comment.line) in standing:
-            continue
-        start = file.position(comment.line)
-        place = Place(file.path, comment.line, comment.column, Span(start, file.line_end(start)))
-        left = Finding(code, place, "a TODO of an earlier run is not resolved", comment.text)
-        found.append(Reported(left, Outcome.TODO))
-    return found

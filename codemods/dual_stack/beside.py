@@ -14,20 +14,74 @@ _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def is_asked_beside(project: Project, module: Module, question: ast.AST, subject: str | None = None) -> bool:
-    """Whether the `if` chain, or the short function, around a question asks for FSDP2's class too.
+    """Whether the `if` chain, or the function, around a question asks for FSDP2's class too.
 
     Args:
-        subject: the text of what must be asked about there; anything if None.
+        subject: the text of what must be asked about there; anything if None, and then only in a short
+            function.
     """
-    return any(_asks_for_fsdp2(project, module, place, subject) for place in _surroundings(module, question))
+    if any(_asks_for_fsdp2(project, module, place, subject) for place in _surroundings(module, question)):
+        return True
+    if subject is None:
+        return False
+    wider = _statements_around(module, question)
+    if any(_asks_for_fsdp2(project, module, place, subject, alone=True) for place in wider):
+        return True
+    return _has_counterpart(project, module, question)
 
 
-def _asks_for_fsdp2(project: Project, module: Module, place: ast.AST, subject: str | None) -> bool:
+def _function(module: Module, question: ast.AST) -> ast.AST | None:
+    return next((p for p in module.ancestors(question) if isinstance(p, _FUNCTIONS)), None)
+
+
+def _statements_around(module: Module, question: ast.AST) -> list[ast.AST]:
+    """The function around a question, or the module's own statements."""
+    function = _function(module, question)
+    if function is not None:
+        return [function]
+    return [s for s in module.tree.body if not isinstance(s, _FUNCTIONS | ast.ClassDef)]
+
+
+def _has_counterpart(project: Project, module: Module, question: ast.AST) -> bool:
+    """Whether a question is all that a function answers, and FSDP2's all that another one beside it does:
+    `is_fsdp1(m)` and `is_fsdp2(m)`."""
+    function = _function(module, question)
+    if not isinstance(function, _FUNCTIONS) or not _only_answers(function):
+        return False
+    around = module.parent(function)
+    others = around.body if isinstance(around, ast.Module | ast.ClassDef) else []
+    return any(
+        isinstance(other, _FUNCTIONS)
+        and other is not function
+        and _only_answers(other)
+        and _asks_for_fsdp2(project, module, other, None, alone=True)
+        for other in others
+    )
+
+
+def _only_answers(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    *before, last = function.body
+    is_doc = all(isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) for s in before)
+    return is_doc and isinstance(last, ast.Return)
+
+
+def _asks_for_fsdp2(
+    project: Project, module: Module, place: ast.AST, subject: str | None, *, alone: bool = False
+) -> bool:
+    """Whether FSDP2's class is asked for.
+
+    Args:
+        alone: and not FSDP1's in the same question.
+    """
     for node in ast.walk(place):
         match node:
             case ast.Call(func=ast.Name(id="isinstance"), args=[asked, classes]):
-                is_same = subject is None or ast.unparse(asked) == subject
-                if is_same and any(is_fsdp2_class(project, module, one) for one in classes_of(classes)):
+                if subject is not None and ast.unparse(asked) != subject:
+                    continue
+                both = list(classes_of(classes))
+                if alone and any(is_fsdp1_class(project, module, one) for one in both):
+                    continue
+                if any(is_fsdp2_class(project, module, one) for one in both):
                     return True
     return False
 

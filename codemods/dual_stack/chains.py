@@ -22,6 +22,7 @@ OTHERS = "what comes between the FSDP1 and the FSDP2 branch could get FSDP1's us
 LATER = "FSDP1's users would come to another branch without a word"
 UNSURE = "it is for FSDP1's value of the setting alone, but nothing in it is FSDP1's"
 EFFECTS = "its condition does more than ask"
+INSISTS = "it insists on FSDP1"
 
 
 def chain_spot(truth: Truth, marks: Marks, chain: Chain) -> Spot | None:
@@ -97,6 +98,8 @@ def _folded(chain: Chain, folds: list[Fold]) -> list[Edit] | Refused:
         kept.append(arm)
     if len(kept) == len(chain.arms):
         return edits
+    if not kept and _is_refusal(rest):
+        return Refused(INSISTS)
     whole = rebuilt(chain, kept, rest, rest_header)
     return [whole, *edits] if whole is not None else Refused("its branches share lines")
 

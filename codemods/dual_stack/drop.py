@@ -2,7 +2,8 @@
 
 Round by round: the places where the stacks part are found, FSDP1's part is taken out, and the shorter project
 is looked at again, until nothing changes. Then what only the dropped parts used goes too. The rewrite proper
-sees the shortened project; a record of lines leads its findings back to the files as they are.
+sees the shortened project; a record of where its text came from leads its findings back to the files
+as they are.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from codemods.analysis.module import Module
-from codemods.dual_stack.lines import composed, traced
+from codemods.dual_stack.origins import composed, traced, unmoved
 from codemods.dual_stack.places import View, all_spots, view
 from codemods.dual_stack.shortened import Shortened
 from codemods.dual_stack.spot import DROPPED, KEPT, Refused, Spot
+from codemods.dual_stack.unread import unread_edits
 from codemods.dual_stack.unused import unused_edits
 from codemods.editing import todo
 from codemods.editing.apply import apply_edits, compatible
@@ -44,18 +46,17 @@ def drop_fsdp1(
         What was done, and the project without those branches.
     """
     short = Shortened()
-    had_wraps = bool(project.wraps)
-    texts_before = {path: module.text for path, module in list(project.modules.items())}
+    texts_before = {path: module.text for path, module in project.modules.items()}
     for _ in range(_MOST_ROUNDS):
-        seen = view(project, short.choices, nothing_is_fsdp1=short.nothing_is_fsdp1)
+        seen = view(project, short.choices)
         short.choices = seen.choices
         if not _drop_spots(seen, only, short):
-            if had_wraps and short.texts and not project.wraps and not short.nothing_is_fsdp1:
-                short.nothing_is_fsdp1 = True
-                continue
             unused = unused_edits(project, texts_before, only, mentioned) if short.texts else []
             if not _apply(project, [[edit] for edit in unused], short):
-                break
+                unread = unread_edits(project, texts_before, only, mentioned) if short.texts else []
+                if not unread or not all(_parses(project.modules[g[0].path], [g]) for g in unread):
+                    break
+                _apply(project, unread, short)
         project = reread(short.texts)
     return short, project
 
@@ -93,7 +94,7 @@ def _done(spot: Spot, short: Shortened) -> Finding:
     if not spot.is_pair:
         what = "a question that only FSDP1's users answered otherwise: FSDP2's answer stays"
     said = finding(spot.module, spot.node, DROPPED, what, safety=Safety.SAFE)
-    return replace(said, place=short.original_place(said.place, spot.module))
+    return replace(said, place=short.original_place(said.place))
 
 
 def _apply(project: Project, groups: list[list[Edit]], short: Shortened) -> list[list[Edit]]:
@@ -116,8 +117,8 @@ def _apply(project: Project, groups: list[list[Edit]], short: Shortened) -> list
         done += kept
         short.originals.setdefault(path, module)
         result = traced(module.text, [edit for group in kept for edit in group], module.source.newline)
-        outer = short.lines.get(path) or tuple(range(1, module.text.count("\n") + 2))
-        short.lines[path] = composed(result.lines, outer)
+        outer = short.origins.get(path, unmoved(len(module.text)))
+        short.origins[path] = composed(result.origins, outer)
         short.texts[path] = result.text
     return done
 

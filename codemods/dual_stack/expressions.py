@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from codemods.analysis.module import Module
+from codemods.dual_stack.chains import INSISTS
 from codemods.dual_stack.choices import constant_key
 from codemods.dual_stack.marks import FSDP_MODULE, Marks, Stack
 from codemods.dual_stack.spans import removed
@@ -90,7 +91,7 @@ def _is_first(truth: Truth, module: Module, node: ast.Match, pattern: ast.patter
             and other.name in FSDP_MODULE
             for c in node.cases
         )
-        return symbol is not None and symbol.name == FSDP and (beside or truth.nothing_is_fsdp1)
+        return symbol is not None and symbol.name == FSDP and beside
     key = constant_key(pattern.value) if isinstance(pattern, ast.MatchValue) else None
     pairs = truth.choices.of(node.subject) if key is not None else []
     return any(pair.first == key and not pair.is_outside for pair in pairs)
@@ -158,7 +159,7 @@ def condition_spot(truth: Truth, module: Module, node: ast.expr) -> Spot | None:
     if isinstance(parent, ast.Assert) and parent.test is node:
         if fold.value:
             return Spot(module, node, [removed(module, parent, parent)])
-        return Spot(module, node, Refused("it insists on FSDP1"))
+        return Spot(module, node, Refused(INSISTS))
     if isinstance(parent, ast.While) and parent.test is node:
         if fold.value or parent.orelse:
             return Spot(module, node, Refused("a loop depends on it"))

@@ -42,18 +42,17 @@ class View:
         return self.truth.choices
 
 
-def view(project: Project, known: Choices | None = None, *, nothing_is_fsdp1: bool = False) -> View:
+def view(project: Project, known: Choices | None = None) -> View:
     """Look at a project.
 
     Args:
         known: choices learned earlier, from branches that have gone since.
-        nothing_is_fsdp1: no FSDP1 model is made any more.
     """
     marks = find_marks(project)
     choices = find_choices(project, marks)
     if known is not None:
         choices = choices.joined(known)
-    return View(project, marks, Truth(project, choices, nothing_is_fsdp1))
+    return View(project, marks, Truth(project, choices))
 
 
 def shown_spots(seen: View) -> Iterator[Spot]:

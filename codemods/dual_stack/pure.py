@@ -37,6 +37,8 @@ _PURE_CALLS = frozenset(
 _PURE_METHODS = frozenset(
     {"get", "lower", "upper", "keys", "values", "items", "named_children", "children", "__getattribute__"}
 )
+_LOGGERS = frozenset({"logger", "log", "logging", "_logger", "LOGGER", "LOG"})
+_LOGGED = frozenset({"debug", "info", "warning", "warn", "error"})
 _DEEPEST = 4
 """Calls of functions within functions that are looked into."""
 
@@ -89,11 +91,16 @@ def _is_pure_function(project: Project, module: Module, function: ast.FunctionDe
 
 
 def _fills_own(function: ast.FunctionDef, call: ast.Call) -> bool:
-    """`policies.append(x)` on a list that the function made itself; an exception that it raises."""
+    """`policies.append(x)` on a list that the function made itself; an exception that it raises; what it says
+    of its value in a log."""
     func = call.func
     if isinstance(func, ast.Name):
         return func.id.endswith(("Error", "Exception"))
-    if not isinstance(func, ast.Attribute) or func.attr not in ("append", "add", "extend", "update"):
+    if not isinstance(func, ast.Attribute):
+        return False
+    if isinstance(func.value, ast.Name) and func.value.id in _LOGGERS:
+        return func.attr in _LOGGED
+    if func.attr not in ("append", "add", "extend", "update"):
         return False
     return isinstance(func.value, ast.Name) and any(
         isinstance(s, ast.Assign)

@@ -2,8 +2,8 @@
 
 `cfg.strategy == "fsdp"` is False, since that value now does what `"fsdp2"` did; `cfg.strategy == "fsdp2"`
 becomes `cfg.strategy in ("fsdp", "fsdp2")`. `isinstance(x, FSDP)` is False where the FSDP2 case is asked for
-beside it, or where the project makes no FSDP1 model any more; `fsdp_version(x) == 1` is False where the
-function `fsdp_version` then has no way to return 1.
+beside it; `fsdp_version(x) == 1` is False where the function `fsdp_version` then has no way to return 1.
+Elsewhere `isinstance(x, FSDP)` asks whether x is sharded: that question stays, and is for FSDP2 to answer.
 """
 
 from __future__ import annotations
@@ -28,15 +28,10 @@ _LOOSE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)
 
 @dataclass(slots=True)
 class Truth:
-    """Folds conditions of a project.
-
-    Attributes:
-        nothing_is_fsdp1: the project makes no FSDP1 model any more.
-    """
+    """Folds conditions of a project."""
 
     project: Project
     choices: Choices
-    nothing_is_fsdp1: bool = False
     _folded: dict[ast.expr, Fold] = field(default_factory=dict)
     _results: Results = field(init=False)
 
@@ -123,7 +118,7 @@ class Truth:
         left, op, right = node.left, node.ops[0], node.comparators[0]
         is_exact = isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq)
         if is_exact and is_fsdp1_class(self.project, module, right):
-            if _is_type_of(left) and self._is_gone(module, node):
+            if _is_type_of(left) and is_asked_beside(self.project, module, node):
                 return Fold(isinstance(op, ast.IsNot | ast.NotEq))
             return UNKNOWN
         results = self._results.of_call(module, call_behind(module, left))
@@ -146,9 +141,9 @@ class Truth:
             return UNKNOWN
         rest = [e for e in elements if e not in gone]
         if not rest:
-            return Fold(False) if self._is_gone(module, call) else UNKNOWN
+            return Fold(False) if is_asked_beside(self.project, module, call) else UNKNOWN
         beside = any(is_fsdp2_class(self.project, module, e) for e in rest)
-        if not beside and not self._is_gone(module, call):
+        if not beside and not is_asked_beside(self.project, module, call):
             return UNKNOWN
         text = without(module, classes, gone)
         span, inner = module.span(call), module.span(classes)
@@ -193,12 +188,6 @@ class Truth:
             for statement in node.body
             if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Constant)
         }
-
-    def _is_gone(self, module: Module, question: ast.expr) -> bool:
-        """Whether no FSDP1 model can come to a question any more."""
-        if self.nothing_is_fsdp1:
-            return True
-        return is_asked_beside(self.project, module, question)
 
 
 def _hole(start: int, end: int) -> Hole | None:

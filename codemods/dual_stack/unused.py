@@ -9,13 +9,15 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeGuard
 
 from codemods.analysis.module import Module
 from codemods.dual_stack.pure import is_pure
 from codemods.dual_stack.spans import is_elif, removed
 from codemods.editing.apply import compatible
 from codemods.editing.removal import delete_aliases
+from codemods.editing.statements import annotation_words
 from codemods.model import Edit, Span
 from codemods.project import Project
 from codemods.torch_names import is_fsdp1_import
@@ -36,21 +38,30 @@ def unused_edits(
         before: file -> its text before anything was dropped.
         mentioned: words of the files that are no Python.
     """
-    lost = _lost_words(project, before)
+    lost_in = _lost_words(project, before)
+    lost = set[str]().union(*lost_in.values())
     left = _Words(project)
+    modules = [
+        module
+        for path, module in project.modules.items()
+        if not path.endswith(".ipynb") and (only is None or path in only) and lost & left.of(path).keys()
+    ]
+    definitions = [(m, s) for m in modules for s in _candidates(project, m, lost)]
     edits: list[Edit] = []
-    for path, module in list(project.modules.items()):
-        if path.endswith(".ipynb") or (only is not None and path not in only):
-            continue
-        if not lost & left.of(path).keys():
-            continue
-        text = before.get(path, "")
+    for module in modules:
+        text = before.get(module.path, "")
         idle = [*_imports(project, module, text), *_locals(project, module, text)]
         idle += _emptied(project, module, text)
-        for statement in _candidates(project, module, lost):
-            names = _names_of(statement)
-            is_named = any(left.elsewhere(module, statement, name) for name in names)
-            if not is_named and not names & mentioned():
+        for statement in (s for m, s in definitions if m is module):
+            (name,) = _names_of(statement)
+            # Functions of one name in several files may call themselves, and so seem to name each other.
+            alike = [
+                (m, s)
+                for m, s in definitions
+                if s is statement
+                or (_names_of(s) == {name} and name in lost_in[m.path] & lost_in[module.path])
+            ]
+            if not left.outside(alike, name) and name not in mentioned():
                 idle.append(removed(module, statement, statement))
         for edit in idle:
             if all(compatible(edit, other) for other in edits):
@@ -58,13 +69,13 @@ def unused_edits(
     return edits
 
 
-def _lost_words(project: Project, before: dict[str, str]) -> set[str]:
-    """Words of which some file has fewer than it had."""
-    lost: set[str] = set()
+def _lost_words(project: Project, before: dict[str, str]) -> dict[str, set[str]]:
+    """File -> the words of which it has fewer than it had."""
+    lost: dict[str, set[str]] = {path: set() for path in project.modules}
     for path, text in before.items():
         module = project.modules.get(path)
         if module is not None and module.text != text:
-            lost |= (Counter(_WORD.findall(text)) - Counter(_WORD.findall(module.text))).keys()
+            lost[path] = set(Counter(_WORD.findall(text)) - Counter(_WORD.findall(module.text)))
     return lost
 
 
@@ -81,10 +92,9 @@ class _Words:
     def of(self, path: str) -> Counter[str]:
         return self._counts[path]
 
-    def elsewhere(self, module: Module, statement: ast.stmt, name: str) -> int:
-        """How often a name stands outside a statement, imports that nothing uses any more left out."""
-        own = len(re.findall(rf"\b{re.escape(name)}\b", module.code(statement)))
-        total = -own
+    def outside(self, statements: Iterable[tuple[Module, ast.stmt]], name: str) -> int:
+        """How often a name stands outside some statements, imports that nothing uses any more left out."""
+        total = -sum(len(re.findall(rf"\b{re.escape(name)}\b", m.code(s))) for m, s in statements)
         for path, counts in self._counts.items():
             if name in counts:
                 total += counts[name] - _idle_imports(self._project.modules[path], name, counts[name])
@@ -151,14 +161,16 @@ def _is_private(name: str) -> bool:
 
 def _locals(project: Project, module: Module, before: str) -> Iterator[Edit]:
     """Local values that nothing reads any more, though something did."""
-    had = Counter(_WORD.findall(before))
+    if module.text == before:
+        return
+    had, have = Counter(_WORD.findall(before)), Counter(_WORD.findall(module.text))
     for node in module.nodes(ast.Assign):
         assert isinstance(node, ast.Assign)
         target = node.targets[0]
         function = module.function(node)
         if len(node.targets) != 1 or not isinstance(target, ast.Name) or function is None:
             continue
-        if had[target.id] <= len(re.findall(rf"\b{target.id}\b", module.text)):
+        if had[target.id] <= have[target.id]:
             continue
         if _is_read(function, target.id):
             continue
@@ -169,18 +181,21 @@ def _locals(project: Project, module: Module, before: str) -> Iterator[Edit]:
 
 
 def _imports(project: Project, module: Module, before: str) -> Iterator[Edit]:
-    """Imports of names that stand nowhere else in their file, though they did."""
-    had, have = Counter(_WORD.findall(before)), Counter(_WORD.findall(module.text))
-    if module.path.endswith("__init__.py"):
+    """Imports of names that nothing in their file uses, though it did."""
+    if module.text == before or module.path.endswith("__init__.py"):
         return
+    had, have = Counter(_WORD.findall(before)), Counter(_WORD.findall(module.text))
+    texts = (node.value for node in module.nodes(ast.Constant) if isinstance(node, ast.Constant))
+    used = module.words() | annotation_words(module) | {text for text in texts if isinstance(text, str)}
     for node in module.nodes(ast.ImportFrom):
         assert isinstance(node, ast.ImportFrom)
         gone = [
             alias
             for alias in node.names
             if is_fsdp1_import(node, alias)  # others are settled with the rest of the rewrite
-            and have[alias.asname or alias.name] == 1 < had[alias.asname or alias.name]
-            and not is_imported_elsewhere(project, module, alias.asname or alias.name)
+            and (name := alias.asname or alias.name) not in used
+            and have[name] < had[name]
+            and not is_imported_elsewhere(project, module, name)
         ]
         line = module.text[module.span(node).start : module.line_end(module.span(node).end)]
         if not gone or "noqa" in line:
@@ -193,13 +208,19 @@ def _imports(project: Project, module: Module, before: str) -> Iterator[Edit]:
 
 def _emptied(project: Project, module: Module, before: str) -> Iterator[Edit]:
     """`if` statements of which nothing is left."""
-    if module.text.count("pass") <= before.count("pass"):
+    if module.text == before:
         return
+    had = Counter(ast.dump(node.test) for node in ast.walk(ast.parse(before)) if _is_empty(node))
     for node in module.nodes(ast.If):
         assert isinstance(node, ast.If)
-        is_empty = all(isinstance(s, ast.Pass) for s in node.body) and not node.orelse
-        if is_empty and not is_elif(module, node) and is_pure(project, module, node.test):
+        if not _is_empty(node) or had[ast.dump(node.test)] or is_elif(module, node):
+            continue
+        if is_pure(project, module, node.test):
             yield removed(module, node, node)
+
+
+def _is_empty(node: ast.AST) -> TypeGuard[ast.If]:
+    return isinstance(node, ast.If) and not node.orelse and all(isinstance(s, ast.Pass) for s in node.body)
 
 
 def is_imported_elsewhere(project: Project, module: Module, name: str) -> bool:

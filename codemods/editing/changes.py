@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from codemods.analysis.exports import names_taken
 from codemods.analysis.module import Module
 from codemods.editing import todo
 from codemods.editing.apply import apply_edits
+from codemods.editing.dead_functions import dead_functions, without_functions
 from codemods.editing.dead_names import without_dead_names
 from codemods.editing.helper_assembly import Needs
 from codemods.editing.helpers import HelperHome, helper_homes, helper_source
@@ -17,19 +19,21 @@ from codemods.editing.imports import settle_imports
 from codemods.editing.layout import DEFAULT
 from codemods.editing.line_join import join_short_lines
 from codemods.editing.line_wrap import wrap_long_lines
+from codemods.editing.quotes import in_other_quotes
 from codemods.editing.spelling import Spelling
 from codemods.editing.undefined import check_concrete, names_left_undefined
-from codemods.model import Edit, FileChange, Finding, Reported
+from codemods.model import Edit, FileChange, Finding, Reported, Span
 from codemods.project import Project
 
 
 def file_changes(
     project: Project, reported: list[Reported], accepted: list[Finding], target: Path
-) -> tuple[list[FileChange], dict[str, str]]:
+) -> tuple[list[FileChange], dict[str, str], dict[str, dict[str, Span]]]:
     """The new contents of every changed file.
 
     Returns:
-        The changes, and file -> why it has to be left alone.
+        The changes, file -> why it has to be left alone, and file -> functions that went with their last
+        call.
     """
     edits: dict[str, list[Edit]] = {}
     needs: dict[str, Needs] = {}
@@ -41,18 +45,25 @@ def file_changes(
         edits.setdefault(edit.path, []).append(edit)
     for path in project.dropped.texts if project.dropped is not None else ():
         edits.setdefault(path, [])  # shortened already
-    homes = helper_homes(project, edits, needs, target)
+    homes, unserved = helper_homes(project, edits, needs, target)
+    for path in unserved:
+        del edits[path]
     texts: dict[str, tuple[str, Spelling]] = {}
     for path, wanted in edits.items():
         module = project.modules[path]
         helper = homes[path].import_name(path) if path in homes else ""
         width, oldest = project.line_length or DEFAULT, project.options.target_torch
         spelling = Spelling(module, project.index, helper, width, oldest)
+        wanted = in_other_quotes(module, wanted)
         texts[path] = (apply_edits(module.text, wanted, spelling.spell, module.source.newline), spelling)
+    dead = dead_functions(project, edits, {path: text for path, (text, _) in texts.items()})
+    for path, gone in dead.items():
+        text, spelling = texts[path]
+        texts[path] = (without_functions(text, gone), spelling)
     changes, broken = _settled(project, texts)
-    kept = [c for c in changes if c.path in homes]
-    changes += _helper_changes([homes[c.path] for c in kept], target)
-    return changes, broken
+    used = {c.path: _imported(c, homes[c.path]) for c in changes if c.path in homes}
+    changes += _helper_changes([(homes[path], names) for path, names in used.items()], target)
+    return changes, broken | unserved, dead
 
 
 def _settled(
@@ -78,10 +89,12 @@ def _settled(
                 check_concrete(module.text, new)
                 lost = names_left_undefined(module.text, new)
         except (SyntaxError, UnicodeEncodeError) as error:
-            broken[path] = str(error)
+            broken[path] = f"its rewritten form would be no valid Python ({error})"
             continue
         if lost:
-            broken[path] = f"nothing would define {', '.join(lost)} in it"
+            broken[path] = (
+                f"its rewritten form would be no valid Python (nothing would define {', '.join(lost)} in it)"
+            )
             continue
         if encoded != module.source.data:
             changes.append(FileChange(path, module.source.data, encoded))
@@ -92,12 +105,35 @@ def _is_exported(exported: set[tuple[str, str]], path: str, name: str) -> bool:
     return (path, name) in exported
 
 
-def _helper_changes(homes: list[HelperHome], target: Path) -> list[FileChange]:
+def _imported(change: FileChange, home: HelperHome) -> frozenset[str]:
+    """What a rewritten file has of its helper module: less than its edits name where some of them went."""
+    if change.path.endswith(".ipynb"):
+        return home.names
+    stem = home.import_name(change.path).rpartition(".")[2]
+    found: set[str] = set()
+    attributes: set[str] = set()
+    for node in ast.walk(ast.parse(change.after)):
+        if isinstance(node, ast.Attribute):
+            attributes.add(node.attr)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[2] == stem:
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.update(alias.name.rpartition(".")[2] for alias in node.names)
+    return home.names & (found | attributes if stem in found else found)
+
+
+def _helper_changes(used: list[tuple[HelperHome, frozenset[str]]], target: Path) -> list[FileChange]:
+    """The helper modules, with what some file imports from them."""
+    names: dict[HelperHome, frozenset[str]] = {}
+    for home, some in used:
+        names[home] = names.get(home, frozenset()) | some
     changes = []
-    for home in sorted(set(homes), key=lambda h: h.path):
+    for home, imported in sorted(names.items(), key=lambda item: item[0].path):
+        if not imported:
+            continue
         path = target / home.path
         before = path.read_bytes() if path.exists() else None
-        after = helper_source(home, before)
+        after, _ = helper_source(replace(home, names=imported), before)
         if after != before:
             changes.append(FileChange(home.path, before, after))
     return changes

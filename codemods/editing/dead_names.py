@@ -62,7 +62,17 @@ def _is_pure(value: ast.expr) -> bool:
         given = [*value.args, *(k.value for k in value.keywords)]
         is_options = ast.unparse(value.func).rpartition(".")[2] == "StateDictOptions"
         return is_options and all(isinstance(argument, ast.Constant) for argument in given)
-    return all(isinstance(part, _PURE) for part in ast.walk(value))
+    return all(isinstance(part, _PURE) or _only_reads(part) for part in ast.walk(value))
+
+
+def _only_reads(part: ast.AST) -> bool:
+    """`state["model"]`, and what a list is made of in `[True for handle in handles]`."""
+    match part:
+        case ast.Subscript():
+            return isinstance(part.slice, ast.Constant)
+        case ast.comprehension():
+            return isinstance(part.iter, ast.Name) and not part.ifs and not part.is_async
+    return isinstance(part, ast.ListComp)
 
 
 def _reads(module: Module) -> set[str]:

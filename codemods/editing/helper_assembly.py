@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from codemods.editing import helper_text as part
 from codemods.editing.helper_draft import Draft
 from codemods.editing.helper_layout import Style, laid_out
-from codemods.editing.helper_parts import STATE_DICT_PARTS, TYPE_OF, with_what_they_need
+from codemods.editing.helper_parts import GIVEN_TO, STATE_DICT_PARTS, TYPE_OF, with_what_they_need
 from codemods.editing.helper_policy_text import POLICY_PARTS, WRAP_POLICY
 from codemods.editing.helper_sharding import mixed_precision, sharding
 from codemods.editing.helper_training_text import TRAINING_HEADER, TRAINING_PARTS
@@ -66,7 +66,8 @@ def _joined(names: frozenset[str], needs: Needs, style: Style) -> str:
     if "shard_model" in names:
         types |= {t for k, t in TYPE_OF.items() if draft.has(k)}
     if "ShardingStrategy" in types:
-        parts.append(part.SHARDING_STRATEGY)
+        is_given = "shard_model" in names and draft.has("sharding_strategy")
+        parts.append(part.SHARDING_STRATEGY + (part.BY_NAME if is_given else ""))
     if "BackwardPrefetch" in types:
         parts.append(part.BACKWARD_PREFETCH)
     if "CPUOffload" in types:
@@ -76,7 +77,9 @@ def _joined(names: frozenset[str], needs: Needs, style: Style) -> str:
     parts += [text for name, text in POLICY_PARTS.items() if name in names]
     if "shard_model" in names:
         parts += sharding(draft)
-    parts += [text for name, text in (*TRAINING_PARTS.items(), *STATE_DICT_PARTS.items()) if name in names]
+    for name, text in (*TRAINING_PARTS.items(), *STATE_DICT_PARTS.items()):
+        if name in names:
+            parts.append(text + (part.BY_NAME if GIVEN_TO.get(name) in names else ""))
     text = _for_torch("\n\n".join(parts), style.torch)
     needs_policy = "WrapPolicy" in re.sub(r"ModuleWrapPolicy", "", text)
     lead = f"{WRAP_POLICY}\n\n" if needs_policy else "\n"

@@ -37,9 +37,13 @@ def _docstring(draft: Draft) -> list[str]:
 def _body(draft: Draft) -> list[str]:
     lines: list[str] = []
     if draft.has("sharding_strategy"):
-        lines.append("strategy = sharding_strategy or ShardingStrategy.FULL_SHARD")
+        lines.append("strategy = ShardingStrategy(sharding_strategy or ShardingStrategy.FULL_SHARD)")
     if draft.has("mixed_precision"):
-        lines.append("precision = mixed_precision or MixedPrecision()")
+        lines += [
+            "precision = mixed_precision or MixedPrecision()",
+            "if not isinstance(precision, MixedPrecision):",
+            '    raise TypeError("mixed_precision is not the MixedPrecision of this module")',
+        ]
     if draft.needs_device:
         lines.append(f"device = training_device({'device_id' if draft.has('device_id') else ''})")
     lines += [*_options(draft), *_ignored(draft), *_units(draft), *_sharded(draft)]

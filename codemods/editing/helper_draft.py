@@ -23,6 +23,11 @@ KEYWORDS = {
 }
 """Keywords of `shard_model` and their types: FSDP1's names, so that dictionaries of them stay."""
 
+FIELDS = frozenset(
+    {"buffer_dtype", "cast_forward_inputs", "cast_root_forward_inputs", "_module_classes_to_ignore"}
+)
+"""Fields of `MixedPrecision` that `shard_model` heeds only where they are in use."""
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:

@@ -39,6 +39,9 @@ NEEDED_BY = {
 }
 """Part -> the parts it uses."""
 
+GIVEN_TO = {"StateDictType": "set_state_dict_type", "OptimStateKeyType": "rekey_optim_state_dict"}
+"""Enum -> the function that takes its members from anywhere."""
+
 
 def with_what_they_need(names: frozenset[str]) -> frozenset[str]:
     """The names of parts together with those of the parts they use."""

@@ -14,9 +14,26 @@ from pathlib import Path, PurePosixPath
 
 from codemods.analysis.index import module_parts
 from codemods.analysis.module import Module
+from codemods.analysis.reach import reached
 from codemods.project import Project
 
 _PACKAGING = ("pyproject.toml", "setup.py", "setup.cfg")
+
+
+_MARK = "Written by fsdp-migrate"
+
+
+def is_written(tree: ast.Module) -> bool:
+    """Whether a file is a helper module that an earlier run wrote, edited since or not."""
+    return _MARK in (ast.get_docstring(tree) or "")
+
+
+def is_helper(data: bytes) -> bool:
+    """The same of a file's contents; false where they are no Python."""
+    try:
+        return is_written(ast.parse(data))
+    except (SyntaxError, ValueError):
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +44,39 @@ class HelperPlace:
         folder: relative to the target.
         package: its dotted name, empty at a root.
         files: those that import the module.
+        there: name of the helper module that an earlier run wrote there; empty where there is none.
     """
 
     folder: PurePosixPath
     package: str
     files: tuple[str, ...]
+    there: str = ""
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether it lies outside of the target."""
+        return ".." in self.folder.parts
 
 
 @dataclass(slots=True)
 class Roots:
-    """The folders on the import path, as the repository's own imports show them."""
+    """The folders on the import path, as the repository's own imports show them.
+
+    Attributes:
+        around: the packages that the target itself is and lies in; its own root is then above them.
+    """
 
     project: Project
     target: Path
     _seen: dict[str, Counter[PurePosixPath]] = field(default_factory=dict)
     _closures: dict[str, frozenset[PurePosixPath]] = field(default_factory=dict)
 
+    around: tuple[str, ...] = ()
+
     def __post_init__(self) -> None:
+        self.around = packages_around(self.target)
         for path, module in self.project.modules.items():
-            for name in _absolute_imports(module):
+            for name in absolute_imports(module):
                 found = self.project.index.locate(name, path)
                 parts = name.split(".")
                 if found is None:
@@ -69,20 +100,36 @@ class Roots:
             folder = folder.parent
         return folder
 
+    def folder_of(self, root: PurePosixPath) -> Path:
+        """A root as a folder of this machine, which may be above the target."""
+        if self.around and not root.parts:
+            return self.target.parents[len(self.around) - 1]
+        return self.target / root
+
+    def package(self, folder: PurePosixPath, root: PurePosixPath) -> str:
+        """The dotted name of a folder below a root."""
+        around = () if root.parts else self.around
+        return ".".join([*around, *folder.parts[len(root.parts) :]])
+
     def reached_from(self, path: str) -> frozenset[PurePosixPath]:
         """The roots of a file and of everything it imports."""
         if path not in self._closures:
-            seen, waiting = {path}, [path]
-            while waiting:
-                for other in self.project.imports.get(waiting.pop(), ()):
-                    if other not in seen:
-                        seen.add(other)
-                        waiting.append(other)
+            seen = reached([path], self.project.imports)
             self._closures[path] = frozenset(self.of(other) for other in seen)
         return self._closures[path]
 
 
-def _absolute_imports(module: Module) -> Iterable[str]:
+def packages_around(folder: Path) -> tuple[str, ...]:
+    """The names of the packages that a folder is and lies in, from the outermost; none where it is none."""
+    names: list[str] = []
+    while (folder / "__init__.py").exists():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return tuple(names)
+
+
+def absolute_imports(module: Module) -> Iterable[str]:
+    """Every dotted name that a module may import from a root."""
     for node in module.nodes(ast.ImportFrom):
         assert isinstance(node, ast.ImportFrom)
         if node.module and not node.level:
@@ -93,24 +140,49 @@ def _absolute_imports(module: Module) -> Iterable[str]:
         yield from (alias.name for alias in node.names)
 
 
-def helper_places(project: Project, files: Iterable[str], target: Path) -> list[HelperPlace]:
-    """As few places as possible, so that each file can import the module of one of them."""
-    roots = Roots(project, target)
+def helper_places(
+    project: Project, files: Iterable[str], earlier: Iterable[str], roots: Roots
+) -> list[HelperPlace]:
+    """As few places as possible, so that each file can import the module of one of them.
+
+    Args:
+        files: those that use a helper module.
+        earlier: the helper modules that stand there. Files that can import one share its types.
+    """
     left = sorted(files)
+    using: dict[str, list[str]] = {}
+    for path in left:
+        if helper := earlier_helper(project, path, earlier, roots):
+            using.setdefault(helper, []).append(path)
     places = []
+    for helper, found in sorted(using.items()):
+        at, root = PurePosixPath(helper), roots.of(helper)
+        places.append(HelperPlace(at.parent, roots.package(at.parent, root), tuple(found), at.stem))
+        left = [path for path in left if path not in found]
     while left:
         counts = Counter(root for path in left for root in roots.reached_from(path))
         first = roots.reached_from(left[0])
         root = max(first, key=lambda r: (counts[r], -len(r.parts), r.as_posix()))
         chosen = [path for path in left if root in roots.reached_from(path)]
-        places.append(_place(project, chosen, root, roots, target))
+        places.append(_place(chosen, root, roots))
         left = [path for path in left if path not in chosen]
     return places
 
 
-def _place(
-    project: Project, files: list[str], root: PurePosixPath, roots: Roots, target: Path
-) -> HelperPlace:
+def earlier_helper(project: Project, path: str, earlier: Iterable[str], roots: Roots) -> str | None:
+    """The helper module that a file can import: one that its own imports lead to, or else the nearest."""
+    own = PurePosixPath(path).parent
+    known = reached([path], project.imports)
+
+    def distance(helper: str) -> tuple[bool, int, str]:
+        folder = common_folder([own, PurePosixPath(helper).parent])
+        return helper not in known, -len(folder.parts), helper
+
+    found = [helper for helper in earlier if roots.of(helper) in roots.reached_from(path)]
+    return min(found, key=distance, default=None)
+
+
+def _place(files: list[str], root: PurePosixPath, roots: Roots) -> HelperPlace:
     """The innermost folder below a root that holds all its files; a package, where those are installed."""
     depth = len(root.parts)
     tops = {PurePosixPath(path).parts[depth] for path in files if roots.of(path) == root}
@@ -118,12 +190,11 @@ def _place(
     # A script in a package that it imports by name is a file of that package too.
     own = [PurePosixPath(path).parent for path in below if PurePosixPath(path).parts[depth] in tops]
     folder = common_folder(own) if own else root
-    if folder == root:
+    if folder == root and not (roots.around and not root.parts):
         packages = Counter(f.parts[depth] for f in own if len(f.parts) > depth)
-        if packages and _is_installed(root, target):
+        if packages and _is_installed(root, roots.target):
             folder = root / max(sorted(packages), key=lambda name: packages[name])
-    package = ".".join(folder.parts[depth:])
-    return HelperPlace(folder, package, tuple(files))
+    return HelperPlace(folder, roots.package(folder, root), tuple(files))
 
 
 def _is_installed(root: PurePosixPath, target: Path) -> bool:

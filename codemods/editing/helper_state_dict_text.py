@@ -21,6 +21,7 @@ def set_state_dict_type(
     optim_state_dict_config: OptimStateDictConfig | None = None,
 ) -> StateDictSettings:
     """Choose what a model and its parts give; return what was in force before."""
+    state_dict_type = StateDictType(state_dict_type)
     if state_dict_type is StateDictType.LOCAL_STATE_DICT:
         raise ValueError("LOCAL_STATE_DICT is of flat parameters: FSDP2 has none")
     before = get_state_dict_type(module)
@@ -207,7 +208,8 @@ def rekey_optim_state_dict(
     parameters = list(model.parameters())
     if optim is not None:
         parameters = [p for group in optim.param_groups for p in group["params"]]
-    by_name = optim_state_key_type is OptimStateKeyType.PARAM_NAME
+    key_type = OptimStateKeyType(optim_state_key_type)
+    by_name = key_type is OptimStateKeyType.PARAM_NAME
     if all(isinstance(key, str) is by_name for key in optim_state_dict["state"]):
         return optim_state_dict
     names = parameter_names(model)

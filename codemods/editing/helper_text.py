@@ -26,6 +26,13 @@ class ShardingStrategy(enum.Enum):
     _HYBRID_SHARD_ZERO2 = enum.auto()
 '''
 
+BY_NAME = '''
+    @classmethod
+    def _missing_(cls, value: object) -> object:
+        """A member of FSDP1's own enum, or of another module like this, by name."""
+        return cls.__members__.get(value.name) if isinstance(value, enum.Enum) else None
+'''
+
 CPU_OFFLOAD = '''\
 @dataclass(frozen=True)
 class CPUOffload:

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from codemods.editing.helper_additions import with_additions
 from codemods.editing.helper_assembly import Needs, assemble
+from codemods.editing.helper_draft import FIELDS
 from codemods.editing.helper_layout import Style
+from codemods.editing.helper_outside import OutsideHelpers
 from codemods.editing.helper_parts import KNOWN_NAMES
-from codemods.editing.helper_places import HelperPlace, helper_places
+from codemods.editing.helper_places import (
+    HelperPlace,
+    Roots,
+    earlier_helper,
+    helper_places,
+    is_helper,
+    is_written,
+)
 from codemods.editing.helper_style import style_of
 from codemods.model import Edit, Ref
 from codemods.project import Project
-
-_MARK = "Written by fsdp-migrate"
-
-
-def is_written(tree: ast.Module) -> bool:
-    """Whether a file is a helper module that an earlier run wrote, edited since or not."""
-    return _MARK in (ast.get_docstring(tree) or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,10 @@ class HelperHome:
     newline: str
     style: Style = field(default_factory=Style)
 
+    def extended(self, names: frozenset[str], needs: Needs) -> HelperHome:
+        """The same module with more in it."""
+        return replace(self, names=self.names | names, needs=self.needs.joined(needs))
+
     def import_name(self, path: str) -> str:
         """What a file imports it as."""
         stem = PurePosixPath(self.path).stem
@@ -60,20 +66,88 @@ class HelperHome:
 
 def helper_homes(
     project: Project, edits: dict[str, list[Edit]], needs: dict[str, Needs], target: Path
-) -> dict[str, HelperHome]:
-    """File -> its helper module, for the files whose edits use one."""
-    names = {path: _names_of(found) for path, found in edits.items()}
+) -> tuple[dict[str, HelperHome], dict[str, str]]:
+    """Where the files whose edits use a helper module find it.
+
+    Returns:
+        File -> its helper module, and file -> why the one that it would have to share does not serve.
+    """
+    names = {path: frozenset(_names_of(found)) for path, found in edits.items()}
     homes: dict[str, HelperHome] = {}
-    for place in helper_places(project, [path for path in edits if names[path]], target):
-        wanted = frozenset().union(*(names[path] for path in place.files))
-        joined = Needs()
-        for path in place.files:
-            joined = joined.joined(needs.get(path, Needs()))
-        if "batch_norm" in project.mentions:
-            joined = joined.joined(Needs(fields=frozenset({"batch_norm"})))
-        home = _home(project, place, wanted, joined, target)
-        homes.update(dict.fromkeys(place.files, home))
-    return homes
+    unserved: dict[str, str] = {}
+    earlier = {path: module.text for path, module in project.modules.items() if is_written(module.tree)}
+    fields = {path: needs[path].fields for path in edits if path in needs}
+    fields |= {path: _already_there(_unix(text))[1].fields for path, text in earlier.items()}
+    users = [path for path in edits if names[path]]
+    for place in _places(project, users, earlier, target):
+        home = _home(project, place, target)
+        before = (target / home.path).read_bytes() if (target / home.path).exists() else None
+        for path, wanted in _wanted(project, place, needs, fields).items():
+            alone = replace(home, names=names[path], needs=wanted)
+            after, edited = helper_source(alone, before)
+            if edited:
+                unserved[path] = _edited(home, edited)
+            elif place.is_outside and after != before:
+                unserved[path] = _incomplete(home)
+            else:
+                home = home.extended(names[path], wanted)
+        homes.update({path: home for path in place.files if path not in unserved})
+    return homes, unserved
+
+
+def _places(
+    project: Project, users: list[str], earlier: dict[str, str], target: Path
+) -> Iterator[HelperPlace]:
+    """The helper modules outside of the target that files share, and those within it."""
+    roots = Roots(project, target)
+    outside = OutsideHelpers(roots, project.options.helper_module)
+    shared: dict[HelperPlace, list[str]] = {}
+    for path in users:
+        if earlier_helper(project, path, earlier, roots) is None and (found := outside.of(path)):
+            shared.setdefault(found, []).append(path)
+    for place, files in shared.items():
+        yield replace(place, files=tuple(files))
+    left = [path for path in users if not any(path in files for files in shared.values())]
+    yield from helper_places(project, left, earlier, roots)
+
+
+def _wanted(
+    project: Project, place: HelperPlace, needs: dict[str, Needs], fields: dict[str, frozenset[str]]
+) -> dict[str, Needs]:
+    """File -> what it needs of the helper module."""
+    own = {path: needs.get(path, Needs()) for path in place.files}
+    more: frozenset[str] = frozenset()
+    if any(found.keywords & {"mixed_precision", "**"} for found in own.values()):
+        more |= _given(project, place, fields)
+    if "batch_norm" in project.mentions:
+        more |= {"batch_norm"}
+    return {path: found.joined(Needs(fields=more)) for path, found in own.items()}
+
+
+def _edited(home: HelperHome, edited: list[str]) -> str:
+    shown = " and ".join(f"`{name}`" for name in edited)
+    them = "it" if len(edited) == 1 else "them"
+    return (
+        f"it needs more of {shown} than {home.path} has, where a person has changed {them} since; a helper "
+        "module beside it would have types of its own, which the rest of the program does not use"
+    )
+
+
+def _incomplete(home: HelperHome) -> str:
+    return (
+        f"it needs more than {home.path} has, which it has to share and which lies outside of what is "
+        "rewritten; rewrite the whole repository"
+    )
+
+
+def _given(project: Project, place: HelperPlace, fields: dict[str, frozenset[str]]) -> frozenset[str]:
+    """Fields of the precisions that may reach a helper module: those made in the programs of its files."""
+    users = [*place.files, (place.folder / f"{place.there}.py").as_posix()]
+    found: set[str] = set()
+    for path, some in fields.items():
+        if not some & FIELDS <= found and any(project.is_one_program(path, user) for user in users):
+            found |= some & FIELDS
+    return frozenset(found)
 
 
 def _names_of(edits: Iterable[Edit]) -> set[str]:
@@ -83,40 +157,19 @@ def _names_of(edits: Iterable[Edit]) -> set[str]:
     }
 
 
-def _home(
-    project: Project, place: HelperPlace, names: frozenset[str], needs: Needs, target: Path
-) -> HelperHome:
+def _home(project: Project, place: HelperPlace, target: Path) -> HelperHome:
+    """The helper module of a place, with nothing in it yet."""
     relative = frozenset(p for p in place.files if _imports_relatively(project, p, place))
     newlines = Counter(project.modules[path].source.newline for path in place.files)
     newline, style = newlines.most_common(1)[0][0], style_of(project, target)
-    number, stem = 1, project.options.helper_module
+    number, stem = 1, place.there or project.options.helper_module
     while True:
         path = (place.folder / f"{stem}.py").as_posix()
-        home = HelperHome(path, place.package, relative, names, needs, newline, style)
-        if not (target / path).exists() or _can_serve(home, (target / path).read_bytes()):
+        home = HelperHome(path, place.package, relative, frozenset(), Needs(), newline, style)
+        if not (target / path).exists() or is_helper((target / path).read_bytes()):
             return home
         number += 1
         stem = f"{project.options.helper_module}_{number}"
-
-
-def _can_serve(home: HelperHome, data: bytes) -> bool:
-    """Whether a file that stands there is ours, and untouched or complete enough."""
-    try:
-        text = _text(data)
-        names, needs = _already_there(text)
-    except (UnicodeDecodeError, SyntaxError):
-        return False
-    if not is_written(ast.parse(text)):
-        return False
-    untouched = assemble(frozenset(names), needs, home.style) == text
-    return _is_enough(home, names, needs) or untouched or _only_lacks_parts(home, names, needs)
-
-
-def _only_lacks_parts(home: HelperHome, names: set[str], needs: Needs) -> bool:
-    """Whether nothing that stands in an edited module would have to change, only to be added to."""
-    has_keywords = "shard_model" not in names or home.needs.keywords <= needs.keywords
-    has_fields = "MixedPrecision" not in names or home.needs.fields <= needs.fields
-    return has_keywords and has_fields
 
 
 def _is_enough(home: HelperHome, names: set[str], needs: Needs) -> bool:
@@ -126,25 +179,33 @@ def _is_enough(home: HelperHome, names: set[str], needs: Needs) -> bool:
 
 def _imports_relatively(project: Project, path: str, place: HelperPlace) -> bool:
     """Whether a file of the helper module's package imports the package's modules by dots, and only so."""
-    top = PurePosixPath(*place.folder.parts[: len(place.folder.parts) - place.package.count(".")])
-    if not place.package or not PurePosixPath(path).is_relative_to(top):
+    top = PurePosixPath(*place.folder.parts[: max(0, len(place.folder.parts) - place.package.count("."))])
+    if place.is_outside or not place.package or not PurePosixPath(path).is_relative_to(top):
         return False
     nodes = [n for n in project.modules[path].nodes(ast.ImportFrom) if isinstance(n, ast.ImportFrom)]
     absolute = [n for n in nodes if n.level == 0 and project.index.locate(n.module or "", path)]
     return any(node.level for node in nodes) and not absolute
 
 
-def helper_source(home: HelperHome, before: bytes | None) -> bytes:
-    """The contents of a helper module; what an earlier run wrote there, and what a person changed, stays."""
+def helper_source(home: HelperHome, before: bytes | None) -> tuple[bytes, list[str]]:
+    """The contents of a helper module; what an earlier run wrote there, and what a person changed, stays.
+
+    Returns:
+        The contents, and the definitions that do not serve although a person has edited them.
+    """
     if before is None:
-        return _encoded(assemble(home.names, home.needs, home.style), home.newline)
-    names, needs = _already_there(_text(before))
+        return _encoded(assemble(home.names, home.needs, home.style), home.newline), []
+    text = _text(before)
+    names, needs = _already_there(text)
     if _is_enough(home, names, needs):
-        return before
+        return before, []
     newline = "\r\n" if b"\r\n" in before else "\n"
+    written = assemble(frozenset(names), needs, home.style)
     whole = assemble(home.names | names, home.needs.joined(needs), home.style)
-    is_untouched = assemble(frozenset(names), needs, home.style) == _text(before)
-    return _encoded(whole if is_untouched else with_additions(_text(before), whole), newline)
+    if written == text:
+        return _encoded(whole, newline), []
+    merged, edited = with_additions(text, written, whole)
+    return _encoded(merged, newline), edited
 
 
 def _encoded(text: str, newline: str) -> bytes:
@@ -152,7 +213,11 @@ def _encoded(text: str, newline: str) -> bytes:
 
 
 def _text(data: bytes) -> str:
-    return data.decode().replace("\r\n", "\n")
+    return _unix(data.decode())
+
+
+def _unix(text: str) -> str:
+    return text.replace("\r\n", "\n")
 
 
 def _already_there(text: str) -> tuple[set[str], Needs]:

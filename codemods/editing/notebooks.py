@@ -22,6 +22,11 @@ _CELL = re.compile(r"^# \[fsdp-migrate: code of cell (\d+)\]\n", re.MULTILINE)
 _KEPT = re.compile(r"^([ \t]*)[^\n]*# \[fsdp-migrate: line (\d+)\]$", re.MULTILINE)
 _LINE_MAGIC = re.compile(r"^[ \t]*(?:%|!|\?)|^[ \t]*[\w.]+\?{1,2}[ \t]*$")
 _ASSIGNED_MAGIC = re.compile(r"^([ \t]*)([A-Za-z_]\w*(?:[ \t]*,[ \t]*\w+)*)[ \t]*=[ \t]*[!%]")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_CHARACTER = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.DOTALL
+)
+"""One character of a JSON string as it is written."""
 _CONTINUED = "\0"  # before a kept line that continues the one above, whatever its indentation
 _PYTHON_CELL_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun", "%%memit")
 
@@ -82,22 +87,38 @@ class Notebook(SourceFile):
         line = self.kept[int(placeholder.group(2))]
         return line[1:] if line.startswith(_CONTINUED) else placeholder.group(1) + line.lstrip(" \t")
 
-    def locate(self, line: int) -> tuple[int, int, int]:
-        """Where a line of the module stands: the notebook file's line, the cell, and the line within the
-        cell, from 1."""
-        current, start = (self.cells[0], 1) if self.cells else (None, 1)
-        numbers = {cell.number: cell for cell in self.cells}
-        for mark in _CELL.finditer(self.text):
-            at = self.text.count("\n", 0, mark.start()) + 1
-            if at > line:
-                break
-            current, start = numbers[int(mark.group(1))], at
-        if current is None:
-            return 1, 1, 1
-        inside = max(line - start, 1)
-        spans = current.line_spans or (current.span,)
-        span = spans[min(inside, len(spans)) - 1]
-        return self.raw.count("\n", 0, span.start) + 1, current.number, inside
+    def locate(self, span: Span) -> tuple[Span, int, int]:
+        """Where some text of the module stands: in the notebook's own text, the cell, and the line within
+        the cell, from 1."""
+        mark = next((m for m in reversed(list(_CELL.finditer(self.text))) if m.start() <= span.start), None)
+        if mark is None:
+            return Span(0, 0), 1, 1
+        cell = next(cell for cell in self.cells if cell.number == int(mark.group(1)))
+        pieces = list(_characters(self.raw, cell.line_spans))
+        start, inside = self._in_source(cell, mark.end(), span.start)
+        end, _ = self._in_source(cell, mark.end(), max(span.start, span.end - 1))
+        if not pieces:
+            return Span(cell.span.start, cell.span.start), cell.number, inside
+        first, last = (pieces[min(position, len(pieces) - 1)] for position in (start, end))
+        return Span(first.start, last.end), cell.number, inside
+
+    def _in_source(self, cell: Cell, code: int, position: int) -> tuple[int, int]:
+        """The position in a cell's source, and its line there, of a position of the module.
+
+        Args:
+            code: where the cell's code starts in the module.
+        """
+        position = max(code, position)
+        lines = cell.source.split("\n")
+        number = min(self.text.count("\n", code, position), len(lines) - 1)
+        column = position - (self.text.rfind("\n", 0, position) + 1)
+        before = sum(len(line) + 1 for line in lines[:number])
+        return before + min(column, len(lines[number])), number + 1
+
+    def line_and_column(self, position: int) -> tuple[int, int]:
+        """Both from 1, of a position of the notebook's own text."""
+        ends = [end.end() for end in _LINE_END.finditer(self.raw, 0, position)]
+        return len(ends) + 1, position - (ends[-1] if ends else 0) + 1
 
 
 def read_notebook(path: str, data: bytes) -> Notebook:
@@ -136,6 +157,13 @@ def code_bytes(data: bytes) -> bytes:
     except (ValueError, KeyError, TypeError, RecursionError):
         return b""
     return "\n".join("".join(source) for source in sources).encode(errors="replace")
+
+
+def _characters(raw: str, strings: tuple[Span, ...]) -> Iterator[Span]:
+    """Where each character of some JSON strings is written."""
+    for string in strings:
+        for found in _CHARACTER.finditer(raw, string.start + 1, string.end - 1):
+            yield Span(found.start(), found.end())
 
 
 def _is_python(root: Mapping) -> bool:

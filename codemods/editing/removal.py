@@ -27,6 +27,23 @@ def delete_arguments(module: Module, call: ast.Call, going: Collection[ast.expr 
     return _delete_spans(module, spans, positions, module.span(call).end - 1, names)
 
 
+def delete_parameters(module: Module, function: ast.FunctionDef, positions: Sequence[int]) -> list[Edit]:
+    """Remove some of a function's plain parameters with their defaults and commas."""
+    parameters = function.args.args
+    defaults = [None] * (len(parameters) - len(function.args.defaults)) + function.args.defaults
+    spans = [
+        Span(module.span(parameter).start, module.span(default or parameter).end)
+        for parameter, default in zip(parameters, defaults, strict=True)
+    ]
+    return _delete_spans(module, spans, positions, _closing(module, spans[-1].end))
+
+
+def _closing(module: Module, position: int) -> int:
+    """The bracket behind the last item of a list."""
+    found = re.compile(r"(?:[\s,]|#[^\n]*\n)*").match(module.text, position)
+    return found.end() if found is not None else position
+
+
 def named_comment(name: str, comment: str) -> str:
     """The comment of an argument that goes, saying whose it was; empty where it only spoke to a linter."""
     words = comment.lstrip("#").strip()

@@ -152,6 +152,8 @@ class Spelling:
         function = self._function_with_import(position) if ours else ""
         local = name
         if name in self._names() and not self._is_import_of(module, name):
+            if self._is_gated(module, name):
+                return name
             local = name if self._goes_away(name) else f"{name}_"
         wanted = Needed(module, name, "" if local == name else local, function)
         self.needed.add(wanted)
@@ -163,7 +165,27 @@ class Spelling:
         return self._taken
 
     def _is_import_of(self, module: str, name: str) -> bool:
-        return any(n.module == module and n.name == name for n in self.needed)
+        return any(n.module == module and n.name == name and not n.alias for n in self.needed)
+
+    def _is_gated(self, module: str, name: str) -> bool:
+        """Whether a name is bound in one gate by version at the top and nowhere else, to what is wanted.
+
+        Under a torch that is old enough it is something else, or None: the gate's own matter.
+        """
+        bound = [b for scope in self.module.scopes() for b in scope.bindings.get(name, [])]
+        outer = {next(n for n in (b.node, *self.module.ancestors(b.node)) if self._is_top(n)) for b in bound}
+        wanted = f"{module}.{name}"
+        return (
+            len(outer) == 1
+            and isinstance(outer.pop(), ast.If | ast.Try)
+            and not any(_is_guarded(self.module, b) for b in bound)
+            and all(b in self.module.scope.bindings.get(name, []) for b in bound)
+            and any(b.kind is BindingKind.IMPORT and canonical(b.target) == wanted for b in bound)
+            and all(b.kind is not BindingKind.IMPORT or b.target.endswith(f".{name}") for b in bound)
+        )
+
+    def _is_top(self, node: ast.AST) -> bool:
+        return isinstance(self.module.parent(node), ast.Module)
 
     def _goes_away(self, name: str) -> bool:
         """Whether every binding of a name imports it from torch's FSDP, which a new import replaces.

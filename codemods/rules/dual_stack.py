@@ -35,15 +35,18 @@ def dual_stack(project: Project) -> Iterator[Finding]:
 
     Questions that only tell the two apart are answered everywhere: `isinstance(model, FSDP)` beside
     `isinstance(model, FSDPModule)`, `fsdp_version(model) == 1` of a function of the project, and the setting
-    itself, under whatever name it is handed on. `fsdp_version` of Accelerate's plugin is not the project's to
-    decide, and Accelerate goes on making FSDP1 models for 1: there FSDP1's branch becomes a `raise`.
+    itself, under whatever name it is handed on. `isinstance(model, FSDP)` alone asks whether a model is
+    sharded: it stays, as a question for `FSDPModule` (FM501). `fsdp_version` of Accelerate's plugin is not
+    the project's to decide, and Accelerate goes on making FSDP1 models for 1: there FSDP1's branch becomes a
+    `raise`.
 
     What only the dropped branches used goes too, where that can be proven: imports, local values, functions,
-    classes, constants, attributes. A name that any file still mentions stays.
+    classes, constants, attributes, and parameters with what every call gives for them. A name that any file
+    still mentions stays.
 
     What cannot be dropped soundly is left to a person (FM121): FSDP1 as one of several ways within its
-    branch, a third branch that would get FSDP1's users without a word, a setting asked for by a part of its
-    text, something registered by name, notebooks.
+    branch, a third branch that would get FSDP1's users without a word, code that refuses whatever is not
+    FSDP1, a setting asked for by a part of its text, something registered by name, notebooks.
 
     Without the option both branches stay, and the wrap in the FSDP1 branch is translated where it stands.
     """
@@ -53,7 +56,7 @@ def dual_stack(project: Project) -> Iterator[Finding]:
         return
     short = project.dropped
     known = short.choices if short is not None else Choices()
-    seen = view(project, known, nothing_is_fsdp1=short is not None and short.nothing_is_fsdp1)
+    seen = view(project, known)
     for spot in all_spots(seen):
         if isinstance(spot.outcome, Refused) or spot.outcome:
             yield _left(spot)

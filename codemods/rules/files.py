@@ -23,14 +23,16 @@ reported with what usually takes its place.
 """
 
 _FILES_MANUAL = """\
-A file that could not be looked at, or whose rewritten form is no valid Python, is left alone.
+A file that could not be looked at, or whose rewritten form would not do, is left alone.
 
 FM901: the file cannot be opened, decoded or parsed by this Python. Nothing in it was looked at, so
 nothing is known about it: mend it, or leave it out with `--exclude`.
 
 FM903: what the rules made of the file does not parse, reads a name that nothing defines any more, or has
 characters that its encoding lacks. The file stays as it was. This is a fault of the tool and worth a
-report.
+report. Or the file needs more of a function of the repository's helper module than an earlier run wrote
+there, and a person has changed that function since: give the function what the file needs (`shard_model`
+one more keyword, say) and run `rewrite` again.
 """
 
 _SUPPRESSIONS_MANUAL = """\

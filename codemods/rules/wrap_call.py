@@ -17,8 +17,7 @@ from codemods.rule import (
     rule,
 )
 from codemods.shard_call import Argument, Inline, Translation, keyword_rules
-from codemods.shared_types import shared_call, taken_types
-from codemods.wrap_site import arguments_of, may_be_on_meta, refusal
+from codemods.wrap_site import arguments_of, made_outside, may_be_on_meta, refusal, taken_by_wrap
 
 
 @rule(
@@ -41,8 +40,9 @@ def wrap_call(project: Project) -> Iterator[Finding]:
     changes the model in place and gives it back: `y = FSDP(x)` becomes one object under two names. A model
     that can be on the meta device gets its storage and values as FSDP1 gave them, unit by unit.
 
-    Left to a person: a wrap inside a comprehension, positional arguments unpacked with `*`, and keywords that
-    FSDP1 does not have.
+    Left to a person: a wrap inside a comprehension, positional arguments unpacked with `*`, keywords that
+    FSDP1 does not have, and a strategy or precision imported from files that are not read: those would stay
+    torch's.
     """
     for site in project.wraps:
         if site.kind != "wrap":
@@ -58,7 +58,7 @@ def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
             "FM103",
             refused_form[0],
             remedy=refused_form[1],
-            shares=[shared_call(site.module, site.node)],
+            shares=taken_by_wrap(project, site),
         )
         return
     arguments, unknown = arguments_of(project, site)
@@ -72,7 +72,18 @@ def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
             "FM104",
             f"FSDP1 has no keyword {names}",
             remedy="remove it, or rewrite this call by hand",
-            shares=[shared_call(site.module, site.node)],
+            shares=taken_by_wrap(project, site),
+        )
+        return
+    outside = next((name for a in arguments if (name := made_outside(project, a)) is not None), None)
+    if outside is not None:
+        yield finding(
+            site.module,
+            site.node,
+            "FM103",
+            f"`{outside}` is made outside of what is rewritten, and stays of torch's type",
+            remedy="rewrite the directory that holds both, or make the value in this program",
+            shares=taken_by_wrap(project, site),
         )
         return
     results = [(a, rules[a.name](a)) for a in arguments]
@@ -87,7 +98,7 @@ def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
             "FM103",
             result.refused,
             remedy=result.remedy,
-            shares=[shared_call(site.module, site.node)],
+            shares=taken_by_wrap(project, site),
         )
         return
     is_on_meta = may_be_on_meta(project, site)
@@ -138,7 +149,6 @@ def _as_helper_call(
     needs = {argument.name for argument, result in results if result.keep} | more
     needs |= {"**"} if unknown else set()
     nested = is_nested(project, site) and ("mixed_precision" in needs or unknown)
-    taken = {argument.name for argument, _ in results} | ({"**"} if unknown else set())
     policies = [ast.unparse(a.node) for a, r in results if a.name == "auto_wrap_policy" and r.keep]
     return finding(
         site.module,
@@ -148,6 +158,6 @@ def _as_helper_call(
         safety=Safety.SAFE,
         edits=helper_call_edits(site, results, is_nested=nested),
         needs=needs | ({"is_root"} if nested else set()),
-        shares={shared_call(site.module, site.node)} | taken_types(project, site.module, site.node, taken),
+        shares=taken_by_wrap(project, site),
         detail=f"by the policy `{policies[0]}`" if policies else "the whole model is one unit",
     )

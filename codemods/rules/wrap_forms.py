@@ -21,8 +21,9 @@ from codemods.rule import (
     unwrap_block,
 )
 from codemods.shard_call import keyword_rules
+from codemods.subclass_calls import subclass_calls, taken_by
 from codemods.torch_names import FSDP
-from codemods.wrap_site import arguments_of, refusal
+from codemods.wrap_site import arguments_of, refusal, taken_by_wrap
 
 _ENABLE = "torch.distributed.fsdp.wrap.enable_wrap"
 
@@ -60,21 +61,23 @@ def enable_wrap(project: Project) -> Iterator[Finding]:
                 "FM105",
                 "FSDP2 has no `enable_wrap`: modules are sharded after they are built",
                 remedy="remove the block and shard what is wrapped in it with fully_shard and these settings",
+                shares=taken_by(project, [(module, call)]),
             )
             for site in blocks.get(block, []) if block is not None else []:
-                yield _left(site)
+                yield _left(project, site)
     for site in project.wraps:
         if site.kind == "wrap" and site.block is None:
-            yield _left(site)
+            yield _left(project, site)
 
 
-def _left(site: WrapCall) -> Finding:
+def _left(project: Project, site: WrapCall) -> Finding:
     return finding(
         site.module,
         site.node,
         "FM105",
         "FSDP2 has no `wrap`: modules are sharded after they are built",
         remedy="call fully_shard on this module once it is built, before the model around it",
+        shares=taken_by_wrap(project, site),
     )
 
 
@@ -110,6 +113,7 @@ def _translated(project: Project, module: Module, block: ast.With, sites: list[W
         safety=Safety.SAFE,
         edits=list(dict.fromkeys(edits)),
         needs=needs,
+        shares=taken_by_wrap(project, sites[0]),
         detail="what is wrapped by hand",
     )
 
@@ -123,8 +127,10 @@ def subclass(project: Project) -> Iterator[Finding]:
     """A subclass of `FullyShardedDataParallel` is left to a person: FSDP2 has no wrapper to derive from.
 
     `fully_shard` changes the model's own class to one that is also an `FSDPModule`. What the subclass added
-    becomes a function that shards the model, or methods of the model itself.
+    becomes a function that shards the model, or methods of the model itself. Configuration types whose values
+    it is given stay torch's until then, and so do other wrap calls that take them.
     """
+    calls = subclass_calls(project)
     for use in project.uses(FSDP):
         parent = use.module.parent(use.node)
         if isinstance(parent, ast.ClassDef) and any(base is use.node for base in parent.bases):
@@ -134,4 +140,5 @@ def subclass(project: Project) -> Iterator[Finding]:
                 "FM106",
                 f"`{parent.name}` derives from FSDP1's wrapper; FSDP2 has none",
                 remedy="make it a function that calls fully_shard, and what it added methods of the model",
+                shares=taken_by(project, calls[parent]),
             )

@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import enum
 import re
-import sys
-import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from checkpoint_convert.write_options import OutputFormat, Part, Preset, TiedPolicy
+from fsdp_migrate.cli.conversion_request import Request
 from fsdp_migrate.cli.source_options import (
     From,
+    Ignored,
     Jobs,
     LayoutFrom,
     Model,
+    ParamGroups,
     Report,
     ReportFormat,
     SaverTorch,
     Sources,
+    Staging,
     Wrap,
     default_jobs,
+    read_groups,
 )
 from fsdp_migrate.exit_codes import ExitCode
-
-if TYPE_CHECKING:
-    from checkpoint_convert.convert import ConvertOptions, SourceWatch
-    from checkpoint_convert.model import Contents
-    from checkpoint_convert.readers.options import ReadOptions
 
 
 class FloatType(enum.Enum):
@@ -42,13 +39,17 @@ class FloatType(enum.Enum):
 
 def convert_ckpt(
     sources: Sources,
-    destination: Annotated[Path, typer.Argument(metavar="DST", help="A directory (--to torch: a file).")],
+    destination: Annotated[
+        str, typer.Argument(metavar="DST", help="A directory (--to torch: a file), or the URL of one.")
+    ],
     source_format: From = None,
     to: Annotated[OutputFormat | None, typer.Option("--to", help="What to write. [dcp]")] = None,
     model: Model = None,
     wrap: Wrap = None,
     layout_from: LayoutFrom = None,
     saver_torch: SaverTorch = None,
+    ignored: Ignored = None,
+    param_groups: ParamGroups = None,
     dtype: Annotated[
         FloatType | None, typer.Option(help="Convert the model's floating point tensors.")
     ] = None,
@@ -82,12 +83,19 @@ def convert_ckpt(
         str | None, typer.Option(metavar="NAME", help="The optimizer's key at the top. [likewise]")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(metavar="FULL.PT", help="A checkpoint that SRC must be equal to.")
+        str | None, typer.Option(metavar="FULL.PT", help="A checkpoint that SRC must be equal to.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if there is any notice.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST.")] = False,
     jobs: Jobs = None,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not read the output back.")] = False,
+    max_memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Stay below 800MiB, 2G, ...; fewer threads, or refuse.")
+    ] = None,
+    staging: Staging = None,
+    no_flush: Annotated[
+        bool, typer.Option("--no-flush", help="Do not wait for the disk; a power cut may lose DST.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what goes where; write nothing.")] = False,
     report: Report = ReportFormat.TEXT,
 ) -> ExitCode:
@@ -99,7 +107,9 @@ def convert_ckpt(
     Example: fsdp-migrate convert-ckpt step_5000.pt step_5000_fsdp2/
     """
     from checkpoint_convert.convert import ConvertOptions
+    from checkpoint_convert.memory_bound import parse_size
     from checkpoint_convert.model import DType
+    from checkpoint_convert.ranks import Ranks
     from checkpoint_convert.readers.options import ReadOptions
     from checkpoint_convert.write_options import WriteOptions
 
@@ -107,8 +117,10 @@ def convert_ckpt(
         format=source_format,
         model=model,
         wrap=wrap,
+        ignored=ignored,
         layout_from=layout_from,
         saver_torch=saver_torch,
+        param_groups=read_groups(param_groups),
         use_optimizer=only is not Part.MODEL,
     )
     write = WriteOptions(
@@ -126,9 +138,15 @@ def convert_ckpt(
     # What was asked for is written, even where it is what would be written anyway.
     asked = to is not None or model_key is not None or optim_key is not None or write != WriteOptions()
     options = ConvertOptions(
-        write=write, jobs=jobs or default_jobs(), verify=not no_verify, overwrite=overwrite
+        write=write,
+        jobs=jobs or default_jobs(),
+        verify=not no_verify,
+        overwrite=overwrite,
+        durable=not no_flush,
+        max_memory=None if max_memory is None else parse_size(max_memory),
+        ranks=Ranks.of_environment(),
     )
-    request = _Request(sources, destination, read, options, against, report, dry_run, asked)
+    request = Request(sources, destination, read, options, against, staging, report, dry_run, asked)
     return request.run(strict=strict)
 
 
@@ -148,96 +166,3 @@ def _shards_of(mesh: str, shards: int | None) -> int:
     if shards is not None:
         raise UnsupportedError("--mesh and --shards say the same twice", hint="leave one of them out")
     return int(found.group(1))
-
-
-class _Request:
-    """One call of the command."""
-
-    def __init__(
-        self,
-        sources: list[Path],
-        destination: Path,
-        read: ReadOptions,
-        options: ConvertOptions,
-        against: Path | None,
-        report: ReportFormat,
-        dry_run: bool,
-        asked: bool,
-    ) -> None:
-        self._sources = sources
-        self._destination = destination
-        self._read = read
-        self._options = options
-        self._against = against
-        self._json = report is ReportFormat.JSON
-        self._dry_run = dry_run
-        self._asked = asked or against is not None
-
-    def run(self, *, strict: bool) -> ExitCode:
-        """Convert, or print the plan."""
-        from checkpoint_convert.convert import SourceWatch
-        from checkpoint_convert.readers.open import open_source
-
-        watch = SourceWatch(self._sources)
-        with open_source(self._sources, self._read) as contents:
-            if self._nothing_to_do(contents):
-                self._say_loadable()
-                return ExitCode.OK
-            if self._dry_run:
-                notices = self._print_plan(contents)
-            else:
-                notices = self._convert(contents, watch)
-        return ExitCode.NEEDS_YOU if strict and notices else ExitCode.OK
-
-    def _nothing_to_do(self, contents: Contents) -> bool:
-        return contents.loadable_as_is and not self._asked and not needs_options(contents)
-
-    def _say_loadable(self) -> None:
-        from fsdp_migrate.reports import conversion
-
-        print(conversion.loadable_json() if self._json else conversion.loadable_text(self._sources))
-
-    def _print_plan(self, contents: Contents) -> int:
-        from checkpoint_convert.convert import make_plan
-        from fsdp_migrate.reports import conversion
-
-        plan = make_plan(contents, self._destination, self._options)
-        write = conversion.plan_json if self._json else conversion.plan_text
-        write(conversion.printable(sys.stdout.write), contents, plan)
-        return len(plan.items.notices)
-
-    def _convert(self, contents: Contents, watch: SourceWatch) -> int:
-        import contextlib
-
-        from checkpoint_convert.convert import convert
-        from checkpoint_convert.readers.open import ReadOptions, open_source
-        from checkpoint_convert.report import write_report
-        from fsdp_migrate.cli.transfer_bar import transfer_bar
-        from fsdp_migrate.reports import conversion
-
-        started = time.monotonic()
-        written = ReadOptions(model_key=self._options.write.model_key)
-        with contextlib.ExitStack() as stack:
-            reference = stack.enter_context(open_source([self._against])) if self._against else None
-            done = convert(
-                contents,
-                self._destination,
-                self._options,
-                reopen=lambda path: open_source([path], written),
-                watch=watch,
-                against=reference,
-                progress=stack.enter_context(transfer_bar()),
-            )
-        if self._json:
-            write_report(sys.stdout.write, done)
-        else:
-            conversion.done_text(conversion.printable(sys.stdout.write), done, time.monotonic() - started)
-        return len(done.notices)
-
-
-def needs_options(contents: Contents) -> bool:
-    """Whether the optimizer's groups lack what torch's current class asks for when it loads."""
-    from checkpoint_convert.optim_groups import complete_group
-
-    groups = contents.optimizer.groups if contents.optimizer else ()
-    return any(complete_group(group.options).filled for group in groups)

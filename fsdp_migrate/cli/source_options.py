@@ -20,14 +20,17 @@ class ReportFormat(enum.Enum):
 
 
 Sources = Annotated[
-    list[Path], typer.Argument(metavar="SRC...", help="Files, per-rank files or directories.")
+    list[str], typer.Argument(metavar="SRC...", help="Files, per-rank files, directories, or URLs of them.")
 ]
 From = Annotated[
     SourceFormat | None, typer.Option("--from", help="What SRC is, where its content leaves it open.")
 ]
 Model = Annotated[
     str | None,
-    typer.Option(metavar="PKG.MODULE:FACTORY", help="The model, for flat checkpoints; built on meta."),
+    typer.Option(
+        metavar="PKG.MODULE:FACTORY",
+        help="The model, for flat checkpoints; built on meta. Or a Hugging Face config.json.",
+    ),
 ]
 Wrap = Annotated[
     str | None,
@@ -37,9 +40,20 @@ LayoutFrom = Annotated[
     Path | None,
     typer.Option(metavar="LAYOUT.JSON", help="Names and shapes, as `capture_layout` wrote them."),
 ]
+Ignored = Annotated[
+    str | None,
+    typer.Option(metavar="NAMES", help="What FSDP1 ignored: FQNs or classes, comma separated."),
+]
+ParamGroups = Annotated[
+    Path | None,
+    typer.Option(metavar="GROUPS.JSON", help="The optimizer's groups: a list of lists of parameter names."),
+]
 SaverTorch = Annotated[
     str | None,
     typer.Option(metavar="VERSION", help="The torch that wrote SRC, where SRC does not say."),
+]
+Staging = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Where URLs' files wait. [the system's own]")
 ]
 Report = Annotated[ReportFormat, typer.Option("--format", help="Form of the report.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Threads. [up to 4, one per core]")]
@@ -52,3 +66,28 @@ def default_jobs() -> int:
     """One thread per core that we may use, up to `MOST_JOBS`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_JOBS)
+
+
+def read_groups(path: Path | None) -> list[list[str]] | None:
+    """The names per group out of a file of `--param-groups`.
+
+    Raises:
+        LayoutError: it holds anything else.
+    """
+    if path is None:
+        return None
+    import json
+
+    from checkpoint_convert.errors import LayoutError
+
+    try:
+        groups = json.loads(path.read_text(encoding="utf-8"))
+        if all(isinstance(group, list) and all(isinstance(name, str) for name in group) for group in groups):
+            return [list(group) for group in groups]
+        reason = "it is no list of lists of names"
+    except (OSError, ValueError, TypeError) as error:
+        reason = str(error)
+    raise LayoutError(
+        f"--param-groups {path}: {reason}",
+        hint='Write it as [["a.weight", "b.weight"], ["a.bias"]], in the order the optimizer got them.',
+    )

@@ -1,30 +1,20 @@
 """Starts the ranks of several torchrun jobs, one after the other, from one process that has imported torch.
 
 A job of the demo trains for a second, and importing torch takes each of its ranks several. So the ranks are
-forked from a process that has imported it. They see what torchrun would give them: the same program,
-arguments, directory and variables (`torch/distributed/run.py`: RANK, WORLD_SIZE, MASTER_ADDR and their kin).
+forked by `verify`'s rank server, without its probes. They see what torchrun would give them: the same
+program, arguments, directory and variables (`torch/distributed/run.py`: RANK, WORLD_SIZE, MASTER_ADDR ...).
 """
 
 from __future__ import annotations
 
-import json
-import os
-import runpy
 import signal
-import subprocess
-import sys
 import time
-import traceback
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn
 
 from fsdp_migrate.errors import JobError
-from fsdp_migrate.verify.launcher import free_port, rank_environment
-
-_PACKAGES = Path(__file__).resolve().parents[2]
+from fsdp_migrate.verify.launcher import RankServer, free_port, rank_environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,32 +34,24 @@ class RankJob:
     timeout_s: float = 120.0
 
 
-_LONGEST_END_S = 0.5
-"""How long killed ranks may take to be gone; where nobody collects orphans they never are."""
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+_END_S = 10.0
+_READY_S = 300.0
 
 
 class RankForker:
     """The process that ranks are forked from; a context manager, on whose exit no rank is left.
 
-    The ranks see no GPU: there may be fewer GPUs than ranks, and CPU sums are the same on every machine.
+    The ranks see no GPU: there may be fewer GPUs than ranks, and CPU sums are the same on every machine. The
+    process imports while other things are done; the first job waits for it.
 
     Args:
         preload: modules that are imported before the first fork.
     """
 
     def __init__(self, preload: tuple[str, ...] = ("torch.distributed.fsdp",)) -> None:
-        program = (
-            f"import sys; sys.path.insert(0, {str(_PACKAGES)!r}); "
-            "from fsdp_migrate.demo.ranks import serve; serve()"
-        )
-        self._process = subprocess.Popen(
-            [sys.executable, "-W", "ignore::FutureWarning", "-c", program, *preload],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-            start_new_session=True,
-            text=True,
-        )
+        self._server = RankServer(nproc=2, modules=preload, environment=_ENVIRONMENT)
+        self._ready = False
 
     def __enter__(self) -> RankForker:
         return self
@@ -77,17 +59,7 @@ class RankForker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        until = time.monotonic() + _LONGEST_END_S
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            while time.monotonic() < until:  # the ranks are the server's children: they end by themselves
-                os.killpg(self._process.pid, 0)
-                time.sleep(0.01)
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
+        self._server.close()
 
     def run(self, job: RankJob) -> None:
         """Run one job to its end.
@@ -95,99 +67,57 @@ class RankForker:
         Raises:
             JobError: a rank failed, or the job took longer than its time; quotes the first rank that failed.
         """
-        assert self._process.stdin is not None and self._process.stdout is not None
         job.log_dir.mkdir(parents=True, exist_ok=True)
-        fields = {**asdict(job), "cwd": str(job.cwd), "log_dir": str(job.log_dir)}
-        try:
-            self._process.stdin.write(json.dumps(fields) + "\n")
-            self._process.stdin.flush()
-            answer = self._process.stdout.readline()
-        except (BrokenPipeError, ValueError):  # ValueError: our end is closed
-            answer = ""
-        if not answer:
-            raise JobError(
-                "the process that starts the ranks has died", hint=f"the logs are in {job.log_dir}"
-            )
-        outcome = json.loads(answer)
-        if outcome["failed"] is not None:
-            log = job.log_dir / f"rank{outcome['failed']}.log"
+        if not self._ready and next(self._server.events(_READY_S), None) is None:
+            raise _died(job)
+        self._ready = True
+        self._launch(job)
+        failed, late = self._watch(job)
+        if failed is not None:
+            log = job.log_dir / f"rank{failed}.log"
             last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
-            how = f"did not end within {job.timeout_s:.0f} s" if outcome["late"] else "failed"
-            rank = f"rank {outcome['failed']} of {job.nproc} ({job.script})"
+            how = f"did not end within {job.timeout_s:.0f} s" if late else "failed"
             raise JobError(
-                f"{rank} {how}: {''.join(last) or 'no output'}",
+                f"rank {failed} of {job.nproc} ({job.script}) {how}: {''.join(last) or 'no output'}",
                 hint=f"its output is in {log}",
             )
 
+    def _launch(self, job: RankJob) -> None:
+        port = free_port()
+        program = {"script": job.script, "arguments": list(job.arguments), "cwd": str(job.cwd)}
+        ranks = []
+        for rank in range(job.nproc):
+            log = job.log_dir / f"rank{rank}.log"
+            log.write_bytes(b"")
+            environment = rank_environment(rank, job.nproc, port)
+            streams = {"stdout": str(log), "stderr": str(log)}
+            ranks.append({"rank": rank, "environment": environment, "program": program, **streams})
+        try:
+            self._server.command(do="launch", ranks=ranks)
+        except JobError:
+            raise _died(job) from None
 
-def serve() -> NoReturn:
-    """Answer jobs, a JSON line each, until stdin ends. An answer names the first rank to fail, or none."""
-    import importlib
-
-    answers = os.dup(1)
-    os.dup2(2, 1)  # nothing that an import prints may pass for an answer
-    for module in sys.argv[1:]:
-        importlib.import_module(module)
-    for line in sys.stdin:
-        failed, late = _run_ranks(json.loads(line))
-        os.write(answers, (json.dumps({"failed": failed, "late": late}) + "\n").encode())
-    os._exit(0)
-
-
-def _run_ranks(job: dict[str, object]) -> tuple[int | None, bool]:
-    """Fork the ranks and wait: the first to fail (the others are then stopped), and whether it was late."""
-    nproc = int(str(job["nproc"]))
-    port = free_port()
-    ranks = {}
-    for rank in range(nproc):
-        pid = os.fork()
-        if pid == 0:
-            _become_rank(job, rank, nproc, port)
-        ranks[pid] = rank
-    failed, late = None, False
-    parent = os.getppid()
-    deadline = time.monotonic() + float(str(job["timeout_s"]))
-    while ranks:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid == 0:
-            time.sleep(0.01)
-        elif status != 0 and failed is None:
-            failed = ranks[pid]
-        ranks.pop(pid, None)
-        if failed is None and ranks and time.monotonic() > deadline:
-            failed, late = min(ranks.values()), True
-        if os.getppid() != parent and ranks:  # nobody is left to answer to
-            failed = min(ranks.values())
-        if failed is not None:
-            for left in ranks:
-                with suppress(ProcessLookupError):
-                    os.kill(left, signal.SIGKILL)
-    return failed, late
+    def _watch(self, job: RankJob) -> tuple[int | None, bool]:
+        """The first rank to fail (the others are then stopped), and whether it was late."""
+        until = time.monotonic() + job.timeout_s
+        running, failed, late = set(range(job.nproc)), None, False
+        while running:
+            for event in self._server.events(0.02):
+                rank, code = int(str(event["rank"])), int(str(event["code"]))
+                running.discard(rank)
+                failed = rank if code and failed is None else failed
+            if failed is None and running and time.monotonic() > until:
+                failed, late = min(running), True
+            if failed is not None and running:
+                self._server.command(do="signal", signal=int(signal.SIGKILL))
+                until_gone = time.monotonic() + _END_S
+                while running and time.monotonic() < until_gone:
+                    running -= {int(str(event["rank"])) for event in self._server.events(0.1)}
+                break
+            if running and not self._server.alive:
+                raise _died(job)
+        return failed, late
 
 
-def _become_rank(job: dict[str, object], rank: int, nproc: int, port: int) -> NoReturn:
-    """Turn the forked child into a rank and run the program in it."""
-    code = 1
-    try:
-        log = os.open(f"{job['log_dir']}/rank{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.environ.update(rank_environment(rank, nproc, port))
-        os.chdir(str(job["cwd"]))
-        arguments = job["arguments"]
-        assert isinstance(arguments, list)
-        script = str(job["script"])
-        sys.argv = [script, *arguments]
-        sys.path[:] = [str(Path(script).resolve().parent), *(entry for entry in sys.path[1:] if entry)]
-        runpy.run_path(script, run_name="__main__")
-        code = 0
-    except SystemExit as leave:
-        code = int(leave.code or 0) if isinstance(leave.code, int | None) else 1
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # Not sys.exit: gloo's threads abort an orderly exit now and then (SIGABRT, torch 2.13 on CPU).
-        os._exit(code)
+def _died(job: RankJob) -> JobError:
+    return JobError("the process that starts the ranks has died", hint=f"the logs are in {job.log_dir}")

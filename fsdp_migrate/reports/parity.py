@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsdp_migrate import console
-from fsdp_migrate.reports import output_file, parity_markdown, parity_text
+from fsdp_migrate.reports import output_file, parity_html, parity_markdown, parity_text
 
 if TYPE_CHECKING:
     from fsdp_migrate.verify.model import ParityReport
@@ -20,7 +20,7 @@ def show(report: ParityReport, form: str, output: Path | None) -> None:
     """Write the report to stdout, or to `output`, and then its verdict alone to stdout.
 
     Args:
-        form: "text", "json" or "md".
+        form: "text", "json", "md" or "html".
     """
     if output is None and form == "text":
         parity_text.show(report, console.results())
@@ -35,14 +35,22 @@ def show(report: ParityReport, form: str, output: Path | None) -> None:
 
 
 def render(report: ParityReport, form: str) -> str:
-    """The report in one of the three forms, without colour."""
+    """The report in one of its forms, without colour."""
     match form:
         case "json":
-            return json.dumps(plain(report), indent=2, ensure_ascii=False)
+            return json.dumps({"version": 1, **_fields(report)}, indent=2, ensure_ascii=False)
         case "md":
             return parity_markdown.render(report)
+        case "html":
+            return parity_html.render(report)
         case _:
             return parity_text.render(report)
+
+
+def _fields(report: ParityReport) -> dict[str, object]:
+    found = plain(report)
+    assert isinstance(found, dict)
+    return found
 
 
 def plain(value: object) -> object:

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.reports.parity_rows import (
+    MFU_FORMULA,
     arm_rows,
     check_words,
     first_words,
     headline,
     loss_rows,
     origins,
+    performance_rows,
     setting,
 )
 from fsdp_migrate.verify.model import Outcome
@@ -37,6 +39,12 @@ def render(report: ParityReport) -> str:
             "Loss and gradient norm, step by step", _table(("", "original", "candidate"), loss_rows(report))
         )
     )
+    if report.third:
+        parts.append(f"**Third arm:** {report.third}.")
+    if report.performance:
+        parts.append("#### Speed and memory")
+        parts.append(_table(("", "original", "candidate"), performance_rows(report)))
+        parts.append(f"{MFU_FORMULA}.")
     if report.largest:
         rows = [
             (

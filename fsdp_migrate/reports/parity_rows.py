@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.verify.model import Outcome
+from fsdp_migrate.verify.model import CLIPPED, Outcome
 
 if TYPE_CHECKING:
-    from fsdp_migrate.verify.model import ArmSummary, Check, Difference, ParityReport
+    from fsdp_migrate.verify.model import ArmPerformance, ArmSummary, Check, Difference, ParityReport
 
 _MIB = 1 << 20
+_PEAKS = {
+    "GPU memory allocated": "peak GPU memory",
+    "resident memory of the process": "peak resident memory",
+}
 
 
 def headline(report: ParityReport) -> str:
@@ -35,13 +39,13 @@ def check_words(check: Check) -> str:
         case Outcome.EQUAL:
             words = "equal to the last bit" if check.numbers else "equal"
         case Outcome.WITHIN:
-            words = f"largest relative difference {check.largest_relative:.1e}, allowed {check.tolerance:.1e}"
+            words = f"within {check.largest_relative:.1e}, {check.tolerance:.1e} allowed"
         case Outcome.DIFFERS:
             counted, words = "", check.detail
             if check.largest_relative:
                 words += (
-                    f"; largest relative difference {check.largest_relative:.1e}, "
-                    f"allowed where it begins {check.tolerance:.1e}"
+                    f"; apart by up to {check.largest_relative:.1e}, "
+                    f"{check.tolerance:.1e} allowed where it begins"
                 )
         case Outcome.NOT_OBSERVED:
             return check.detail or "nothing to compare"
@@ -79,9 +83,9 @@ def arm_rows(report: ParityReport) -> list[tuple[str, str, str]]:
         ("sharding", *(f"{arm.kind}, {len(arm.units)} unit{'s' * (len(arm.units) != 1)}" for arm in arms)),
         ("parameters", *(f"{arm.parameters} ({arm.numel:,} elements)" for arm in arms)),
         ("step time (median)", *(_seconds(arm.step_seconds) for arm in arms)),
-        (f"peak {arms[0].peak_is}", *(f"{arm.peak_bytes / _MIB:,.0f} MiB" for arm in arms)),
-        ("probes' own time per step", *(_seconds(arm.probe_seconds) for arm in arms)),
-        ("collectives in the last step", *(_collectives(arm) for arm in arms)),
+        (_PEAKS.get(arms[0].peak_is, "peak memory"), *(f"{arm.peak_bytes / _MIB:,.0f} MiB" for arm in arms)),
+        ("probes' time per step", *(_seconds(arm.probe_seconds) for arm in arms)),
+        ("collectives, last step", *(_collectives(arm) for arm in arms)),
     ]
     return [(title, left, right) for title, left, right in rows]
 
@@ -94,9 +98,7 @@ def loss_rows(report: ParityReport) -> list[tuple[str, str, str]]:
     rows = []
     left, right = report.original, report.candidate
     for step in range(report.steps):
-        rows.append(
-            (f"loss at backward, step {step + 1}", f"{left.losses[step]:.9g}", f"{right.losses[step]:.9g}")
-        )
+        rows.append((f"loss, step {step + 1}", f"{left.losses[step]:.9g}", f"{right.losses[step]:.9g}"))
     for step, (a, b) in enumerate(zip(left.gradient_norms, right.gradient_norms, strict=False)):
         rows.append((f"gradient norm, step {step + 1}", f"{a:.9g}", f"{b:.9g}"))
     return rows
@@ -108,3 +110,67 @@ def _seconds(seconds: float | None) -> str:
 
 def _collectives(arm: ArmSummary) -> str:
     return ", ".join(f"{count} {name}" for name, count in arm.collectives) or "none"
+
+
+def quantity_words(quantity: str) -> str:
+    """A quantity in few letters, for a column."""
+    if quantity == CLIPPED:
+        return "clipped gradient"
+    return quantity.removeprefix("optimizer state ")
+
+
+def performance_rows(report: ParityReport) -> list[tuple[str, ...]]:
+    """Speed and memory of both arms beside each other; what does not apply says so."""
+    arms = report.performance
+    no_gpu = "does not apply: no GPU"
+    rows: list[tuple[str, ...]] = [
+        ("step time, median", *(_seconds(arm.step_seconds) for arm in arms)),
+        ("  quartiles apart by", *(_seconds(arm.spread_seconds) for arm in arms)),
+        ("steps counted", *(str(arm.steps) for arm in arms)),
+        ("tokens/s per rank", *(_or(arm.tokens_per_second, "{:,.0f}", "no token ids") for arm in arms)),
+        ("exposed communication", *(_seconds_or(arm.exposed_seconds, no_gpu) for arm in arms)),
+        ("overlap", *(_or(arm.overlap_percent, "{:.1f} %", no_gpu) for arm in arms)),
+        ("MFU", *(_mfu(arm) for arm in arms)),
+        ("FLOP per token", *(_or(arm.flop_per_token, "{:.3g}", "no model seen") for arm in arms)),
+    ]
+    for phase in dict.fromkeys(phase for arm in arms for phase, _, _ in arm.memory):
+        rows.append((f"peak memory, {phase}", *(_phase(arm, phase) for arm in arms)))
+    if not any(arm.memory for arm in arms):
+        rows.append(("peak memory by phase", *(no_gpu for _ in arms)))
+    for name in dict.fromkeys(name for arm in arms for name, _, _ in arm.collectives):
+        rows.append((name, *(_calls(arm, name) for arm in arms)))
+    return rows
+
+
+MFU_FORMULA = (
+    "MFU = tokens/s per rank x FLOP per token / bf16 dense peak of the chip; FLOP per token = 6 (N - "
+    "N_embedding) + 12 x layers x width x sequence"
+)
+
+
+def _or(value: float | None, form: str, otherwise: str) -> str:
+    return otherwise if value is None else form.format(value)
+
+
+def _seconds_or(value: float | None, otherwise: str) -> str:
+    return otherwise if value is None else _seconds(value)
+
+
+def _mfu(arm: ArmPerformance) -> str:
+    if arm.mfu_percent is not None:
+        return f"{arm.mfu_percent:.1f} % of {arm.chip}"
+    return f"no peak known for {arm.chip}" if arm.chip else "does not apply: no GPU"
+
+
+def _phase(arm: ArmPerformance, wanted: str) -> str:
+    for phase, allocated, reserved in arm.memory:
+        if phase == wanted:
+            return f"{allocated / _MIB:,.0f} MiB, {reserved / _MIB:,.0f} reserved"
+    return "none"
+
+
+def _calls(arm: ArmPerformance, wanted: str) -> str:
+    for name, calls, size in arm.collectives:
+        if name == wanted:
+            return f"{calls} a step, {size / _MIB:,.2f} MiB"
+    return "none"

@@ -6,12 +6,15 @@ import io
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.reports.parity_rows import (
+    MFU_FORMULA,
     arm_rows,
     check_words,
     first_words,
     headline,
     loss_rows,
     origins,
+    performance_rows,
+    quantity_words,
     setting,
 )
 from fsdp_migrate.verify.model import Outcome
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["headline", "render", "show"]
 
+WIDTH = 80
+"""Columns of a report that is not shown on a screen."""
 _MARKS = {
     Outcome.EQUAL: ("=", "green"),
     Outcome.WITHIN: ("~", "green"),
@@ -37,7 +42,7 @@ def render(report: ParityReport) -> str:
     from rich.console import Console
 
     page = io.StringIO()
-    show(report, Console(file=page, width=120, color_system=None))
+    show(report, Console(file=page, width=WIDTH, color_system=None, emoji=False))
     return page.getvalue().rstrip("\n")
 
 
@@ -55,6 +60,11 @@ def show(report: ParityReport, screen: Console) -> None:
     for origin in origins(report):
         screen.print(f"  allowed: {origin}", markup=False, soft_wrap=False)
     screen.print(_arms(report))
+    if report.third:
+        screen.print(f"\nThird arm\n  {report.third}", markup=False, soft_wrap=False)
+    if report.performance:
+        screen.print(_performance(report))
+        screen.print(f"  {MFU_FORMULA}", markup=False, soft_wrap=False)
     if report.largest:
         screen.print(_largest(report))
     for title, lines in (
@@ -114,21 +124,25 @@ def _arms(report: ParityReport) -> Table:
     return table
 
 
+def _performance(report: ParityReport) -> Table:
+    table = _table("\nSpeed and memory", "", "original", "candidate")
+    for row in performance_rows(report):
+        table.add_row(f"  {row[0]}", *row[1:])
+    return table
+
+
 def _largest(report: ParityReport) -> Table:
     from rich.text import Text
 
-    table = _table(
-        "\nLargest differences", "", "step", "quantity", "tensor", "relative", "allowed", "absolute"
-    )
+    table = _table("\nLargest differences", "", "step", "quantity", "apart", "allowed", "tensor")
     for one in report.largest:
         style = "red" if one.fails else ""
         cells = [
             str(one.step),
-            one.quantity,
-            one.name,
+            quantity_words(one.quantity),
             f"{one.relative:.1e}",
             f"{one.limit:.1e}",
-            f"{one.max_abs:.1e}",
+            one.name,
         ]
         table.add_row(*(Text(cell, style=style) for cell in ["  x" if one.fails else "  ~", *cells]))
     return table

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from codemods.model import Outcome, Reported, Rewrite, Span
+from codemods.model import WHOLE_FILE, Outcome, Reported, Rewrite
 from codemods.sources import decode
 from fsdp_migrate.reports.formats import ReportFormat
+from fsdp_migrate.reports.visible import clipped
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _SHOWN_LINES = 12
@@ -31,7 +32,10 @@ _LINES_BEFORE = "Line numbers are those before the rewrite."
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a file as it was before the rewrite, without its line ending; numbers count from 1."""
+    """One line of a file as it was before the rewrite, without its line ending; numbers count from 1.
+
+    Of a long line it is the part around the finding.
+    """
 
     number: int
     text: str
@@ -125,7 +129,7 @@ def _text(path: Path, before: bytes | None) -> str | None:
 
 def _entry(item: Reported, text: str | None) -> Entry:
     place = item.finding.place
-    if text is None or item.finding.place.span == Span(0, 0):
+    if text is None or place.span == WHOLE_FILE:
         return Entry(item, (), place.line, place.column)
     first = len(_LINE_END.findall(text, 0, place.span.start))
     inside = text[place.span.start : place.span.end].rstrip("\r\n")
@@ -136,7 +140,10 @@ def _entry(item: Reported, text: str | None) -> Entry:
     start = max(text.rfind("\n", 0, place.span.start), text.rfind("\r", 0, place.span.start)) + 1
     stop = _LINE_END.search(text, place.span.start + len(inside))
     shown = _LINE_END.split(text[start : stop.start() if stop else len(text)])
-    lines = tuple(Line(first + 1 + offset, line) for offset, line in enumerate(shown[:_SHOWN_LINES]))
+    lines = tuple(
+        Line(first + 1 + offset, clipped(line, about=0 if offset else place.column - 1))
+        for offset, line in enumerate(shown[:_SHOWN_LINES])
+    )
     return Entry(item, lines, last + 1, column, max(0, len(shown) - _SHOWN_LINES))
 
 

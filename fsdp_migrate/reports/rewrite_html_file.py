@@ -48,9 +48,7 @@ def prose(text: str) -> str:
 
 def _finding(number: int, entry: Entry, anchors: set[int]) -> str:
     found = entry.item.finding
-    lines = "".join(
-        f"<span class=n>{line.number}</span>{shown(clipped(line.text))}\n" for line in entry.lines
-    )
+    lines = "".join(f"<span class=n>{line.number}</span>{shown(line.text)}\n" for line in entry.lines)
     if entry.omitted:
         lines += f"<span class=n></span>... {count(entry.omitted, 'more line')}\n"
     more = (

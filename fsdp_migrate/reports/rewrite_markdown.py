@@ -17,7 +17,7 @@ from fsdp_migrate.reports.rewrite import (
     outcome,
     searched,
 )
-from fsdp_migrate.reports.visible import clipped, visible
+from fsdp_migrate.reports.visible import visible
 
 _TABLE_BREAKERS = re.compile(r"[|\r\n]")
 
@@ -89,7 +89,7 @@ def _entry(entry: Entry) -> list[str]:
     if entry.why:
         parts.append(f"  Why: {_inline(entry.why)}")
     if entry.lines:
-        lines = [visible(clipped(line.text)) for line in entry.lines]
+        lines = [visible(line.text) for line in entry.lines]
         fence = _fence("\n".join(lines))
         parts += ["", f"  {fence}python", *(f"  {line}".rstrip() for line in lines)]
         if entry.omitted:

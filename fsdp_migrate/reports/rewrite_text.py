@@ -19,7 +19,7 @@ from fsdp_migrate.reports.rewrite import (
     outcome,
     searched,
 )
-from fsdp_migrate.reports.visible import clipped, visible
+from fsdp_migrate.reports.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +34,9 @@ def as_text(report: RewriteReport) -> str:
     from rich.console import Console
 
     stream = io.StringIO()
-    show(report, Console(file=stream, width=120, color_system=None, soft_wrap=True), verbose=True)
+    show(
+        report, Console(file=stream, width=120, color_system=None, soft_wrap=True, emoji=False), verbose=True
+    )
     return stream.getvalue()
 
 
@@ -125,7 +127,7 @@ def _show_entries(entries: Iterable[Entry], console: Console) -> None:
         width = len(str(entry.lines[-1].number)) if entry.lines else 0
         for line in entry.lines:
             # Code is never wrapped here: a terminal does it, and what is copied from it stays code.
-            code = f"      {line.number:>{width}} | {visible(clipped(line.text))}"
+            code = f"      {line.number:>{width}} | {visible(line.text)}"
             console.print(code.rstrip(), markup=False, style="dim", soft_wrap=True)
         if entry.omitted:
             _say(console, f"{' ' * width} | ... {count(entry.omitted, 'more line')}", "      ", style="dim")

@@ -20,12 +20,24 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(_name, text)
 
 
-def clipped(text: str, longest: int = LONGEST) -> str:
-    """A long line without its middle."""
+def clipped(text: str, longest: int = LONGEST, *, about: int | None = None) -> str:
+    """A long line without its middle.
+
+    Args:
+        about: a position to show with what stands around it, in place of the two ends.
+    """
     if len(text) <= longest:
         return text
+    if about is not None:
+        start = min(max(0, about - longest // 4), len(text) - longest)
+        end = start + longest
+        return f"{_left_out(start)}{text[start:end]}{_left_out(len(text) - end)}"
     half = longest // 2
-    return f"{text[:half]} [... {len(text) - 2 * half:,} characters ...] {text[-half:]}"
+    return f"{text[:half]}{_left_out(len(text) - 2 * half)}{text[-half:]}"
+
+
+def _left_out(number: int) -> str:
+    return f" [... {number:,} characters ...] " if number else ""
 
 
 def _name(found: re.Match[str]) -> str:

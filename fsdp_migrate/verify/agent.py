@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from fsdp_migrate.errors import JobError, UsageError
-from fsdp_migrate.verify.launcher import LaunchResult, RankExit, free_port, rank_server_environment
+from fsdp_migrate.verify.launcher import LaunchResult, OnStep, RankExit, free_port, rank_server_environment
 from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
 
 _STACKS_SECONDS = 1.5
@@ -56,7 +56,9 @@ class Agent:
     ) -> None:
         self._kill()
 
-    def launch(self, spec: WorkerSpec, nproc: int, timeout_s: float) -> LaunchResult:
+    def launch(
+        self, spec: WorkerSpec, nproc: int, timeout_s: float, on_step: OnStep | None = None
+    ) -> LaunchResult:
         """Run one job to its end; see `RankServer.launch`."""
         launch = spec.arms[0].value
         records = Path(spec.records)
@@ -72,9 +74,12 @@ class Agent:
                 cwd="/",
                 start_new_session=True,
             )
-        started, hung = time.time(), False
+        started, hung, step = time.time(), False, 0
         while self._running.poll() is None:
             time.sleep(0.1)
+            if on_step is not None and self._files[0].steps > step:
+                step = self._files[0].steps
+                on_step(step)
             if time.time() - max([started, *self._signs()]) > timeout_s:
                 hung = True
                 self._signal_ranks(signal.SIGUSR2)

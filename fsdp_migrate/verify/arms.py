@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fsdp_migrate.errors import UsageError
 from fsdp_migrate.verify import failures
 from fsdp_migrate.verify.agent import Agent
 from fsdp_migrate.verify.baseline import Source, build_tree
-from fsdp_migrate.verify.launcher import RankServer, choose_device
+from fsdp_migrate.verify.launcher import RankServer
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, VerifyRequest
 from fsdp_migrate.verify.noise import RoundingSource
 from fsdp_migrate.verify.read import read_arm
@@ -30,9 +29,32 @@ Progress = Callable[[str], None]
 WORDS = {
     ArmName.ORIGINAL: "the original",
     ArmName.CANDIDATE: "the candidate",
+    ArmName.UNSHARDED: "the original again, unsharded and in fp32",
     ArmName.NOISE: "the original again, its gradients perturbed in the last bit",
 }
 _PRINTED_LINES = 3
+_TIMED_STEPS = 10
+_SILENT_S = 3.0
+"""How long nothing need be said of a job's progress."""
+_COMPARED_LINES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """Under what two arms ran, as far as the comparison and the report need it.
+
+    Args:
+        fixed_order: gradients were summed in rank order in both arms.
+        measure_noise: the original may be run once more to measure rounding noise.
+        kept: where the records stay; `None` where they do not.
+    """
+
+    ranks: int
+    device: str
+    fixed_order: bool
+    measure_noise: bool
+    kept: Path | None
+    progress: Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +80,14 @@ class Verification:
         return self.options.nproc * self.options.nnodes
 
     @property
+    def circumstances(self) -> Circumstances:
+        """Under what the arms run."""
+        kept = self.records if self.options.keep is not None else None
+        return Circumstances(
+            self.ranks, self.device, self.fixed_order, self.options.measure_noise, kept, self.progress
+        )
+
+    @property
     def fixed_order(self) -> bool:
         """Two terms have one sum whatever their order; it takes three for the order to matter."""
         return self.options.fixed_order and self.ranks > 2
@@ -76,7 +106,63 @@ class Verification:
         tree = self.trees / arm.value
         linked = build_tree(source, tree)
         inside = tree / source.cwd if source.cwd is not None else request.cwd.resolve()
-        spec = WorkerSpec(
+        spec = self._spec(
+            request,
+            source,
+            arm,
+            tree,
+            inside,
+            perturb=rounding.size if rounding else 0.0,
+            perturb_weights=rounding.weights if rounding else 0.0,
+            unsharded=arm is ArmName.UNSHARDED,
+        )
+        self._launch(spec)
+        record = self._read(arm)
+        _refuse_strayed(record, source)
+        return record, linked
+
+    def timed(self, number: int) -> Verification:
+        """Where the `number`th pair of runs for speed goes, and how many steps they make."""
+        options = replace(self.options, steps=max(self.options.steps, _TIMED_STEPS))
+        name = f"speed{number}"
+        (self.records / name).mkdir(exist_ok=True)
+        return replace(self, records=self.records / name, trees=self.trees / name, options=options)
+
+    def time_script(self, request: VerifyRequest, source: Source, arm: ArmName) -> None:
+        """Run one arm of a script for its speed; `performance.measured` reads what it leaves."""
+        tree = self.trees / arm.value
+        build_tree(source, tree)
+        inside = tree / source.cwd if source.cwd is not None else request.cwd.resolve()
+        self._launch(self._spec(request, source, arm, tree, inside, performance=True))
+
+    def time_reference(self, config: ReferenceConfig, arms: tuple[ArmName, ...]) -> None:
+        """Run arms of the bundled job for their speed, in one launch."""
+        self._launch(self._reference_spec(replace(config, steps=self.options.steps), arms, performance=True))
+
+    def reference(
+        self, config: ReferenceConfig, arms: tuple[ArmName, ...], *, rounding: RoundingSource | None = None
+    ) -> dict[ArmName, ArmRecord]:
+        """Run arms of the bundled job, all in one launch."""
+        spec = self._reference_spec(
+            config,
+            arms,
+            perturb=rounding.size if rounding else 0.0,
+            perturb_weights=rounding.weights if rounding else 0.0,
+            unsharded=ArmName.UNSHARDED in arms,
+        )
+        self._launch(spec)
+        return {arm: self._read(arm) for arm in arms}
+
+    def _spec(
+        self,
+        request: VerifyRequest,
+        source: Source,
+        arm: ArmName,
+        tree: Path,
+        inside: Path,
+        **more: Any,
+    ) -> WorkerSpec:
+        return WorkerSpec(
             program="module" if request.as_module else "script",
             target=source.script if request.as_module else str(tree / source.script),
             arguments=request.arguments,
@@ -85,22 +171,14 @@ class Verification:
             arms=(arm,),
             steps=self.options.steps,
             device=self.device,
-            fixed_order=self.fixed_order,
+            fixed_order=self.fixed_order and not more.get("performance"),
             full_limit_bytes=self.options.full_limit_bytes,
-            perturb=rounding.size if rounding else 0.0,
-            perturb_weights=rounding.weights if rounding else 0.0,
             tree=(str(tree), str(source.root)),
+            **more,
         )
-        self._launch(spec)
-        record = self._read(arm)
-        _refuse_strayed(record, source)
-        return record, linked
 
-    def reference(
-        self, config: ReferenceConfig, arms: tuple[ArmName, ...], *, rounding: RoundingSource | None = None
-    ) -> dict[ArmName, ArmRecord]:
-        """Run arms of the bundled job, all in one launch."""
-        spec = WorkerSpec(
+    def _reference_spec(self, config: ReferenceConfig, arms: tuple[ArmName, ...], **more: Any) -> WorkerSpec:
+        return WorkerSpec(
             program="reference",
             target=json.dumps(asdict(config)),
             arguments=(),
@@ -109,23 +187,28 @@ class Verification:
             arms=arms,
             steps=config.steps,
             device=self.device,
-            fixed_order=self.fixed_order,
+            fixed_order=self.fixed_order and not more.get("performance"),
             full_limit_bytes=self.options.full_limit_bytes,
-            perturb=rounding.size if rounding else 0.0,
-            perturb_weights=rounding.weights if rounding else 0.0,
+            **more,
         )
-        self._launch(spec)
-        return {arm: self._read(arm) for arm in arms}
 
     def _launch(self, spec: WorkerSpec) -> None:
         who = " and ".join(WORDS[arm] for arm in spec.arms)
         self.progress(f"running {who} on {self.ranks} process{'es' * (self.ranks != 1)}")
-        result = self.server.launch(spec, self.options.nproc, self.options.timeout_s)
+        said = [time.monotonic()]
+
+        def on_step(step: int) -> None:
+            if time.monotonic() - said[0] > _SILENT_S:
+                said[0] = time.monotonic()
+                self.progress(f"  step {step} of at most {spec.steps}")
+
+        result = self.server.launch(spec, self.options.nproc, self.options.timeout_s, on_step)
         failures.check(result, self.records, spec.arms[0], who, self.options.timeout_s, spec.tree)
 
     def _read(self, arm: ArmName) -> ArmRecord:
         record = read_arm(self.records / arm.value)
         if record.last_step:
+            record.printed = _printed(RankFiles.of(self.records, arm.value, 0))
             return record
         log = RankFiles.of(self.records, arm.value, 0).stdout
         said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.exists() else []
@@ -134,6 +217,16 @@ class Verification:
             f"{WORDS[arm]} ended without a single optimizer step; there is nothing to compare{printed}",
             hint="give the arguments that make it train, after --",
         )
+
+
+def _printed(files: RankFiles) -> tuple[str, ...]:
+    """What rank 0 printed, as far as it is of use to compare."""
+    lines: list[str] = []
+    for path in (files.stdout, files.stderr):
+        if path.exists():
+            with path.open(encoding="utf-8", errors="replace") as stream:
+                lines += [line.rstrip("\n") for line in islice(stream, _COMPARED_LINES)]
+    return tuple(lines)
 
 
 def _refuse_strayed(record: ArmRecord, source: Source) -> None:
@@ -145,64 +238,3 @@ def _refuse_strayed(record: ArmRecord, source: Source) -> None:
             hint="the project is installed in editable mode by an import hook; "
             "run verify in an environment without it",
         )
-
-
-@contextmanager
-def started(options: LaunchOptions, progress: Progress) -> Iterator[Verification]:
-    """Start what ranks come from; afterwards no rank and no temporary file is left.
-
-    Raises:
-        UsageError: options that cannot be met on this machine.
-        JobError: torch cannot be imported.
-    """
-    if options.nproc < 1 or options.steps < 1:
-        raise UsageError("verify needs at least one process and one step")
-    if options.nnodes > 1 and options.keep is None:
-        raise UsageError(
-            "--nnodes needs --keep DIR, a directory that all machines share: the ranks leave their "
-            "records there"
-        )
-    with (
-        tempfile.TemporaryDirectory(prefix="fsdp-migrate-verify-") as temporary,
-        contextlib.ExitStack() as running,
-    ):
-        records = Path(temporary, "records")
-        if options.keep is not None:
-            records = _kept(options.keep, shared=options.nnodes > 1)
-        records.mkdir(parents=True, exist_ok=True)
-        server, device = _server(options, running)
-        yield Verification(server, records, Path(temporary, "trees"), options, device, progress)
-
-
-def _server(
-    options: LaunchOptions, running: contextlib.ExitStack
-) -> tuple[RankServer | Agent, Literal["cuda", "cpu"]]:
-    """What ranks come from: forks on one machine's CPUs, torch's agent everywhere else.
-
-    A forked process cannot use CUDA once its parent has touched it, and what importing torch touches differs
-    between versions, so jobs on GPUs get fresh interpreters.
-    """
-    if options.preload and options.nnodes == 1:
-        with contextlib.ExitStack() as forks:
-            ranks = forks.enter_context(RankServer(nproc=options.nproc))
-            device = choose_device(options.device, options.nproc, ranks.gpus)
-            if device == "cpu":
-                running.push(forks.pop_all())
-                return ranks, device
-    agent = Agent(nproc=options.nproc, nnodes=options.nnodes, endpoint=options.rdzv_endpoint)
-    running.enter_context(agent)
-    return agent, choose_device(options.device, options.nproc, agent.gpus)
-
-
-def _kept(keep: Path, *, shared: bool) -> Path:
-    if keep.exists() and (not keep.is_dir() or (any(keep.iterdir()) and not shared)):
-        raise UsageError(
-            f"--keep {keep}: it exists and is not an empty directory", hint="name a new directory"
-        )
-    try:
-        keep.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"--keep {keep}: it cannot be made: {error.strerror}", hint="name a directory that you can write"
-        ) from error
-    return keep.resolve()

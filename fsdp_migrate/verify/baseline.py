@@ -72,6 +72,21 @@ def sources(request: VerifyRequest) -> tuple[Source, Source]:
     )
 
 
+def candidate_source(request: VerifyRequest) -> Source:
+    """The working tree alone, for what needs no original.
+
+    Raises:
+        UsageError: no such script.
+    """
+    script = _candidate_script(request)
+    if script is None:
+        return _source(request, request.cwd.resolve(), None, {}, "working tree")
+    for folder in script.parents:
+        if (folder / MANIFEST).is_file() or (folder / ".git").exists():
+            return _source(request, folder, script, {}, "working tree")
+    return _source(request, script.parent, script, {}, "working tree")
+
+
 def _candidate_script(request: VerifyRequest) -> Path | None:
     if request.as_module:
         return None
@@ -138,9 +153,9 @@ def _from_path(request: VerifyRequest, script: Path | None, given: Path) -> tupl
         original = _source(request, given.parent, given, {}, f"the file {given}")
         return original, _source(request, script.parent, script, {}, "working tree")
     if script is None:
-        return _source(request, given, None, {}, f"the directory {given}"), _source(
-            request, request.cwd.resolve(), None, {}, "working tree"
-        )
+        candidate = _source(request, request.cwd.resolve(), None, {}, "working tree")
+        # In its own copy too: started elsewhere, it would import the candidate's modules.
+        return Source(given, candidate.script, candidate.cwd, {}, f"the directory {given}"), candidate
     for folder in script.parents:
         if (given / script.relative_to(folder)).is_file() and folder != given:
             candidate = _source(request, folder, script, {}, "working tree")

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
-from fsdp_migrate.verify import gradient_causes, optimizer_causes, precision_causes
+from fsdp_migrate.verify import (
+    gradient_causes,
+    optimizer_causes,
+    precision_causes,
+    saving_causes,
+    sharding_causes,
+    start_causes,
+)
 from fsdp_migrate.verify.evidence import Evidence
-from fsdp_migrate.verify.model import CLIPPED, Cause, Difference
-from fsdp_migrate.verify.record import widen
-from fsdp_migrate.verify.whole import assemble
+from fsdp_migrate.verify.model import CLIPPED, Cause
 
 Rule = Callable[[Evidence], Cause | None]
 
@@ -28,6 +31,15 @@ def likely_causes(evidence: Evidence) -> tuple[Cause, ...]:
 def _foreign_parameters(evidence: Evidence) -> Cause | None:
     held = max((one.foreign for one in evidence.candidate.optimizers), default=0)
     before = max((one.foreign for one in evidence.original.optimizers), default=0)
+    if before > held:
+        return Cause(
+            "wrong-original-optimizer",
+            f"the original's optimizer holds {before} parameters that are not in its model, the candidate's "
+            f"{held}: it is the original whose steps change nothing, because its optimizer was built before "
+            "FSDP1 wrapped the model without use_orig_params=True",
+            "the original is no measure here; build its optimizer after the wrap, or set "
+            "use_orig_params=True",
+        )
     if held <= before:
         return None
     if held < len(evidence.candidate.shapes):
@@ -48,6 +60,13 @@ def _foreign_parameters(evidence: Evidence) -> Cause | None:
 
 
 def _inputs(evidence: Evidence) -> Cause | None:
+    if (step := _same_on_all_ranks(evidence)) is not None:
+        return Cause(
+            "same-data",
+            f"every rank of the candidate is given the same inputs in step {step}, and ranks of the original "
+            "are given different ones: the data is no longer distributed over the ranks",
+            "give the data loader a DistributedSampler, or seed by rank, as the original does",
+        )
     for step in sorted(set(evidence.original.steps) & set(evidence.candidate.steps)):
         pairs = zip(evidence.original.steps[step], evidence.candidate.steps[step], strict=False)
         ranks = [rank for rank, (left, right) in enumerate(pairs) if left.inputs != right.inputs]
@@ -63,41 +82,13 @@ def _inputs(evidence: Evidence) -> Cause | None:
     return None
 
 
-def _initial_weights(evidence: Evidence) -> Cause | None:
-    changed = [one for one in evidence.comparison.differences if one.step == 0 and one.quantity == "weight"]
-    if not changed:
-        return None
-    wrong = _ranks_that_differ(evidence, changed)
-    if wrong and 0 not in wrong:
-        return Cause(
-            "no-broadcast",
-            f"{len(changed)} initial weights differ, and only in what rank "
-            f"{', '.join(map(str, sorted(wrong)))} holds; "
-            "rank 0's part is equal: each rank kept the values it drew itself, so sync_module_states has no "
-            "replacement",
-            "broadcast parameters and buffers from rank 0 before fully_shard, or load with "
-            "broadcast_from_rank0=True",
-        )
-    return Cause(
-        "initial-weights",
-        f"{len(changed)} initial weights differ, on rank 0 too: the arms draw or load other values",
-        "initialise before fully_shard in the order the original does, or start both from the same "
-        "checkpoint",
-    )
-
-
-def _ranks_that_differ(evidence: Evidence, changed: list[Difference]) -> set[int]:
-    """Ranks whose part of the candidate's initial weights is not what the original has at that place."""
-    found: set[int] = set()
-    for one in changed:
-        whole = assemble(evidence.original.tensors(0, "weight")[one.name])
-        for part in evidence.candidate.tensors(0, "weight")[one.name]:
-            if whole.stored is None or part.stored is None or part.start is None:
-                return set()
-            expected = widen(whole.stored[part.start : part.start + part.numel], whole.dtype)
-            if not np.array_equal(expected, part.values()):
-                found.add(part.rank)
-    return found
+def _same_on_all_ranks(evidence: Evidence) -> int | None:
+    """The first step in which ranks share their inputs in the candidate alone."""
+    for step in sorted(set(evidence.original.steps) & set(evidence.candidate.steps)):
+        seen = [{one.inputs for one in arm.steps[step]} for arm in (evidence.original, evidence.candidate)]
+        if len(seen[0]) > 1 and len(seen[1]) == 1:
+            return step
+    return None
 
 
 def _parameter_sets(evidence: Evidence) -> Cause | None:
@@ -134,25 +125,6 @@ def _unused(evidence: Evidence) -> Cause | None:
     )
 
 
-def _buffers(evidence: Evidence) -> Cause | None:
-    first = evidence.first
-    differing = [
-        one
-        for one in evidence.comparison.differences
-        if one.quantity == "buffer" and one.step == 0 and one.fails
-    ]
-    if not differing or first is None:
-        return None
-    return Cause(
-        "buffers",
-        f"{len(differing)} buffers differ before the first backward pass ({differing[0].name}): FSDP1 "
-        "casts buffers to "
-        "buffer_dtype, FSDP2 leaves them",
-        "cast floating-point buffers after fully_shard, or recompute those that were initialised on the "
-        "meta device",
-    )
-
-
 def _replicas(evidence: Evidence) -> Cause | None:
     for arm, step, quantity, name, ranks in evidence.comparison.replicas_apart:
         if arm == "original":
@@ -164,6 +136,15 @@ def _replicas(evidence: Evidence) -> Cause | None:
                 "per node: pytorch#154888)",
                 "the original is no measure here; compare against FULL_SHARD, or against a single process",
             )
+        if step == 0:
+            return Cause(
+                "no-broadcast",
+                f"replicas of {name} are not equal in the candidate from the start (rank "
+                f"{', '.join(map(str, ranks))}): each rank kept the values it drew itself, so "
+                "sync_module_states has no replacement",
+                "broadcast parameters and buffers from rank 0 before fully_shard, or load with "
+                "broadcast_from_rank0=True",
+            )
         return Cause(
             "replicas-differ",
             f"replicas of {name} are not equal in the candidate ({quantity}, step {step}, rank "
@@ -171,6 +152,30 @@ def _replicas(evidence: Evidence) -> Cause | None:
             "check that gradients are all-reduced over the replicate dimension of the mesh",
         )
     return None
+
+
+def _unseen(evidence: Evidence) -> Cause | None:
+    if evidence.original.shapes and evidence.candidate.shapes:
+        return None
+    arm = "original" if not evidence.original.shapes else "candidate"
+    return Cause(
+        "nothing-seen",
+        f"no model of the {arm} was seen: none with trainable parameters was called with gradients enabled "
+        "before the optimizer stepped",
+        "let the job run forward, backward and optimizer.step() of torch's own classes in the main thread",
+    )
+
+
+def _fewer_steps(evidence: Evidence) -> Cause | None:
+    before, after = evidence.original.last_step, evidence.candidate.last_step
+    if before == after:
+        return None
+    return Cause(
+        "steps",
+        f"the original made {before} optimizer steps and the candidate {after} before it ended",
+        "compare the conditions of the loop and of skipped steps: a norm that is a DTensor, or one rank's "
+        "part of it, decides otherwise",
+    )
 
 
 def _place(evidence: Evidence) -> Cause | None:
@@ -206,20 +211,50 @@ def _place(evidence: Evidence) -> Cause | None:
     return None if words is None else Cause("where-to-look", *words)
 
 
+def _not_fsdp(evidence: Evidence) -> Cause | None:
+    if "FSDP" in evidence.original.kind + evidence.candidate.kind or not evidence.original.shapes:
+        return None
+    return Cause(
+        "nothing-sharded",
+        f"neither arm is sharded ({evidence.original.kind}): the job did not turn FSDP on, so nothing of it "
+        "was compared",
+        "start it so that it does: accelerate needs ACCELERATE_USE_FSDP or a plugin and a process group, "
+        "other programs an option; --nproc 2 or more",
+    )
+
+
 _RULES: tuple[Rule, ...] = (
+    _unseen,
+    _not_fsdp,
+    sharding_causes.not_sharded,
+    sharding_causes.ignored_sharded,
     _replicas,
     _foreign_parameters,
     _inputs,
     _parameter_sets,
+    sharding_causes.trainable,
     precision_causes.initial_dtypes,
-    _initial_weights,
+    start_causes.initial_weights,
+    optimizer_causes.kind,
+    optimizer_causes.lacking,
+    optimizer_causes.state_of_a_checkpoint,
     gradient_causes.reductions,
+    gradient_causes.unsynced_gradients_zeroed,
+    gradient_causes.zeroed_less,
     precision_causes.policies,
     precision_causes.input_casts,
     precision_causes.autocast_cache,
-    _buffers,
+    start_causes.buffers,
+    sharding_causes.outside_writes,
+    sharding_causes.evaluation_mode,
+    sharding_causes.random_state,
+    gradient_causes.clip_arguments,
     gradient_causes.clipping,
     gradient_causes.scale,
     optimizer_causes.settings,
     _unused,
+    _fewer_steps,
+    saving_causes.saved_shards,
+    saving_causes.saved_names,
+    saving_causes.other_models,
 )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fsdp_migrate.verify.model import CLIPPED, Difference
+from fsdp_migrate.verify.model import CLIPPED, SAVED, Difference
 from fsdp_migrate.verify.record import ArmRecord, Part, widen
 from fsdp_migrate.verify.whole import Whole, assemble
 
@@ -90,6 +90,8 @@ def compare(original: ArmRecord, candidate: ArmRecord) -> Comparison:
         states = set(original.state_quantities(step)) | set(candidate.state_quantities(step))
         for quantity in sorted(states):
             _tensors(result, original, candidate, step, quantity)
+        _tensors(result, original, candidate, step, "weight of another model")
+        _tensors(result, original, candidate, step, SAVED)
         _buffers(result, original, candidate, step)
     return result
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -33,6 +34,7 @@ _NOTHING = (
     "reset_peak_host_memory_stats",
     "reset_accumulated_host_memory_stats",
 )
+_TOLD = ("accelerate.",)
 _ZERO = ("utilization", "memory_usage", "device_memory_used", "temperature", "power_draw", "clock_rate")
 
 
@@ -103,9 +105,15 @@ def apply(say: Say) -> None:
     }
     for name, answer in answers.items():
         setattr(torch.cuda, name, _stand_in(name, answer, say))
+    torch.cuda.is_available = _is_available
     torch.cuda.Event = _Event  # type: ignore[misc,assignment]
     torch.cuda.Stream = _Stream  # type: ignore[misc,assignment]
     torch.cuda.stream = contextlib.nullcontext  # type: ignore[assignment]
+
+
+def _is_available() -> bool:
+    """Libraries that shard only where they find a GPU are told of one; scripts are told the truth."""
+    return str(sys._getframe(1).f_globals.get("__name__", "")).startswith(_TOLD)
 
 
 def _stand_in(name: str, answer: object, say: Say) -> Callable[..., object]:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsdp_migrate.errors import JobError
+from fsdp_migrate.verify import known_errors
+from fsdp_migrate.verify.calls import read_calls, where_they_part
 from fsdp_migrate.verify.launcher import LaunchResult, RankExit
 from fsdp_migrate.verify.model import ArmName
 from fsdp_migrate.verify.spec import RankFiles
@@ -78,12 +80,17 @@ def check(
     if not failures:
         return
     first = first_cause(failures)
-    others = sorted(one.rank for one in failures if one is not first)
-    words = _words(first, others, who, result.hung, timeout_s)
+    everyone = {one.rank: RankFiles.of(records, launch.value, one.rank) for one in result.exits}
+    apart = where_they_part(
+        {rank: read_calls(files.collectives) for rank, files in everyone.items()}, hung=result.hung
+    )
+    words = _words(first, failures, who, result.hung, timeout_s, apart)
     if tree is not None:
         copy, source = tree
         words = words.replace(copy + os.sep, source + os.sep)
-    raise JobError(words, hint=_hint(result.hung, copied=tree is not None))
+    meant = known_errors.meaning(first.text, first.traceback)
+    hint = _hint(result.hung, copied=tree is not None)
+    raise JobError(words, hint=f"{meant}; {hint}" if meant else hint)
 
 
 def first_cause(failures: list[RankFailure]) -> RankFailure:
@@ -130,13 +137,20 @@ def _where(stack: str) -> str:
     return f"stuck at {own[0]}" if own else "stuck, and its stack could not be read"
 
 
-def _words(first: RankFailure, others: list[int], who: str, hung: bool, timeout_s: float) -> str:
+def _words(
+    first: RankFailure, failures: list[RankFailure], who: str, hung: bool, timeout_s: float, apart: str
+) -> str:
+    others = sorted(one.rank for one in failures if one is not first)
     if hung:
         opening = f"{who} hangs: no rank made progress for {timeout_s:g} s. Rank {first.rank} is {first.text}"
+        others_at = "".join(f"\n  rank {one.rank}: {one.text}" for one in failures if one is not first)
+        opening += f"\nwhere the others are:{others_at}" if others else ""
     else:
         opening = f"{who} failed on rank {first.rank}: {first.text}"
     if others and not hung:
         opening += f"\n(rank {', '.join(map(str, others))} failed or was stopped because of it)"
+    if apart:
+        opening += f"\n{apart}"
     return opening + (f"\n{first.traceback.rstrip()}" if first.traceback else "")
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Iterable
 
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.model import ArmName, ArmSummary, Difference
 from fsdp_migrate.verify.record import ArmRecord
 
 _LARGEST = 8
+_ROWS = 400
 
 
 def largest(comparison: Comparison) -> tuple[Difference, ...]:
@@ -19,6 +21,36 @@ def largest(comparison: Comparison) -> tuple[Difference, ...]:
     for one in ranked:
         chosen.setdefault((one.quantity, one.step), one)
     return tuple(sorted(chosen.values(), key=lambda one: one.relative, reverse=True)[:_LARGEST])
+
+
+def curves(comparison: Comparison, steps: int) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """Per quantity, the largest relative difference of each step; 0 where all is equal."""
+    found: dict[str, list[float]] = {}
+    for kind in comparison.compared:
+        found.setdefault(_short(kind), [0.0] * steps)
+    for one in comparison.differences:
+        if 1 <= one.step <= steps:
+            row = found.setdefault(_short(one.quantity), [0.0] * steps)
+            row[one.step - 1] = max(row[one.step - 1], one.relative)
+    return tuple((kind, tuple(row)) for kind, row in found.items())
+
+
+def _short(quantity: str) -> str:
+    return "optimizer state" if quantity.startswith("optimizer state") else quantity
+
+
+def heat(
+    comparison: Comparison, names: Iterable[str], steps: int
+) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """Per parameter, how far its weight is apart after each step; the `_ROWS` that differ most.
+
+    Args:
+        names: in the model's order, which is kept.
+    """
+    apart = {(one.name, one.step): one.relative for one in comparison.differences if one.quantity == "weight"}
+    rows = [(name, tuple(apart.get((name, step), 0.0) for step in range(steps + 1))) for name in names]
+    kept = {name for name, _ in sorted(rows, key=lambda row: max(row[1]), reverse=True)[:_ROWS]}
+    return tuple(row for row in rows if row[0] in kept)
 
 
 def summary(name: ArmName, arm: ArmRecord) -> ArmSummary:

@@ -64,6 +64,64 @@ def _times(count: float) -> str:
     return {0: "never", 1: "once", 2: "twice"}.get(int(count), f"{count} times")
 
 
+def unsynced_gradients_zeroed(evidence: Evidence) -> Cause | None:
+    """`zero_grad` after a backward pass that reduced nothing."""
+    first = evidence.first
+    if first is None or first.quantity not in ("gradient", CLIPPED):
+        return None
+    for step in range(1, first.step + 1):
+        for facts in evidence.candidate.steps.get(step, [])[:1]:
+            unreduced = [at for at in facts.zeroed if at and not facts.reductions[at - 1]]
+            if unreduced:
+                return Cause(
+                    "unsynced-gradients-kept",
+                    f"zero_grad() is called in step {step} after backward pass {unreduced[0]}, which reduced "
+                    "nothing: FSDP1 then drops its gradients, FSDP2 keeps them out of reach of zero_grad() "
+                    "and adds them to the next ones",
+                    "turn synchronisation on before gradients are dropped, or drop them by a backward pass "
+                    "of loss * 0 with synchronisation followed by zero_grad()",
+                )
+    return None
+
+
+def zeroed_less(evidence: Evidence) -> Cause | None:
+    """Gradients of the step before are still there."""
+    first = evidence.first
+    if first is None or first.step < 2 or first.quantity not in ("gradient", CLIPPED):
+        return None
+    before, after = (
+        sum(len(facts[0].zeroed) for step, facts in arm.steps.items() if step <= first.step and facts)
+        for arm in (evidence.original, evidence.candidate)
+    )
+    if after >= before:
+        return None
+    return Cause(
+        "not-zeroed",
+        f"zero_grad() was called {_times(before)} before step {first.step} in the original and "
+        f"{_times(after)} in the candidate: gradients of earlier steps are added in",
+        "call optimizer.zero_grad() after each step",
+    )
+
+
+def clip_arguments(evidence: Evidence) -> Cause | None:
+    """Clipping was asked for another limit, or another kind of norm."""
+    for step in sorted(set(evidence.original.steps) & set(evidence.candidate.steps)):
+        left, right = (arm.steps[step][0].clips for arm in (evidence.original, evidence.candidate))
+        for a, b in zip(left, right, strict=False):
+            for what, before, after in (
+                ("norm_type", a.norm_type, b.norm_type),
+                ("max_norm", a.max_norm, b.max_norm),
+            ):
+                if before != after and None not in (before, after):
+                    return Cause(
+                        "clip-arguments",
+                        f"gradients are clipped with {what} {after:g} in the candidate and {before:g} in the "
+                        f"original (step {step})",
+                        f"give torch.nn.utils.clip_grad_norm_ the {what} of the original",
+                    )
+    return None
+
+
 def clipping(evidence: Evidence) -> Cause | None:
     """Clipping is gone, or works with a norm of its own on every rank."""
     original, candidate = evidence.original, evidence.candidate
@@ -73,6 +131,8 @@ def clipping(evidence: Evidence) -> Cause | None:
         for norms in candidate.clipped_norms(step):
             if max(norms) - min(norms) > _SAME_FACTOR * max(norms) and _equal_norms(original, step):
                 return _local_norms(", ".join(f"{norm:.4g}" for norm in norms), step, "norm")
+        if part := _clipped_in_part(original, candidate, step):
+            return part
         factors = clip_factors(candidate, step)
         if len(factors) > 1 and max(factors.values()) - min(factors.values()) > _SAME_FACTOR:
             return _local_norms(", ".join(f"{factor:.4g}" for factor in factors.values()), step, "factor")
@@ -83,6 +143,34 @@ def clipping(evidence: Evidence) -> Cause | None:
                 "call torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm) before optimizer.step()",
             )
     return None
+
+
+def _clipped_in_part(original: ArmRecord, candidate: ArmRecord, step: int) -> Cause | None:
+    """Some tensors are scaled and others are not, where the original scales all of them alike."""
+    if not _is_scaled(original, step):
+        return None
+    after = candidate.tensors(step, CLIPPED)
+    whole = {
+        name: (assemble(parts), assemble(after[name]))
+        for name, parts in candidate.tensors(step, "gradient").items()
+        if name in after
+    }
+    kept = sorted(
+        name
+        for name, (left, right) in whole.items()
+        if left.stored is not None
+        and right.stored is not None
+        and left.stored.any()
+        and np.array_equal(left.stored, right.stored)
+    )
+    if not kept or len(kept) == len(whole):
+        return None
+    return Cause(
+        "clipped-in-part",
+        f"the gradients of {len(kept)} of {len(whole)} parameters ({', '.join(kept[:3])}) are not clipped in "
+        f"step {step} of the candidate, and those of the others are",
+        "clip model.parameters() of the whole model in one call",
+    )
 
 
 def _local_norms(numbers: str, step: int, what: str) -> Cause:
@@ -136,13 +224,27 @@ def scale(evidence: Evidence) -> Cause | None:
             factors.append(factor)
     if not factors or max(factors) - min(factors) > 1e-3 * abs(factors[0]) or abs(factors[0] - 1) < 1e-2:
         return None
+    return _scaled(evidence, first.step, factors[0])
+
+
+def _scaled(evidence: Evidence, step: int, factor: float) -> Cause:
+    original, candidate = evidence.original, evidence.candidate
+    left, right = (sum(arm.steps[step][0].losses) for arm in (original, candidate))
+    words = f"all gradients of step {step} are {factor:.4g} times the original's"
+    if left and abs(right / left - factor) < 1e-2 * abs(factor):
+        micro = len(original.steps[step][0].losses)
+        return Cause(
+            "loss-scale",
+            f"{words}, and so is the loss that backward() is called on ({micro} backward passes in a step, "
+            f"{original.ranks} ranks)",
+            "divide the loss by the number of micro-batches, and scale it by a gradient scaler, as the "
+            "original does",
+        )
     return Cause(
         "gradient-scale",
-        f"all gradients of step {first.step} are {factors[0]:.4g} times the original's: they are averaged "
-        "over another "
-        f"number (ranks: {evidence.original.ranks})",
-        "check set_gradient_divide_factor, the division of the loss by the number of micro-batches, and "
-        "the mesh",
+        f"{words} and the loss is the same: gradients are averaged over another number (ranks: "
+        f"{original.ranks})",
+        "check set_gradient_divide_factor, communication hooks, and the mesh",
     )
 
 

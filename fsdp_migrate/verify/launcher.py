@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
 
 _STACKS_SECONDS = 1.5
 _ECHO_SECONDS = 3.0
+OnStep = Callable[[int], None]
 _PACKAGES = Path(__file__).resolve().parent.parent.parent
 
 
@@ -123,16 +124,26 @@ class RankServer:
         torch_version: of the torch that the ranks run.
     """
 
-    def __init__(self, *, nproc: int) -> None:
+    def __init__(
+        self, *, nproc: int, modules: tuple[str, ...] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Start the process.
+
+        Args:
+            nproc: ranks of a launch.
+            modules: what to import before the first fork, instead of what `verify` needs.
+            environment: variables for the process and its ranks.
+        """
         program = (
             f"import sys; path = [p for p in sys.path if p]; sys.path = [{str(_PACKAGES)!r}, *path]; "
-            "from fsdp_migrate.verify.rank_server import main; main(path)"
+            f"from fsdp_migrate.verify.rank_server import main; main(path, {list(modules)!r})"
         )
         self._process = subprocess.Popen(
-            [sys.executable, "-c", program],
+            [sys.executable, "-W", "ignore::FutureWarning", "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=rank_server_environment(nproc),
+            env={**rank_server_environment(nproc), **(environment or {})},
+            start_new_session=True,
             cwd="/",
         )
         self._buffer = b""
@@ -140,9 +151,9 @@ class RankServer:
         self.torch_version = ""
 
     def __enter__(self) -> RankServer:
-        ready = next(self._events(timeout_s=300.0), None)
+        ready = next(self.events(timeout_s=300.0), None)
         if ready is None:
-            self._close()
+            self.close()
             raise JobError("torch could not be imported", hint=f"try: {sys.executable} -c 'import torch'")
         self.gpus, self.torch_version = int(str(ready["gpus"])), str(ready["torch"])
         return self
@@ -150,9 +161,15 @@ class RankServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        self._close()
+        self.close()
 
-    def _close(self) -> None:
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End the process, and with it every rank."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -162,15 +179,23 @@ class RankServer:
             self._process.kill()
             self._process.wait()
 
-    def _command(self, **command: object) -> None:
+    def command(self, **command: object) -> None:
+        """Tell the process what to do.
+
+        Raises:
+            JobError: it has died.
+        """
         assert self._process.stdin is not None
         try:
             self._process.stdin.write((json.dumps(command) + "\n").encode())
             self._process.stdin.flush()
-        except BrokenPipeError:  # not ours to pass on: to the command line it means that its reader has gone
+        except (
+            BrokenPipeError,
+            ValueError,
+        ):  # not ours to pass on: to the command line it means that its reader has gone
             raise _died() from None
 
-    def _events(self, timeout_s: float) -> Iterator[dict[str, object]]:
+    def events(self, timeout_s: float) -> Iterator[dict[str, object]]:
         """Events that arrive within `timeout_s`; ends early only when the server has gone."""
         assert self._process.stdout is not None
         until = time.monotonic() + timeout_s
@@ -184,11 +209,14 @@ class RankServer:
             for line in lines:
                 yield json.loads(line)
 
-    def launch(self, spec: WorkerSpec, nproc: int, timeout_s: float) -> LaunchResult:
+    def launch(
+        self, spec: WorkerSpec, nproc: int, timeout_s: float, on_step: OnStep | None = None
+    ) -> LaunchResult:
         """Run one job to its end; afterwards no rank of it is left.
 
         Args:
             timeout_s: seconds without progress on any rank after which the job is stopped.
+            on_step: told how many steps rank 0 has made, each time it has made more.
 
         Raises:
             JobError: the process that starts the ranks has died.
@@ -211,11 +239,11 @@ class RankServer:
             }
             for rank, each in enumerate(files)
         ]
-        self._command(do="launch", ranks=ranks)
+        self.command(do="launch", ranks=ranks)
         try:
-            return _Watch(self, files, timeout_s).until_all_ended()
+            return _Watch(self, files, timeout_s, on_step).until_all_ended()
         finally:
-            self._command(do="signal", signal=int(signal.SIGKILL))
+            self.command(do="signal", signal=int(signal.SIGKILL))
 
 
 def _died() -> JobError:
@@ -225,8 +253,11 @@ def _died() -> JobError:
 class _Watch:
     """Follows one launch from its start to the last exit."""
 
-    def __init__(self, server: RankServer, files: list[RankFiles], timeout_s: float) -> None:
-        self.server, self.files, self.timeout_s = server, files, timeout_s
+    def __init__(
+        self, server: RankServer, files: list[RankFiles], timeout_s: float, on_step: OnStep | None
+    ) -> None:
+        self.server, self.files, self.timeout_s, self.on_step = server, files, timeout_s, on_step
+        self.step = 0
         self.codes: dict[int, int] = {}
         self.stopped: frozenset[int] = frozenset()
 
@@ -234,13 +265,16 @@ class _Watch:
         hung = False
         while len(self.codes) < len(self.files):
             self._take(0.2)
+            if self.on_step is not None and (step := self.files[0].steps) > self.step:
+                self.step = step
+                self.on_step(step)
             if self._failed():
                 # Give the others time to run into the consequences: their words help to tell cause from echo.
                 self._wait(_ECHO_SECONDS)
                 self._stop()
             elif time.time() - max(each.alive.stat().st_mtime for each in self.files) > self.timeout_s:
                 hung = True
-                self.server._command(do="signal", signal=int(signal.SIGUSR2))
+                self.server.command(do="signal", signal=int(signal.SIGUSR2))
                 self._wait(_STACKS_SECONDS)
                 self._stop()
         order = {rank: position for position, rank in enumerate(self.codes)}
@@ -251,9 +285,9 @@ class _Watch:
         return LaunchResult(tuple(sorted(exits, key=lambda one: one.rank)), hung)
 
     def _take(self, seconds: float) -> None:
-        if self.server._process.poll() is not None:
+        if not self.server.alive:
             raise _died()
-        for event in self.server._events(seconds):
+        for event in self.server.events(seconds):
             self.codes[int(str(event["rank"]))] = int(str(event["code"]))
 
     def _failed(self) -> bool:
@@ -266,7 +300,7 @@ class _Watch:
 
     def _stop(self) -> None:
         self.stopped = frozenset(range(len(self.files))) - frozenset(self.codes)
-        self.server._command(do="signal", signal=int(signal.SIGKILL))
+        self.server.command(do="signal", signal=int(signal.SIGKILL))
         self._wait(10.0)
         for rank in self.stopped - frozenset(self.codes):
             self.codes[rank] = -int(signal.SIGKILL)

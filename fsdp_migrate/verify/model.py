@@ -18,12 +18,17 @@ CLIPPED = "gradient as the optimizer got it"
 """The quantity after clipping and unscaling; recorded only where it is not the gradient itself."""
 
 
+SAVED = "saved tensor"
+"""The quantity of tensors given to `torch.save`."""
+
+
 class ArmName(str, Enum):
-    """The two jobs under comparison, and the original run a second time to measure rounding noise."""
+    """The two jobs under comparison, and the original run again: to measure rounding noise, and unsharded."""
 
     ORIGINAL = "original"
     CANDIDATE = "candidate"
     NOISE = "noise"
+    UNSHARDED = "unsharded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,8 @@ class LaunchOptions:
             to the last bit.
         measure_noise: when the arms differ by little, run the original again with its gradients perturbed in
             the last bit, and judge against the difference this makes.
+        profile: run both arms again, in turns, for their speed and memory.
+        third_arm: run the original once more, unsharded and in fp32, to tell which arm is wrong.
         full_limit_bytes: tensors each rank keeps in full; of later ones it keeps digests and sketches, which
             tell equality and the size of a difference, not its place.
     """
@@ -57,6 +64,8 @@ class LaunchOptions:
     preload: bool = True
     fixed_order: bool = True
     measure_noise: bool = True
+    third_arm: bool = False
+    profile: bool = False
     full_limit_bytes: int = 1 << 30
 
 
@@ -181,11 +190,45 @@ class ArmSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class ArmPerformance:
+    """Speed and memory of one arm, run without the probes that record tensors.
+
+    Args:
+        steps: that were counted, over all runs.
+        step_seconds: median of the slowest rank's time; `None` where nothing was measured.
+        spread_seconds: distance of the quartiles.
+        tokens_per_second: of one rank; `None` where the model is not given token ids.
+        memory: phase, peak allocated and peak reserved bytes of GPU memory, the largest of all ranks.
+        collectives: per step on rank 0: name, calls, bytes.
+        overlap_percent, exposed_seconds: from GPU kernels in the trace, per step; `None` without a GPU.
+        chip: the GPU's name, "" without one.
+        mfu_percent: `None` where the chip's peak is not known.
+    """
+
+    name: ArmName
+    steps: int
+    step_seconds: float | None
+    spread_seconds: float | None
+    tokens_per_second: float | None
+    memory: tuple[tuple[str, int, int], ...]
+    collectives: tuple[tuple[str, int, int], ...]
+    overlap_percent: float | None
+    exposed_seconds: float | None
+    chip: str
+    flop_per_token: float | None
+    mfu_percent: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ParityReport:
     """The verdict and what it rests on.
 
     Args:
         warnings: what the verdict cannot tell and its reader must know; shown beside it.
+        performance: of both arms, where it was measured.
+        curves: per quantity, the largest relative difference of each step from 1.
+        heat: per parameter, the relative difference of its weight after each step from 0.
+        third: how both arms stand to a third, unsharded and in fp32; "" where none was run.
     """
 
     passed: bool
@@ -207,3 +250,7 @@ class ParityReport:
     not_observed: tuple[str, ...]
     records: Path | None = None
     warnings: tuple[str, ...] = ()
+    third: str = ""
+    performance: tuple[ArmPerformance, ...] = ()
+    curves: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    heat: tuple[tuple[str, tuple[float, ...]], ...] = ()

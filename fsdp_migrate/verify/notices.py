@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.gradient_causes import never_over_limit, norms_reported
+from fsdp_migrate.verify.layout_warnings import layout_warnings
+from fsdp_migrate.verify.printed import differences, prints_dtensors
 from fsdp_migrate.verify.record import ArmRecord, Unit, moved
 
 
@@ -17,6 +19,33 @@ def warnings_of(original: ArmRecord, candidate: ArmRecord) -> Iterable[str]:
             f"the original reported a gradient norm {before} times and the candidate never: clipping may be "
             "missing, or is done by a function of the project's own. No norm exceeded the limit in these "
             "steps, so the gradients after clipping agree either way; look, or verify with more --steps"
+        )
+
+
+def warnings_beside_equal_numbers(original: ArmRecord, candidate: ArmRecord) -> Iterable[str]:
+    """What a job that passes still does otherwise: what it logs, saves, and how it shards."""
+    if candidate.kind == "FSDP1":
+        yield "the candidate is sharded by FSDP1 still: two runs of the old program were compared"
+    if original.kind == "FSDP2":
+        yield "the original is sharded by FSDP2 already: it is no measure of what FSDP1 did"
+    yield from layout_warnings(original, candidate)
+    wrong = differences(original.printed, candidate.printed)
+    if wrong:
+        one = wrong[0]
+        yield (
+            f"the job prints other numbers: {one.label or 'a number'} {one.candidate:g} in the candidate and "
+            f"{one.original:g} in the original ({one.line.strip()!r}, {len(wrong)} in all). What it "
+            "computes is equal; .item() of a DTensor is one rank's part (take .full_tensor() "
+            "first), and numel() counts "
+            "whole tensors"
+        )
+    if line := prints_dtensors(original.printed, candidate.printed):
+        yield f"the job prints a DTensor where the original printed a number: {line.strip()[:120]!r}"
+    before, after = len(original.saves), len(candidate.saves)
+    if before and after < before:
+        yield (
+            f"the original gave tensors to torch.save {before} times and the candidate {after} times: a "
+            "checkpoint is no longer written, or is written by other means (torch.distributed.checkpoint)"
         )
 
 

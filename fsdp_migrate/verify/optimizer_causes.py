@@ -4,10 +4,66 @@ from __future__ import annotations
 
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import Cause
-from fsdp_migrate.verify.record import OptimizerFacts
+from fsdp_migrate.verify.record import ArmRecord, OptimizerFacts
+from fsdp_migrate.verify.sharding_causes import listed
 
 _FOLLOWS = "initial_lr"
 """Written by schedulers, from the lr they found."""
+
+
+def kind(evidence: Evidence) -> Cause | None:
+    """Another optimizer."""
+    for left, right in zip(evidence.original.optimizers, evidence.candidate.optimizers, strict=False):
+        if left.kind != right.kind:
+            return Cause(
+                "optimizer-kind",
+                f"the optimizer is {right.kind} in the candidate and {left.kind} in the original",
+                "build the same optimizer, after fully_shard",
+            )
+    return None
+
+
+def lacking(evidence: Evidence) -> Cause | None:
+    """Parameters that the original's optimizer has and the candidate's does not."""
+    for left, right in zip(evidence.original.optimizers, evidence.candidate.optimizers, strict=False):
+        lost = sorted(set(left.settings) - set(right.settings))
+        if lost and right.foreign <= left.foreign:
+            return Cause(
+                "optimizer-lacks",
+                f"{len(lost)} of {len(left.settings)} parameters are not in the candidate's optimizer "
+                f"({listed(lost)})",
+                "filters by type, name or shape see DTensors with the model's own names and shapes now; "
+                "choose parameters by requires_grad and name",
+            )
+    return None
+
+
+def state_of_a_checkpoint(evidence: Evidence) -> Cause | None:
+    """Step counters of the optimizer's state are not the original's."""
+    original, candidate = evidence.original, evidence.candidate
+    counters = _counters(original, 1), _counters(candidate, 1)
+    wrong = {name: (a, counters[1][name]) for name, a in counters[0].items() if counters[1].get(name, a) != a}
+    if not wrong:
+        return None
+    name, (before, after) = next(iter(wrong.items()))
+    words = f"the optimizer counts {after:g} steps for {name} after the first and {before:g} in the original"
+    if after < before:
+        return Cause(
+            "optimizer-not-loaded",
+            f"{words}: its state starts anew in the candidate, the checkpoint's was not loaded",
+            "load with set_optimizer_state_dict(model, optimizer, state, options=...), after fully_shard",
+        )
+    return Cause(
+        "optimizer-step-shared",
+        f"{words} ({len(wrong)} of {len(counters[0])} parameters): several parameters share one step tensor, "
+        "as a checkpoint of flat parameters has it, and each of them counts it up",
+        "clone every tensor of the optimizer's state before set_optimizer_state_dict",
+    )
+
+
+def _counters(arm: ArmRecord, step: int) -> dict[str, float]:
+    parts = arm.tensors(step, "optimizer state step")
+    return {name: float(each[0].values()[0]) for name, each in parts.items() if each[0].stored is not None}
 
 
 def settings(evidence: Evidence) -> Cause | None:

@@ -28,17 +28,32 @@ def policies(evidence: Evidence) -> Cause | None:
     """Units compute or reduce in another dtype."""
     if evidence.first is None:
         return None
-    for left, right in _same_units(evidence):
+    for left, right in [*_same_units(evidence), *_lost_units(evidence)]:
         for field in ("param_dtype", "reduce_dtype"):
             before, after = getattr(left, field), getattr(right, field)
             if before != after:
                 return Cause(
                     "precision",
-                    f"unit {right.name or '(root)'}: {field} is {after or 'not set'} in the candidate and "
+                    f"unit {left.name or '(root)'}: {field} is {after or 'not set'} in the candidate and "
                     f"{before or 'not set'} in the original",
                     f"give the unit the policy that it had under FSDP1: {_policy(left)}",
                 )
     return None
+
+
+def _lost_units(evidence: Evidence) -> list[tuple[Unit, Unit]]:
+    """Units of the original that are none in the candidate, with the candidate's unit that holds them now."""
+    after = {unit.name: unit for unit in evidence.candidate.units}
+    found = []
+    for unit in evidence.original.units:
+        if unit.name in after:
+            continue
+        above = unit.name
+        while above and above not in after:
+            above = above.rpartition(".")[0]
+        if above in after:
+            found.append((unit, after[above]))
+    return found
 
 
 def _policy(unit: Unit) -> str:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import json
 import os
+import runpy
 import select
 import signal
 import sys
@@ -89,9 +91,13 @@ def _become_rank(rank: dict[str, object], path: list[str]) -> NoReturn:
         assert isinstance(environment, dict)
         os.environ.update(environment)
         sys.path[:] = path
-        from fsdp_migrate.verify import worker
+        program = rank.get("program")
+        if isinstance(program, dict):
+            code = _run_program(**program)
+        else:
+            from fsdp_migrate.verify import worker
 
-        code = worker.main(str(rank["spec"]))
+            code = worker.main(str(rank["spec"]))
     except BaseException:
         import traceback
 
@@ -104,8 +110,30 @@ def _become_rank(rank: dict[str, object], path: list[str]) -> NoReturn:
         os._exit(code)
 
 
-def _preload() -> int:
-    """Import what every rank needs; the number of GPUs, counted without touching one."""
+def _run_program(script: str, arguments: list[str], cwd: str) -> int:
+    """Run a script as torchrun does, without probes; its exit code."""
+    os.chdir(cwd)
+    sys.argv = [script, *arguments]
+    sys.path[:0] = [os.path.dirname(os.path.realpath(script))]  # noqa: PTH120
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as leave:
+        if isinstance(leave.code, str):
+            print(leave.code, file=sys.stderr)
+        return int(leave.code or 0) if isinstance(leave.code, int | None) else 1
+    return 0
+
+
+def _preload(modules: list[str]) -> int:
+    """Import what every rank needs; the number of GPUs, counted without touching one.
+
+    Args:
+        modules: what ranks without probes need; empty for those of `verify`.
+    """
+    if modules:
+        for module in modules:
+            importlib.import_module(module)
+        return 0
     import torch
     import torch._dynamo  # torch.optim imports it at the first step, which takes a second
     import torch.distributed.device_mesh
@@ -118,10 +146,11 @@ def _preload() -> int:
     return torch.cuda.device_count()
 
 
-def main(path: list[str]) -> None:
+def main(path: list[str], modules: list[str]) -> None:
     """Serve until stdin ends.
 
     Args:
+        modules: to import once, instead of those that `verify` needs.
         path: `sys.path` for the ranks, without what this program itself needed to be found.
     """
     signal.signal(
@@ -132,7 +161,8 @@ def main(path: list[str]) -> None:
     os.dup2(2, 1)  # nothing that an import prints may pass for an event
     server = _Server(events, path)
     try:
-        server.say(event="ready", gpus=_preload(), torch=str(sys.modules["torch"].__version__))
+        gpus = _preload(modules)
+        server.say(event="ready", gpus=gpus, torch=str(getattr(sys.modules.get("torch"), "__version__", "")))
         pending = b""
         while True:
             if select.select([0], [], [], _POLL_SECONDS)[0]:

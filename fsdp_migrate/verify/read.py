@@ -13,8 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fsdp_migrate.verify.record import ArmRecord, Clip, OptimizerFacts, Part, StepFacts, Sums, Unit
-from fsdp_migrate.verify.spec import EVENTS, TENSORS
+from fsdp_migrate.verify.record import (
+    ArmRecord,
+    Clip,
+    Load,
+    OptimizerFacts,
+    Part,
+    Save,
+    StepFacts,
+    Sums,
+    Unit,
+)
+from fsdp_migrate.verify.spec import EVENTS, SAFETENSORS, TENSORS
 
 _STORED: dict[str, np.dtype[Any]] = {
     "bfloat16": np.dtype("<u2"),
@@ -40,13 +50,22 @@ def read_arm(folder: Path) -> ArmRecord:
 
 
 def _read_rank(record: ArmRecord, rank: int, folder: Path) -> None:
-    blob = folder / TENSORS
-    data: NDArray[Any] = (
-        np.memmap(blob, dtype=np.uint8, mode="r") if blob.stat().st_size else np.empty(0, np.uint8)
-    )
+    data = _elements(folder)
     with (folder / EVENTS).open(encoding="utf-8") as lines:
         for line in lines:
             _take(record, rank, data, json.loads(line))
+
+
+def _elements(folder: Path) -> NDArray[Any]:
+    """The bytes that events refer to, from the file of a run or of a record that was kept."""
+    blob, begin = folder / TENSORS, 0
+    if not blob.exists():
+        blob = folder / SAFETENSORS
+        with blob.open("rb") as stream:
+            begin = 8 + int.from_bytes(stream.read(8), "little")
+    if blob.stat().st_size <= begin:
+        return np.empty(0, np.uint8)
+    return np.memmap(blob, dtype=np.uint8, mode="r", offset=begin)
 
 
 def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any]) -> None:
@@ -62,15 +81,22 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
         case "parameters":
             record.shapes |= {name: tuple(shape) for name, shape in event["shapes"].items()}
             record.trainable |= event["trainable"]
+            record.sharded |= event["sharded"]
             record.tied |= {tuple(names) for names in event["tied"]}
         case "model" if rank == 0:
-            record.kind = event["kind"]
+            if "FSDP" not in record.kind:
+                record.kind = event["kind"]
             record.units += [Unit(**unit) for unit in event["units"]]
+            record.checkpointed += event["checkpointed"]
+        case "load" if rank == 0:
+            record.loads.append(Load(event["step"], event["what"], event["unmatched"]))
+        case "save":
+            record.saves.append(Save(event["step"], rank, tuple(event["names"]), tuple(event["partial"])))
         case "optimizer":
             _optimizer(record, rank, event)
         case "input_dtypes" if rank == 0:
             record.autocast = event["autocast"]
-            record.input_dtypes = {name: tuple(dtypes) for name, dtypes in event["dtypes"].items()}
+            record.input_dtypes |= {name: tuple(dtypes) for name, dtypes in event["dtypes"].items()}
         case "substitution" | "not_observed":
             known = record.substitutions if event["event"] == "substitution" else record.not_observed
             if event["text"] not in known:
@@ -118,6 +144,11 @@ def _step(event: dict[str, Any]) -> StepFacts:
         event["collectives"],
         event["seconds"],
         event["probe_seconds"],
+        tuple(event["zeroed"]),
+        event["random"],
+        tuple(event["rewritten"]),
+        event["evaluating"],
+        event["bytes"],
     )
 
 

@@ -69,6 +69,11 @@ class StepFacts:
         inputs: digests of what went into the models, in call order.
         clips: function, norm type, and this rank's part of the norm with the ranks that hold the others.
         seconds: wall time since the step before, without the probes' own.
+        zeroed: for each call of `zero_grad` since the step before, the backward passes made before it.
+        random: digest of the random number generators when a model was first called.
+        rewritten: weights changed since the step before by something else than the optimizer.
+        bytes: that collectives gather, scatter or reduce, by name.
+        evaluating: modules in evaluation mode when a model was first called.
     """
 
     step: int
@@ -80,6 +85,11 @@ class StepFacts:
     collectives: dict[str, int]
     seconds: float
     probe_seconds: float
+    zeroed: tuple[int, ...] = ()
+    random: str = ""
+    rewritten: tuple[str, ...] = ()
+    evaluating: int = 0
+    bytes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +105,7 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One FSDP unit and its settings, dtypes "" where none is set."""
+    """One FSDP unit and its settings, dtypes "" where none is set; `reshards`: freed after forward."""
 
     name: str
     kind: str
@@ -103,7 +113,9 @@ class Unit:
     reduce_dtype: str
     casts_inputs: bool
     strategy: str
-    ranks: int
+    shards: int
+    replicas: int
+    reshards: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +129,34 @@ class OptimizerFacts:
     foreign: int
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One outermost call of `load_state_dict`, of a "model" or an "optimizer", after `step` steps."""
+
+    step: int
+    what: str
+    unmatched: int
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """One call of `torch.save` with tensors in it: their names, and those of which a part was given only."""
+
+    step: int
+    rank: int
+    names: tuple[str, ...]
+    partial: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class ArmRecord:
-    """Everything the ranks of one arm wrote; rank by rank where ranks may differ."""
+    """Everything the ranks of one arm wrote; rank by rank where ranks may differ.
+
+    Attributes:
+        sharded: whether FSDP manages a parameter.
+        checkpointed: modules under activation checkpointing.
+        printed: lines rank 0 printed or logged.
+    """
 
     ranks: int = 0
     torch_version: str = ""
@@ -127,6 +164,10 @@ class ArmRecord:
     units: list[Unit] = field(default_factory=list)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     trainable: dict[str, bool] = field(default_factory=dict)
+    sharded: dict[str, bool] = field(default_factory=dict)
+    checkpointed: int = 0
+    loads: list[Load] = field(default_factory=list)
+    saves: list[Save] = field(default_factory=list)
     tied: set[tuple[str, ...]] = field(default_factory=set)
     optimizers: list[OptimizerFacts] = field(default_factory=list)
     input_dtypes: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -136,6 +177,7 @@ class ArmRecord:
     substitutions: list[str] = field(default_factory=list)
     not_observed: list[str] = field(default_factory=list)
     strayed: set[str] = field(default_factory=set)
+    printed: tuple[str, ...] = ()
     peak_bytes: int = 0
     peak_is: str = ""
     ended: dict[int, str] = field(default_factory=dict)

@@ -26,10 +26,13 @@ Say = Callable[[str], None]
 
 _TEXT = {".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini"}
 _TEXT_BYTES = 1 << 20
+_WORDS = (b"cuda", b"nccl", b"accelerate", b"transformers", b"lightning")
 
 
 def names_cuda(tree: Path, arguments: tuple[str, ...]) -> bool:
-    """Whether any source or configuration file below `tree`, or an argument, speaks of cuda or nccl."""
+    """Whether a source or configuration file below `tree`, or an argument, speaks of cuda or nccl, or of a
+    library that does.
+    """
     if any(word in argument for argument in arguments for word in ("cuda", "nccl")):
         return True
     for folder, _, names in os.walk(tree):
@@ -37,7 +40,7 @@ def names_cuda(tree: Path, arguments: tuple[str, ...]) -> bool:
             path = Path(folder, name)
             if path.suffix in _TEXT and path.is_file() and path.stat().st_size <= _TEXT_BYTES:
                 text = path.read_bytes()
-                if b"cuda" in text or b"nccl" in text:
+                if any(word in text for word in _WORDS):
                     return True
     return False
 
@@ -164,6 +167,10 @@ def _precision(say: Say) -> None:
         scaler(self, "cpu" if device == "cuda" else device, *arguments, **keywords)
 
     torch.amp.GradScaler.__init__ = scale  # type: ignore[method-assign]
+
+
+def never_pin(say: Say) -> None:
+    """Offloading pins memory, which a torch without an accelerator cannot; called in every run on CPUs."""
     offload = fsdp.CPUOffloadPolicy.__init__
 
     def unpinned(self: Any, pin_memory: bool = True) -> None:

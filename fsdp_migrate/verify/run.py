@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.verify.arms import Progress, Verification, started
-from fsdp_migrate.verify.baseline import sources
+from fsdp_migrate.verify.arms import Circumstances, Progress, Verification
+from fsdp_migrate.verify.baseline import candidate_source, sources
 from fsdp_migrate.verify.causes import likely_causes
 from fsdp_migrate.verify.compare import Comparison, compare
 from fsdp_migrate.verify.evidence import Evidence
-from fsdp_migrate.verify.figures import largest, summary
-from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, VerifyRequest
+from fsdp_migrate.verify.figures import curves, heat, largest, summary
+from fsdp_migrate.verify.model import ArmName, ArmPerformance, LaunchOptions, ParityReport, VerifyRequest
 from fsdp_migrate.verify.noise import (
     GROWTH_PER_STEP,
     RoundingSource,
@@ -21,11 +22,27 @@ from fsdp_migrate.verify.noise import (
     rounding_source,
 )
 from fsdp_migrate.verify.record import ArmRecord
+from fsdp_migrate.verify.recorded import (
+    RecordFacts,
+    RecordSummary,
+    first_steps,
+    read_record,
+    recorded,
+    require_new,
+    write_record,
+)
+from fsdp_migrate.verify.started import started
+from fsdp_migrate.verify.third import which_side
+from fsdp_migrate.verify.timing import time_reference, time_script
 from fsdp_migrate.verify.verdict import judge
 
 if TYPE_CHECKING:
     from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 
+Third = Callable[[], ArmRecord]
+"""Runs the original unsharded and in fp32."""
+Timed = Callable[[], tuple[ArmPerformance, ...]]
+"""Runs both arms for their speed."""
 Noise = Callable[[RoundingSource], ArmRecord]
 """Runs the original once more, perturbed by as much as rounding may change it."""
 
@@ -45,13 +62,16 @@ def verify_script(request: VerifyRequest, progress: Progress = _silent) -> Parit
         UsageError: no baseline, no such script, a job that never steps.
         JobError: an arm died or hung; the message names the first cause.
     """
-    sources(request)  # what is wrong with the request is said before anything is started
+    if recorded(request) is None:
+        sources(request)  # what is wrong with the request is said before anything is started
     with started(request.launch, progress) as run:
         return script_report(run, request)
 
 
 def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
     """`verify_script` with ranks that are there already; `request.launch` is not looked at."""
+    if (folder := recorded(request)) is not None:
+        return _against_record(run, request, folder)
     before, after = sources(request)
     original, linked = run.script(request, before, ArmName.ORIGINAL)
     candidate, _ = run.script(request, after, ArmName.CANDIDATE)
@@ -59,10 +79,77 @@ def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
     def noise(rounding: RoundingSource) -> ArmRecord:
         return run.script(request, before, ArmName.NOISE, rounding=rounding)[0]
 
+    def third() -> ArmRecord:
+        return run.script(request, before, ArmName.UNSHARDED)[0]
+
+    def timed() -> tuple[ArmPerformance, ...]:
+        return time_script(run, request, before, after)
+
     notes = tuple(
         f"{path} is larger than 64 MiB: linked into the arms' copies, not copied" for path in linked
     )
-    return report(run, original, candidate, noise, subject=request.script, baseline=before.words, notes=notes)
+    return report(
+        run.circumstances,
+        original,
+        candidate,
+        noise,
+        subject=request.script,
+        baseline=before.words,
+        notes=notes,
+        third=third if run.options.third_arm else None,
+        timed=timed if run.options.profile else None,
+    )
+
+
+def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> ParityReport:
+    """The candidate alone is run; the original is a record."""
+    kept = read_record(folder)
+    kept.require_like(run.ranks, run.device, fixed_order=run.fixed_order)
+    candidate, _ = run.script(request, candidate_source(request), ArmName.CANDIDATE)
+    original = first_steps(kept.arm, run.options.steps)
+    return report(run.circumstances, original, candidate, None, subject=request.script, baseline=kept.words)
+
+
+def compare_records(before: Path, after: Path, progress: Progress = _silent) -> ParityReport:
+    """Compare two records; nothing is run.
+
+    Raises:
+        UsageError: a directory is no record, or the records are of other numbers of processes.
+    """
+    left, right = read_record(before), read_record(after)
+    right.require_like(left.ranks, left.device, fixed_order=left.fixed_order)
+    steps = min(left.arm.last_step, right.arm.last_step)
+    return report(
+        Circumstances(left.ranks, right.device, left.fixed_order, False, None, progress),
+        first_steps(left.arm, steps),
+        first_steps(right.arm, steps),
+        None,
+        subject=right.words,
+        baseline=left.words,
+    )
+
+
+def record_script(request: VerifyRequest, destination: Path, progress: Progress = _silent) -> RecordSummary:
+    """Run a script as it is, FSDP1 or FSDP2, and keep what was seen of it as a record.
+
+    Raises:
+        UsageError: the destination exists, no such script, a job that never steps.
+        JobError: the job died or hung.
+    """
+    require_new(destination)
+    candidate_source(request)  # what is wrong with the request is said before anything is started
+    with started(request.launch, progress) as run:
+        return keep_record(run, request, destination)
+
+
+def keep_record(run: Verification, request: VerifyRequest, destination: Path) -> RecordSummary:
+    """`record_script` with ranks that are there already."""
+    source = candidate_source(request)
+    arm, _ = run.script(request, source, ArmName.CANDIDATE)
+    facts = RecordFacts(
+        request.script, request.arguments, run.ranks, run.device, run.fixed_order, source.root
+    )
+    return write_record(destination, run.records / ArmName.CANDIDATE.value, arm, facts)
 
 
 def verify_reference(
@@ -80,63 +167,86 @@ def verify_reference(
         def noise(rounding: RoundingSource) -> ArmRecord:
             return run.reference(config, (ArmName.NOISE,), rounding=rounding)[ArmName.NOISE]
 
+        def third() -> ArmRecord:
+            return run.reference(config, (ArmName.UNSHARDED,))[ArmName.UNSHARDED]
+
         return report(
-            run,
+            run.circumstances,
             arms[ArmName.ORIGINAL],
             arms[ArmName.CANDIDATE],
             noise,
             subject="the bundled reference job",
             baseline="the same job under FSDP1",
+            third=third if launch.third_arm else None,
+            timed=(lambda: time_reference(run, config)) if launch.profile else None,
         )
 
 
 def report(
-    run: Verification,
+    run: Circumstances,
     original: ArmRecord,
     candidate: ArmRecord,
-    noise: Noise,
+    noise: Noise | None,
     *,
     subject: str,
     baseline: str,
     notes: tuple[str, ...] = (),
+    third: Third | None = None,
+    timed: Timed | None = None,
 ) -> ParityReport:
     """Compare two arms and put the verdict together.
 
     Args:
+        noise: `None` where the original cannot be run again.
         subject: what was verified, for the reader.
         baseline: where the original came from, for the reader.
         notes: what the reader should know of how the arms ran.
+        third: runs the arm that tells which side is wrong; `None` where none is wanted.
+        timed: runs both arms for their speed; `None` where that is not wanted.
     """
     run.progress("comparing")
     comparison, origin = _judged(run, original, candidate, noise)
+    first = next((one for one in comparison.differences if one.fails), None)
+    aside = which_side(original, candidate, third(), first or comparison.first) if third else ""
     judged = judge(original, candidate, comparison, origin)
     if judged.passed and not comparison.bitwise:
         notes = (*notes, "the arms differ by rounding; see where the allowed differences come from")
+    if original.torch_version != candidate.torch_version:
+        notes = (
+            *notes,
+            f"the original ran with torch {original.torch_version}, the candidate with "
+            f"{candidate.torch_version}",
+        )
+    steps = min(original.last_step, candidate.last_step)
     return ParityReport(
         passed=judged.passed,
         subject=subject,
         baseline=baseline,
         nproc=run.ranks,
         device=run.device,
-        torch_version=original.torch_version,
+        torch_version=candidate.torch_version,
         reduction="gradients summed in rank order in both arms" if run.fixed_order else "",
-        steps=min(original.last_step, candidate.last_step),
+        steps=steps,
         original=summary(ArmName.ORIGINAL, original),
         candidate=summary(ArmName.CANDIDATE, candidate),
         checks=judged.checks,
-        first=next((one for one in comparison.differences if one.fails), None),
+        first=first,
         largest=largest(comparison),
         causes=() if judged.passed else likely_causes(Evidence(original, candidate, comparison)),
         notices=(*judged.notices, *notes),
         substitutions=tuple(dict.fromkeys([*original.substitutions, *candidate.substitutions])),
         not_observed=tuple(dict.fromkeys([*original.not_observed, *candidate.not_observed])),
         warnings=judged.warnings,
-        records=run.records if run.options.keep is not None else None,
+        third=aside,
+        performance=timed() if timed else (),
+        curves=curves(comparison, steps),
+        heat=heat(comparison, original.shapes, steps),
+        records=run.kept,
     )
 
 
 def _judged(
-    run: Verification, original: ArmRecord, candidate: ArmRecord, noise: Noise
+    run: Circumstances, original: ArmRecord, candidate: ArmRecord, noise: Noise | None
 ) -> tuple[Comparison, str]:
     """Compare, and judge what differs by what rounding can do.
 
@@ -151,7 +261,7 @@ def _judged(
     entering = comparison.judged(entry_limit(source))
     if not any(one.fails for one in entering.differences):
         return entering, enters
-    if entering.differences[0].fails or not run.options.measure_noise:
+    if entering.differences[0].fails or noise is None or not run.measure_noise:
         return comparison.judged(
             entry_limit(source, GROWTH_PER_STEP)
         ), f"{enters}, and four times that each step"

@@ -7,12 +7,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from fsdp_migrate.verify.calls import FILE
 from fsdp_migrate.verify.model import ArmName
 
+TRACE = "trace.json"
+"""The profiler's trace of the last steps, where speed is measured."""
 EVENTS = "events.jsonl"
 """What one rank saw in one arm, an event a line."""
 TENSORS = "tensors.bin"
 """The elements that its events refer to, raw and little-endian."""
+STEP = "step"
+"""How many steps a rank has made, for whoever waits."""
+SAFETENSORS = "tensors.safetensors"
+"""The same in a record that is kept: a header before the elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,8 @@ class WorkerSpec:
         perturb_weights: the same for every element of the initial weights.
         perturb: relative size of the change made to every gradient element, to measure rounding noise; 0 is
             none.
+        performance: measure speed and memory, and record no tensor.
+        unsharded: run FSDP1 as plain data parallelism in fp32.
         tree: the copied project, and the directory it was copied from; entries of `sys.path` inside the
             latter are redirected to the former.
         full_limit_bytes: tensors one rank may write in full; beyond it only digests and sketches are kept.
@@ -45,6 +54,8 @@ class WorkerSpec:
     fixed_order: bool
     perturb: float = 0.0
     perturb_weights: float = 0.0
+    unsharded: bool = False
+    performance: bool = False
     tree: tuple[str, str] | None = None
     full_limit_bytes: int = 1 << 30
     wait_for_peers_s: float = 20.0
@@ -88,6 +99,18 @@ class RankFiles:
     def stacks(self) -> Path:
         """Python stacks of all threads, written when the rank is asked for them or dies of a signal."""
         return self.folder / "stacks.txt"
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps made so far."""
+        path = self.folder / STEP
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        return int(text) if text.isdigit() else 0
+
+    @property
+    def collectives(self) -> Path:
+        """Collective calls as they began, a line each; see `verify.calls`."""
+        return self.folder / FILE
 
     @property
     def error(self) -> Path:

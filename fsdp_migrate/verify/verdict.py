@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.gradient_causes import norms_reported, reduced_passes
-from fsdp_migrate.verify.model import CLIPPED, Check, Difference, Outcome
-from fsdp_migrate.verify.notices import notices_of, warnings_of
+from fsdp_migrate.verify.model import CLIPPED, SAVED, Check, Difference, Outcome
+from fsdp_migrate.verify.notices import notices_of, warnings_beside_equal_numbers, warnings_of
 from fsdp_migrate.verify.record import ArmRecord, moved
+from fsdp_migrate.verify.saving_causes import save_pairs
 
 _STATE = "optimizer state"
+_STRUCTURE = "Parameters: names and shapes"
 _TITLES = {
     "loss": "Loss",
     "gradient": "Gradients before clipping",
@@ -21,6 +23,11 @@ _TITLES = {
     _STATE: "Optimizer state",
     "buffer": "Buffers",
 }
+_WHERE_ANY = {
+    "weight of another model": "Weights of other models",
+    SAVED: "Tensors given to torch.save",
+}
+"""Checks of what most jobs do not have; left out where neither arm has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,26 @@ class Judged:
     def passed(self) -> bool:
         """Parity holds: nothing differs by more than rounding, and enough was seen to say so."""
         return not any(check.outcome is Outcome.DIFFERS for check in self.checks)
+
+
+def _sharding(original: ArmRecord, candidate: ArmRecord) -> Check:
+    """Equal numbers of two jobs that shard nothing say nothing of FSDP."""
+    title = "Sharding"
+    if "FSDP1" not in original.kind and "FSDP" not in candidate.kind:
+        detail = f"neither arm is sharded ({original.kind}): nothing of FSDP was compared"
+        return Check(title, Outcome.DIFFERS, detail)
+    if candidate.kind == "not sharded":
+        return Check(title, Outcome.DIFFERS, f"{original.kind} -> {candidate.kind}")
+    return Check(title, Outcome.EQUAL, f"{original.kind} -> {candidate.kind}")
+
+
+def _enough(checks: list[Check]) -> Check:
+    """A verdict on what nobody saw would be worth nothing."""
+    title, needed = "Enough was observed to judge", (_STRUCTURE, "Initial weights", _TITLES["weight"])
+    unseen = [one.title for one in checks if one.title in needed and one.outcome is Outcome.NOT_OBSERVED]
+    if unseen:
+        return Check(title, Outcome.DIFFERS, f"not observed: {', '.join(unseen)}")
+    return Check(title, Outcome.EQUAL)
 
 
 def judge(original: ArmRecord, candidate: ArmRecord, comparison: Comparison, origin: str) -> Judged:
@@ -54,6 +81,12 @@ def judge(original: ArmRecord, candidate: ArmRecord, comparison: Comparison, ori
             original,
         ),
         *(_by_quantity(comparison, quantity, origin, original, candidate) for quantity in _TITLES),
+        *(
+            _by_quantity(comparison, quantity, origin, original, candidate)
+            for quantity in _WHERE_ANY
+            if _is_there(quantity, original, candidate)
+        ),
+        *([_saves(original, candidate)] if original.saves and candidate.saves else []),
         _dtypes(original, candidate),
         _moved(original, candidate),
         _optimizers(original, candidate),
@@ -61,13 +94,40 @@ def judge(original: ArmRecord, candidate: ArmRecord, comparison: Comparison, ori
         _reductions(original, candidate),
         _steps(original, candidate),
     ]
+    checks += [_sharding(original, candidate), _enough(checks)]
     notices = tuple(notices_of(original, candidate, comparison))
-    return Judged(tuple(checks), notices, tuple(warnings_of(original, candidate)))
+    warnings = tuple(warnings_of(original, candidate))
+    judged = Judged(tuple(checks), notices, warnings)
+    if judged.passed:
+        beside = warnings_beside_equal_numbers(original, candidate)
+        judged = Judged(judged.checks, notices, (*warnings, *beside))
+    return judged
+
+
+def _is_there(quantity: str, original: ArmRecord, candidate: ArmRecord) -> bool:
+    """In either arm; files in both, because a checkpoint may be written by other means."""
+    found = [any(kind == quantity for _, kind in arm.parts) for arm in (original, candidate)]
+    return all(found) if quantity == SAVED else any(found)
+
+
+def _saves(original: ArmRecord, candidate: ArmRecord) -> Check:
+    """Whether a file of whole tensors has become one of shards, or has other keys."""
+    title, pairs = "Checkpoints: keys, and whole tensors", list(save_pairs(original, candidate))
+    for left, right in pairs:
+        if set(right.partial) - set(left.partial):
+            detail = f"{len(set(right.partial) - set(left.partial))} tensors are only this rank's part"
+            return Check(
+                title, Outcome.DIFFERS, f"{detail} (rank {right.rank}, step {right.step})", len(pairs)
+            )
+        if set(left.names) != set(right.names):
+            changed = len(set(left.names) ^ set(right.names))
+            return Check(title, Outcome.DIFFERS, f"{changed} keys differ (step {right.step})", len(pairs))
+    return Check(title, Outcome.EQUAL if pairs else Outcome.NOT_OBSERVED, compared=len(pairs))
 
 
 def _structure(original: ArmRecord, candidate: ArmRecord) -> Check:
     left, right = original.shapes, candidate.shapes
-    title = "Parameters: names and shapes"
+    title = _STRUCTURE
     if not left:
         return Check(title, Outcome.NOT_OBSERVED, "no model with trainable parameters was called")
     wrong = sorted(name for name in set(left) | set(right) if left.get(name) != right.get(name))
@@ -107,7 +167,8 @@ def _by_quantity(
                 f"norms were reported {calls[0]} times in the original and {calls[1]} times in the candidate"
             )
             return Check(_TITLES[quantity], Outcome.NOT_OBSERVED, detail)
-    return _numbers(comparison, _TITLES[quantity], origin, wanted, original, quantity)
+    title = _TITLES.get(quantity) or _WHERE_ANY[quantity]
+    return _numbers(comparison, title, origin, wanted, original, quantity)
 
 
 def _kind(quantity: str) -> str:
@@ -156,7 +217,7 @@ def _numbers(
 
 def _dtypes(original: ArmRecord, candidate: ArmRecord) -> Check:
     title, seen, step = (
-        "Dtypes of weights and optimizer state",
+        "Dtypes of weights and state",
         0,
         min(1, original.last_step, candidate.last_step),
     )
@@ -171,7 +232,7 @@ def _dtypes(original: ArmRecord, candidate: ArmRecord) -> Check:
 
 
 def _moved(original: ArmRecord, candidate: ArmRecord) -> Check:
-    title, left, right = "Trainable parameters move, frozen ones stay", moved(original), moved(candidate)
+    title, left, right = "Trainable move, frozen stay", moved(original), moved(candidate)
     still = sorted(
         name for name in left if left[name] and not right.get(name, True) and candidate.trainable.get(name)
     )

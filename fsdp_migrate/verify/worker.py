@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from fsdp_migrate.verify import fixed_order, fsdp1_on_cpu, rehearsal
+from fsdp_migrate.verify import fixed_order, fsdp1_on_cpu, rehearsal, unsharded
 from fsdp_migrate.verify.model import ArmName
 from fsdp_migrate.verify.probes.attach import attach_all
 from fsdp_migrate.verify.probes.recorder import Recorder
@@ -87,13 +87,21 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
             session.said.add(text)
             session.recorder.event("substitution", text=text)
 
-    attach_all(session)
+    if spec.performance:
+        from fsdp_migrate.verify.probes import performance
+
+        performance.attach(session, trace=os.environ["RANK"] == "0")
+    else:
+        attach_all(session)
     mode = None
     if spec.device == "cpu":
         if spec.tree is not None and rehearsal.names_cuda(Path(spec.tree[0]), spec.arguments):
             mode = rehearsal.OnCpu(say)
             rehearsal.apply(mode)
         fsdp1_on_cpu.apply(say)
+        rehearsal.never_pin(say)
+    if spec.unsharded:
+        unsharded.apply()
     if session.fixed_order:
         fixed_order.divide_once_in_fsdp1()
     return mode

@@ -62,7 +62,11 @@ FSDP1_ATTRIBUTES = frozenset(
 
 @dataclass(frozen=True, slots=True, order=True)
 class Leftover:
-    """One use of an FSDP1 name; `line` to `end_line` is its statement, of a compound one the header."""
+    """One use of an FSDP1 name; `line` to `end_line` is its statement, of a compound one the header.
+
+    `alias_line` is where a plain variable was given it (`old_hook = _runtime_utils._post_backward_hook`), 0
+    where it is used by its own name.
+    """
 
     path: str
     line: int
@@ -70,6 +74,7 @@ class Leftover:
     name: str
     local: str
     is_import: bool
+    alias_line: int = 0
 
 
 @dataclass(slots=True)
@@ -79,6 +84,8 @@ class _Module:
     bindings: dict[str, str] = field(default_factory=dict)
     """Local name -> dotted origin, for every import and plain alias in whatever scope."""
     stars: list[str] = field(default_factory=list)
+    aliases: dict[str, int] = field(default_factory=dict)
+    """Plain alias -> the line of its assignment."""
 
     @property
     def package(self) -> tuple[str, ...]:
@@ -96,7 +103,8 @@ def scan(folder: Path) -> list[Leftover]:
     """Every use of an FSDP1 name below `folder`, in order; files that do not parse are passed over."""
     modules = _bound_modules(folder)
     own = frozenset(name for module in modules for name in _stored(module.tree) if not name.startswith("_"))
-    return sorted({leftover for module in modules for leftover in _uses(module, own)})
+    methods = OwnMethods(frozenset(_own_methods(modules)))
+    return sorted({leftover for module in modules for leftover in _uses(module, own, methods)})
 
 
 def _stored(tree: ast.Module) -> Iterator[str]:
@@ -107,6 +115,45 @@ def _stored(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.ClassDef):
             fields = (s.target for s in node.body if isinstance(s, ast.AnnAssign))
             yield from (target.id for target in fields if isinstance(target, ast.Name))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMethods:
+    """Methods of a folder's classes that have the name of one of FSDP1's; see `_own_methods`."""
+
+    names: frozenset[tuple[str, str]]
+
+    def has(self, path: str, node: ast.Attribute) -> bool:
+        """Whether an attribute, in the file at `path`, is such a method."""
+        receiver = _last_name(node.value)
+        return ((path if receiver == "self" else receiver), node.attr) in self.names
+
+
+def own_methods(folder: Path) -> OwnMethods:
+    """Those of the modules below a folder."""
+    return OwnMethods(frozenset(_own_methods(_bound_modules(folder))))
+
+
+def _own_methods(modules: list[_Module]) -> Iterator[tuple[str, str]]:
+    """(`_dist`, `summon_full_params`) for a variable or attribute that is given an object of a class which
+    has a method of that name; (path, name) for the file of the class, whose `self` has it."""
+    classes: dict[str, set[str]] = {}
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                named = {s.name for s in node.body if isinstance(s, ast.FunctionDef)} & FSDP1_ATTRIBUTES
+                classes.setdefault(node.name, set()).update(named)
+                yield from ((module.path.as_posix(), name) for name in named)
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                made = ast.unparse(node.value.func).rpartition(".")[2]
+                for target in node.targets:
+                    yield from ((_last_name(target), name) for name in classes.get(made, ()))
+
+
+def _last_name(node: ast.expr) -> str:
+    return ast.unparse(node).rpartition(".")[2]
 
 
 def resolved(
@@ -132,15 +179,16 @@ def uncovered(
 ) -> list[Leftover]:
     """Leftovers at whose statement no finding (path, line) stands and no TODO comment directly above.
 
-    An import is covered by a finding of its own or by one at any use of the name it binds.
+    An import is covered by a finding of its own or by one at any use of the name it binds, a variable by one
+    where it was given the name.
     """
     leftovers = list(leftovers)
     found, marked = set(findings), set(todos)
 
     def at_statement(leftover: Leftover) -> bool:
-        lines = range(leftover.line, leftover.end_line + 1)
+        lines = [*range(leftover.line, leftover.end_line + 1), leftover.alias_line]
         return any((leftover.path, line) in found for line in lines) or any(
-            (leftover.path, line) in marked for line in range(leftover.line - 1, leftover.end_line + 1)
+            (leftover.path, line) in marked for line in (*lines, leftover.line - 1, leftover.alias_line - 1)
         )
 
     covered_names = {(leftover.path, leftover.local) for leftover in leftovers if at_statement(leftover)}
@@ -194,8 +242,10 @@ def _bind_imports(module: _Module) -> None:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
             origin = _origin(module, node.value)
             for target in node.targets:
-                if isinstance(target, ast.Name) and origin and origin.startswith(FSDP_MODULE):
-                    module.bindings.setdefault(target.id, origin)
+                if not (isinstance(target, ast.Name) and origin and origin.startswith(FSDP_MODULE)):
+                    continue
+                if module.bindings.setdefault(target.id, origin) is origin:
+                    module.aliases[target.id] = node.lineno
 
 
 def _absolute(module: _Module, node: ast.ImportFrom) -> str:
@@ -250,7 +300,7 @@ def _origin(module: _Module, node: ast.expr) -> str | None:
     return None
 
 
-def _uses(module: _Module, own: frozenset[str]) -> Iterator[Leftover]:
+def _uses(module: _Module, own: frozenset[str], methods: OwnMethods) -> Iterator[Leftover]:
     path = module.path.as_posix()
     for statement, node in _nodes_with_statement(module.tree):
         line, end_line = _header(statement)
@@ -272,21 +322,23 @@ def _uses(module: _Module, own: frozenset[str]) -> Iterator[Leftover]:
         elif isinstance(node, ast.Name | ast.Attribute):
             origin = _origin(module, node)
             if origin and _is_fsdp1(origin):
-                yield Leftover(path, line, end_line, origin, ast.unparse(node).split(".")[0], False)
+                local = ast.unparse(node).split(".")[0]
+                yield Leftover(path, line, end_line, origin, local, False, module.aliases.get(local, 0))
                 continue
-            for name in _attributes(node):
-                if name in FSDP1_ATTRIBUTES and name not in own:
+            for part in _attributes(node):
+                name = part.attr
+                if name in FSDP1_ATTRIBUTES and name not in own and not methods.has(path, part):
                     yield Leftover(path, line, end_line, f".{name}", name, False)
         elif isinstance(node, ast.Constant):
             yield Leftover(path, line, end_line, repr(node.value), str(node.value), False)
 
 
-def _attributes(node: ast.expr) -> Iterator[str]:
+def _attributes(node: ast.expr) -> Iterator[ast.Attribute]:
     """Every attribute of a chain: `a` and `b` of `x.a.b`; not those of Accelerate's plugin and of the helper
     module."""
     while isinstance(node, ast.Attribute):
         if not of_plugin(node) and not ast.unparse(node.value).endswith(HELPER_MODULE):
-            yield node.attr
+            yield node
         node = node.value
 
 

@@ -385,3 +385,150 @@ def build(model, cfg):
     done = rewrite(tmp_path, body)
     assert [r.finding.code for r in done.open_findings] == ["FM121"]
     assert "else:\n        model = maybe(model, cfg)" in done.changes[0].after.decode()
+
+
+def test_question_without_a_twin_becomes_one_for_fsdp2(tmp_path: Path) -> None:
+    body = SETTING + "def count(model):\n    return sum(isinstance(m, FSDP) for m in model.modules())\n"
+    assert "sum(isinstance(m, FSDPModule) for m in model.modules())" in dropped(tmp_path, body)
+
+
+def test_function_that_insists_on_fsdp1_is_left_to_a_person(tmp_path: Path) -> None:
+    body = (
+        SETTING
+        + """\
+def version(model):
+    if isinstance(model, FSDP):
+        return 1
+    elif isinstance(model, FSDPModule):
+        return 2
+    return 0
+
+
+def load(model, path):
+    if version(model) == 1:
+        model = model.module
+    else:
+        raise NotImplementedError(version(model))
+    model.path = path
+"""
+    )
+    done = rewrite(tmp_path, body)
+    assert [r.finding.message for r in done.open_findings if r.finding.code == "FM121"] == [
+        "what is FSDP1's here is not dropped: it insists on FSDP1"
+    ]
+    assert "model.path = path" in done.changes[0].after.decode()
+
+
+UNREAD = """\
+def version(model):
+    if isinstance(model, FSDP):
+        return 1
+    elif isinstance(model, FSDPModule):
+        return 2
+    return 0
+
+
+def context(model, kind, config=None):
+    if version(model) == 1:
+        return FSDP.state_dict_type(model, kind, config)
+    return nullcontext(model)
+
+
+def save(model):
+    kind = "sharded"
+    with context(model, kind, config={CONFIG}):
+        return model.state_dict()
+"""
+
+
+def test_parameters_that_only_fsdp1_read_go(tmp_path: Path) -> None:
+    text = dropped(tmp_path, SETTING + UNREAD.replace("CONFIG", "1"))
+    assert "def context(model):" in text and "with context(model):" in text and "kind" not in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{CONFIG}", "make()"),
+        ("config={CONFIG}", "**options"),
+        ("return model.state_dict()", "return model.state_dict(), context"),
+        ("def context(model, kind, config=None)", "def context(model, *kind, config=None)"),
+    ],
+    ids=["a value that does something", "keywords from elsewhere", "the function itself", "any number"],
+)
+def test_parameters_stay_where_a_call_cannot_do_without(old: str, new: str, tmp_path: Path) -> None:
+    text = dropped(tmp_path, SETTING + UNREAD.replace(old, new))
+    assert "kind, config" in text and "with context(model, kind" in text
+
+
+def test_parameters_of_a_function_called_in_another_file_go_in_both_or_in_none(tmp_path: Path) -> None:
+    caller = "from a import context\n\n\ndef load(model):\n    # fsdp\n    context(model, 'full', None)\n"
+    for only, expected in ((None, "context(model)"), (frozenset({"a.py"}), None)):
+        (tmp_path / "a.py").write_text(IMPORTS + SETTING + UNREAD)
+        (tmp_path / "b.py").write_text(caller)
+        done = plan_rewrite(tmp_path, ["a.py", "b.py"], Options(drop_fsdp1=True), only=only)
+        after = {change.path: change.after.decode() for change in done.changes}
+        assert ("def context(model):" in after["a.py"]) is (expected is not None)
+        assert (expected in after["b.py"]) if expected else "b.py" not in after
+
+
+def test_value_that_only_fsdp1_used_goes_with_the_call_that_made_it(tmp_path: Path) -> None:
+    body = """\
+def policy_of(model):
+    policies = []
+    if not hasattr(model, "layers"):
+        logger.warning("no layers")
+        raise ValueError("no layers")
+    policies.append(len(model.layers))
+    return policies
+
+
+def build(model, cfg):
+    policy = policy_of(model)
+    if cfg.strategy == "fsdp":
+        return FSDP(model, auto_wrap_policy=policy)
+    elif cfg.strategy == "fsdp2":
+        return shard_parts(model)
+    return model
+"""
+    assert "policy" not in dropped(tmp_path, body)
+
+
+def test_functions_of_one_name_that_call_themselves_go_together(tmp_path: Path) -> None:
+    body = """\
+def version(module):
+    if isinstance(module, FSDP):
+        return 1
+    elif isinstance(module, FSDPModule):
+        return 2
+    return 0
+
+
+class {name}:
+    def sync(self, module):
+        if version(module) == 1:
+            self._sync_1(module)
+        elif version(module) == 2:
+            module.reshard()
+
+    def _sync_1(self, module):
+        for child in module.children():
+            self._sync_1(child)
+"""
+    for path, name in (("a.py", "One"), ("b.py", "Two")):
+        (tmp_path / path).write_text(IMPORTS + SETTING + body.format(name=name))
+    done = plan_rewrite(tmp_path, ["a.py", "b.py"], Options(drop_fsdp1=True))
+    assert [b"_sync_1" in c.after for c in done.changes] == [False, False]
+
+
+def test_block_that_only_held_checks_for_fsdp1_goes(tmp_path: Path) -> None:
+    checks = """\
+def check(cfg):
+    if cfg.strategy in ("fsdp", "fsdp2"):
+        assert not (cfg.offload and cfg.strategy == "fsdp"), "pass fsdp2 instead"
+    if cfg.later:
+        pass
+    return cfg
+"""
+    text = dropped(tmp_path, SETTING + checks)
+    assert text.endswith("def check(cfg):\n    if cfg.later:\n        pass\n    return cfg\n")

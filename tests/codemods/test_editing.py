@@ -269,8 +269,11 @@ def test_a_second_rewrite_adds_to_the_helper_module(tmp_path: Path) -> None:
         **second,
         "fsdp2_sharding.py": texts["fsdp2_sharding.py"].replace("unit by unit", "piece by piece"),
     }
-    _, beside = rewrite_of(tmp_path, edited)
-    assert "fsdp2_sharding.py" not in beside and "def shard_model" in beside["fsdp2_sharding_2.py"]
+    result, texts = rewrite_of(tmp_path, edited)
+    assert "b.py" not in texts and not [path for path in texts if "fsdp2_sharding" in path]
+    left = [r.finding for r in result.reported if r.finding.code == "FM903"]
+    assert [found.place.path for found in left] == ["b.py"]
+    assert "more of `shard_model` than fsdp2_sharding.py has" in left[0].message
 
 
 def test_an_edited_helper_module_is_added_to_and_keeps_its_edits(tmp_path: Path) -> None:

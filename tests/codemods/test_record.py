@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,22 @@ def test_a_file_that_changed_meanwhile_stops_the_write(tmp_path: Path) -> None:
     with pytest.raises(CodemodError, match="changed while it was being rewritten"):
         write_rewrite(tmp_path, done, tool="0.1.0", target_torch="2.6")
     assert not (tmp_path / ".fsdp-migrate").exists()
+
+
+@pytest.mark.parametrize("protected", ["pkg/other.py", "pkg"])
+def test_where_one_file_is_protected_none_is_written(
+    protected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The superuser may write everywhere, so the question is answered for it here."""
+    write(tmp_path, FILES)
+    done = plan_rewrite(tmp_path, find_files(tmp_path, [tmp_path]), Options())
+    assert {"wrap.py", "pkg/other.py"} <= {change.path for change in done.changes}
+    before = contents(tmp_path)
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path / protected)
+    with pytest.raises(CodemodError, match=f"{protected} is read-only; nothing was written") as told:
+        write_rewrite(tmp_path, done, tool="0.1.0", target_torch="2.6")
+    assert "name the files to rewrite" in told.value.hint
+    assert contents(tmp_path) == before
 
 
 def test_what_cannot_be_written_is_said_and_leaves_no_temporary_file(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ class Result:
 def rewrite_in_place(folder: Path, options: Sequence[str] = ()) -> Result:
     """Plan a rewrite of a folder and write its changes."""
     files = find_files(folder, [folder])
-    rewrite = plan_rewrite(folder, files, _options(options))
+    rewrite = plan_rewrite(folder, files, options_of(options))
     for change in rewrite.changes:
         (folder / change.path).write_bytes(change.after)
     left = [r for r in rewrite.reported if r.outcome is not Outcome.DONE]
@@ -48,7 +48,7 @@ def rewrite_in_place(folder: Path, options: Sequence[str] = ()) -> Result:
     )
 
 
-def _options(given: Sequence[str]) -> Options:
+def options_of(given: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser()
     parser.add_argument("--unsafe-fixes", action="store_true")
     parser.add_argument("--drop-fsdp1", action="store_true")

@@ -3,42 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fsdp_migrate.verify.arms import Verification, started
+from resume_file import full_checkpoint
+
+from fsdp_migrate.verify.arms import Verification
 from fsdp_migrate.verify.baseline import sources
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, VerifyRequest
 from fsdp_migrate.verify.noise import RoundingSource
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.run import report, script_report
+from fsdp_migrate.verify.started import started
 
 PROJECT = Path(__file__).parent / "projects" / "tiny"
+ZOO = Path(__file__).parent / "projects" / "zoo"
 
 
 class Bench:
     """One rank server; originals and noise runs are kept by their options."""
 
-    def __init__(self, run: Verification, folder: Path) -> None:
-        self.run, self.folder = run, folder
+    def __init__(self, run: Verification, folder: Path, project: Path = PROJECT) -> None:
+        self.run, self.folder, self.project = run, folder, project
         self.launches = 0
         self.kept: dict[tuple[object, ...], ArmRecord] = {}
 
-    def verdict(self, *options: str, mistake: str = "") -> ParityReport:
+    def verdict(self, *options: str, mistake: str = "", timeout_s: float = 0.0) -> ParityReport:
         """Compare `train_fsdp1.py` with `train_fsdp2.py` under these options, the latter with a mistake."""
-        request = VerifyRequest("train_fsdp2.py", options, baseline="train_fsdp1.py", cwd=PROJECT)
+        request = VerifyRequest("train_fsdp2.py", options, baseline="train_fsdp1.py", cwd=self.project)
         before, after = sources(request)
         original = self._arm(request, before, ArmName.ORIGINAL, None)
         wrong = replace(request, arguments=(*options, "--mistake", mistake)) if mistake else request
-        candidate, _ = self.fresh().script(wrong, after, ArmName.CANDIDATE)
+        candidate, _ = self.fresh(timeout_s).script(wrong, after, ArmName.CANDIDATE)
 
         def noise(rounding: RoundingSource) -> ArmRecord:
             return self._arm(request, before, ArmName.NOISE, rounding)
 
         return report(
-            self.run, original, candidate, noise, subject="train_fsdp2.py", baseline="train_fsdp1.py"
+            self.run.circumstances,
+            original,
+            candidate,
+            noise,
+            subject="train_fsdp2.py",
+            baseline="train_fsdp1.py",
         )
 
     def script(self, request: VerifyRequest) -> ParityReport:
@@ -53,16 +62,48 @@ class Bench:
             self.kept[key], _ = self.fresh().script(request, source, arm, rounding=rounding)  # type: ignore[arg-type]
         return self.kept[key]
 
-    def fresh(self) -> Verification:
+    def fresh(self, timeout_s: float = 0.0) -> Verification:
+        """A place for one more launch, with another time-out if one is given."""
         self.launches += 1
         folder = self.folder / str(self.launches)
         (folder / "records").mkdir(parents=True)
-        return replace(self.run, records=folder / "records", trees=folder / "trees")
+        options = replace(self.run.options, timeout_s=timeout_s or self.run.options.timeout_s)
+        return replace(self.run, records=folder / "records", trees=folder / "trees", options=options)
 
 
 @contextmanager
-def bench(folder: Path, nproc: int, steps: int = 3, **more: Any) -> Iterator[Bench]:
+def bench(folder: Path, nproc: int, steps: int = 3, project: Path = PROJECT, **more: Any) -> Iterator[Bench]:
     """A bench with `nproc` ranks."""
-    options = LaunchOptions(nproc=nproc, steps=steps, device="cpu", timeout_s=60, **more)
+    options = LaunchOptions(**{"nproc": nproc, "steps": steps, "device": "cpu", "timeout_s": 60.0} | more)
     with started(options, lambda _line: None) as run:
-        yield Bench(run, folder)
+        yield Bench(run, folder, project)
+
+
+class Benches:
+    """Benches of the zoo by number of ranks, and the checkpoint that its jobs resume from."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.running = folder, ExitStack()
+        self.benches: dict[int, Bench] = {}
+        self.checkpoint = folder / "checkpoint.pt"
+        full_checkpoint(self.checkpoint, with_buffers=False)
+
+    def __enter__(self) -> Benches:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.running.close()
+
+    def verdict(self, options: str, ranks: int, mistake: str = "", timeout_s: float = 0.0) -> ParityReport:
+        """Compare the zoo's programs under these options."""
+        if ranks not in self.benches:
+            self.benches[ranks] = self.running.enter_context(
+                bench(self.folder / str(ranks), ranks, project=ZOO)
+            )
+        words = [word.replace("CHECKPOINT", str(self.checkpoint)) for word in options.split()]
+        return self.benches[ranks].verdict(*words, mistake=mistake, timeout_s=timeout_s)
+
+    def forget(self) -> None:
+        """Let go of the originals that were run, so that the next verdict runs them again."""
+        for each in self.benches.values():
+            each.kept.clear()

@@ -10,11 +10,18 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from bench import Bench, bench
+from bench import Bench, Benches, bench
 
 
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A bench with two ranks."""
     with bench(tmp_path_factory.mktemp("bench"), 2) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benches]:
+    """Benches for the zoo's programs."""
+    with Benches(tmp_path_factory.mktemp("zoo")) as made:
         yield made

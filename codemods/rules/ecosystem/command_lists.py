@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace as changed
 
 from codemods.configuration.flags import Said, flags_of
+from codemods.configuration.named import shared_settings
 from codemods.configuration.shell import Command, Style, Word, commands
 from codemods.model import Place
 from codemods.rule import Edit, Finding, Module, Project, Safety, Span, rule
@@ -158,6 +159,9 @@ def _finding(module: Module, said: Said) -> Finding:
         Safety.SAFE if said.edits else Safety.MANUAL,
         tuple(Edit(module.path, span, (text,)) for span, text in said.edits),
         is_note=said.is_note,
+        shares=shared_settings(module.path, said.settings.text, said.settings.raw, module.text)
+        if said.settings is not None and not said.is_note
+        else frozenset(),
     )
 
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 
 from codemods.configuration.flags import Said, flags_of
-from codemods.configuration.nested import all_commands
+from codemods.configuration.named import shared_settings, with_settings
 from codemods.configuration.rule import Surroundings, config_rule, found_at
 from codemods.configuration.shell import heredocs
 from codemods.configuration.tree import ConfigFile
+from codemods.configuration.variables import known_commands
 from codemods.model import Edit, Finding, Safety, Span
 
 _VARIABLES = {
@@ -36,8 +37,11 @@ def launch_flags(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
     Transformers 5 has no `--fsdp_transformer_layer_cls_to_wrap` and `--fsdp_min_num_params`; what they and
     the words of `--fsdp` said goes into `--fsdp_config`, which takes JSON. Flags of `accelerate launch`
     (`--fsdp_sharding_strategy` and the others) become those of `--fsdp_version 2`, as in Accelerate's files.
-    A flag whose value is made at run time is left to you. A bare `--fsdp` flag is some other program's, and
-    is not touched.
+    A flag whose value is made at run time is left to you, and so are the words of `--fsdp` where that of
+    `--fsdp_config` is: nobody would say what they said. `$CFG` is read where the script sets it to the name
+    of a file and nothing can change that. A file that `--fsdp_config` or `--config_file` names changes
+    together with all that name it, or not at all. A bare `--fsdp` flag is some other program's, and is not
+    touched.
 
     Commands are found in shell scripts, Makefiles and Dockerfiles (both forms of `CMD`), in here-documents
     that are scripts themselves, and in quoted texts: one that `eval`, `bash -c` or `--wrap` runs has its
@@ -46,7 +50,7 @@ def launch_flags(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
     """
     if file.kind not in ("shell", "docker"):
         return
-    for command in all_commands(file.text, is_docker=file.kind == "docker"):
+    for command in known_commands(file):
         for said in flags_of(file.text, command):
             yield _found(file, said)
         for word in command.words:
@@ -61,7 +65,7 @@ def launch_flags(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
 def _found(file: ConfigFile, said: Said) -> Finding:
     safety = Safety.SAFE if said.edits else Safety.MANUAL
     edits = [Edit(file.path, span, (text,)) for span, text in said.edits]
-    return found_at(
+    found = found_at(
         file,
         said.span,
         said.code,
@@ -71,6 +75,11 @@ def _found(file: ConfigFile, said: Said) -> Finding:
         edits=edits,
         is_note=said.is_note,
     )
+    word = said.settings
+    if word is None:
+        return found
+    keys = shared_settings(file.path, word.text, word.raw, file.text)
+    return with_settings([found], keys)[0]
 
 
 def _written_files(file: ConfigFile) -> Iterator[Finding]:

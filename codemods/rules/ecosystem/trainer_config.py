@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from codemods.configuration.blocks import block_edits, block_findings
 from codemods.configuration.edits import add_entries, remove_entries, set_value, written
+from codemods.configuration.named import shared_settings, with_settings
 from codemods.configuration.rule import Surroundings, config_rule, found_at
 from codemods.configuration.settings import Decisions, bare
 from codemods.configuration.trainer import (
@@ -63,6 +64,8 @@ def trainer_config(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
     not touched, nor are files that merely have a key of that name: a trainer's file is known by its other
     arguments, a file that holds an `fsdp_config` alone by having no other keys.
 
+    A file that scripts, configurations or calls name changes together with all of them, or not at all.
+
     The result is for a Transformers 5 whose `fsdp_config` defaults to version 2.
     """
     for root in file.roots:
@@ -70,7 +73,9 @@ def trainer_config(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
             continue
         for mapping in root.mappings():
             if len(_TELLING & set(mapping.value)) >= 2:
-                yield from _trainer(file, mapping)
+                config = mapping.value.get("fsdp_config")
+                keys = shared_settings(file.path, config) if isinstance(config, str) else frozenset()
+                yield from with_settings(_trainer(file, mapping), keys)
         if file.kind == "json" and _is_alone(file, root, around):
             yield from _alone(file, root)
 
@@ -185,7 +190,7 @@ def _elsewhere(
             fsdp.span,
             "FM612",
             f"`fsdp` says what has to stand in {config.value}",
-            remedy=f"set `fsdp: true` here, and write {needed} into {config.value}",
+            remedy=f"set `fsdp: true` here, write {needed} into {config.value}, and run again",
         )
         return
     former = [e for key in _FORMER if (e := mapping.get(key)) is not None]

@@ -6,8 +6,14 @@ import ast
 import json
 from collections.abc import Iterator
 
-from codemods.analysis.library_calls import trainer_calls, values_called_fsdp
+from codemods.analysis.library_calls import (
+    settings_beside,
+    settings_of_call,
+    trainer_calls,
+    values_called_fsdp,
+)
 from codemods.configuration import trainer
+from codemods.configuration.named import with_settings
 from codemods.configuration.settings import Decisions, bare, number
 from codemods.editing.removal import delete_dict_items
 from codemods.rule import (
@@ -40,12 +46,13 @@ def training_arguments(project: Project) -> Iterator[Finding]:
     `fsdp_config`.
 
     The same translation as in a trainer's files (`explain fsdp`). `fsdp="..." if flag else ""` keeps its
-    condition. A dictionary that is written elsewhere, and a string made at run time, are left to you.
-    Arguments of other classes that happen to be called `fsdp` are not touched.
+    condition. A file that `fsdp_config` names changes together with all that name it, or not at all. A
+    dictionary that is written elsewhere, and a string made at run time, are left to you. Arguments of other
+    classes that happen to be called `fsdp` are not touched.
     """
 
     for module, call in trainer_calls(project):
-        yield from _call(project, module, call)
+        yield from with_settings(_call(project, module, call), settings_of_call(module, call))
     for module in project.looked_at:
         for value in values_called_fsdp(project, module) if "fsdp" in module.text else ():
             strings = _strings(value)
@@ -57,6 +64,7 @@ def training_arguments(project: Project) -> Iterator[Finding]:
                     "a trainer's FSDP setting away from the trainer's call",
                     remedy='make `fsdp` True here, and let `fsdp_config` say `"version": 2` and what the '
                     "words said (`explain fsdp`)",
+                    shares=settings_beside(module, value),
                 )
 
 
@@ -149,7 +157,7 @@ def _with_config(
     edits = _config_edits(module, fsdp, config, display, told, done)
     if edits is None and config is not None:
         needed, path = trainer.beyond_defaults(done), module.code(config.value)
-        remedy = f"pass `fsdp=True`, and write {needed} into {path}"
+        remedy = f"pass `fsdp=True`, write {needed} into {path}, and run again"
         yield _left(module, fsdp, f"`fsdp` says what has to stand in {path}", remedy)
         return
     edits = [*(edits or ()), *(replace(module, node, ("True",)) for node in strings)]

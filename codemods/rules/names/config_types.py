@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from codemods.analysis.library_calls import held_by_libraries
 from codemods.rule import Edit, Finding, NameUse, Project, Ref, Safety, delete_argument, finding, rule
 from codemods.shared_types import WRAP_TYPES, shared_call, shared_type
+from codemods.subclass_calls import subclass_calls
 from codemods.torch_names import MIXED_PRECISION_FIELDS
 from codemods.wrap_site import refusal, stray_keywords
 
@@ -47,10 +48,13 @@ def config_types(project: Project) -> Iterator[Finding]:
     The wrap call may be far from where its values are made: in a dataclass, a command line, a module of
     policies. There nothing changes but the import: the helper module has small types and functions of the
     same names, so that `cfg.sharding_strategy = "HYBRID_SHARD"` and `ShardingStrategy[name]` stay as they
-    are.
+    are. Where a wrap call that takes such values is left to you, or a subclass of FSDP1's wrapper does, the
+    type stays torch's, and so do all calls that take its values.
     """
-    left = [s for s in project.wraps if refusal(project, s) is not None or stray_keywords(project, s)]
-    moving = {project.group(s.module.path) for s in project.wraps if s not in left}
+    refused = [s for s in project.wraps if refusal(project, s) is not None or stray_keywords(project, s)]
+    moving = {project.group(s.module.path) for s in project.wraps if s not in refused}
+    left = [(s.module, call) for s in refused for call in (s.node, s.settings)]
+    left += [given for calls in subclass_calls(project).values() for given in calls]
     names = {f"{_PREFIX}{name}": name for name in TYPES}
     names |= {f"{_PREFIX}wrap.{name}": new for name, new in POLICIES.items()}
     held = held_by_libraries(project)
@@ -65,7 +69,7 @@ def config_types(project: Project) -> Iterator[Finding]:
             taker = _taker(project, use)
             if taker:
                 yield _given(use, taker)
-            elif any(s.module is use.module and s.module.span(s.node).holds(span) for s in left):
+            elif any(home is use.module and home.span(call).holds(span) for home, call in left):
                 continue  # the call stays as it is, and so does what is written in it
             elif project.group(use.module.path) in moving:
                 yield _moved(project, use, new)
@@ -123,7 +127,7 @@ def _shares(project: Project, use: NameUse, name: str) -> set[str]:
     """What a use of a type is changed together with: the wrap call it stands in, or its files' uses."""
     if name not in WRAP_TYPES.values():
         return set()
-    calls = {site.node for site in project.wraps if site.module is use.module}
+    calls = {site.settings for site in project.wraps if site.module is use.module}
     for parent in use.module.ancestors(use.node):
         if isinstance(parent, ast.Call) and parent in calls:
             return {shared_call(use.module, parent)}

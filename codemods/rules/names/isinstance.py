@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.dual_stack.beside import classes_of, is_asked_beside, is_fsdp2_class, without
+from codemods.dual_stack.versions import other_version
 from codemods.rule import (
     FSDP,
     Edit,
@@ -41,8 +42,10 @@ def isinstance_(project: Project) -> Iterator[Finding]:
 
     So does a question for the class by its name, `type(x).__name__ == "FullyShardedDataParallel"`.
 
-    Where `FSDPModule` is asked for beside it, in the same `if` chain or a short function, the question stays
-    as it is, with a note: its branch is for FSDP1 models, and the sharded model goes to FSDP2's branch.
+    Where `FSDPModule` is asked for beside it, of the same object in the same function, or by another function
+    that does nothing else (`is_fsdp1`, `is_fsdp2`), the question stays as it is, with a note: its branch is
+    for FSDP1 models, and the sharded model goes to FSDP2's branch. So it does where the other answer means
+    FSDP2: `return 1 if isinstance(m, FSDP) else 2` in `fsdp_version` of a program that uses FSDP2.
     `isinstance(x, (FSDP, FSDPModule))` becomes `isinstance(x, FSDPModule)`.
 
     What is new: a sharded module is now also an instance of its own class. Code that met the wrapper and
@@ -57,8 +60,18 @@ def isinstance_(project: Project) -> Iterator[Finding]:
                 use.module,
                 use.node,
                 "FM501",
-                "this branch is for FSDP1 models and stays; sharded models go to the one for `FSDPModule`",
-                remedy="remove the branch, or rewrite with `--drop-fsdp1`",
+                "this question is for FSDP1 models and stays; sharded models go to the one for `FSDPModule`",
+                remedy="remove what it leads to, or rewrite with `--drop-fsdp1`",
+                is_note=True,
+            )
+            continue
+        if (other := _other_version(project, use)) is not None:
+            yield finding(
+                use.module,
+                use.node,
+                "FM501",
+                f"this tells FSDP1 models from FSDP2's and stays: the sharded model gets `{other}`",
+                remedy="answer for FSDP2 alone where no FSDP1 model can come",
                 is_note=True,
             )
             continue
@@ -163,6 +176,15 @@ def _is_first_branch(project: Project, use: NameUse) -> bool:
     block = next(parent for parent in module.ancestors(node) if isinstance(parent, ast.Match))
     patterns = [case.pattern for case in block.cases]
     return any(isinstance(p, ast.MatchClass) and is_fsdp2_class(project, module, p.cls) for p in patterns)
+
+
+def _other_version(project: Project, use: NameUse) -> str | None:
+    """What an FSDP2 model is answered by a question for FSDP1's class alone that tells versions apart."""
+    question = _question(use.module, use.node)
+    match question:
+        case ast.Call(args=[_, classes]) | ast.Compare(comparators=[classes]) if classes is use.node:
+            return other_version(project, use.module, question)
+    return None
 
 
 def _edit(project: Project, use: NameUse) -> Edit | None:

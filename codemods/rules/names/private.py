@@ -50,7 +50,8 @@ def private(project: Project) -> Iterator[Finding]:
             if attribute in translated:
                 continue
             remedy = _REMEDIES[attribute.attr]
-            if _says_fsdp(module) or not isinstance(project.sharded(module, attribute.value), No):
+            is_sharded = not isinstance(project.sharded(module, attribute.value), No)
+            if is_sharded or (_says_fsdp(module) and not _is_its_own(module, attribute)):
                 yield finding(
                     module,
                     attribute,
@@ -96,6 +97,15 @@ def _resharding(project: Project, module: Module) -> dict[ast.AST, tuple[ast.AST
             ):
                 found[handle] = (test, replace(module, test, code(module, "{kept}", kept=kept)))
     return found
+
+
+def _is_its_own(module: Module, node: ast.Attribute) -> bool:
+    """Whether it is an attribute of `self` that the class sets itself."""
+    owner = module.class_of(node) if isinstance(node.value, ast.Name) and node.value.id == "self" else None
+    stores = (n for n in module.nodes(ast.Attribute) if isinstance(n, ast.Attribute) and n.attr == node.attr)
+    return owner is not None and any(
+        isinstance(store.ctx, ast.Store) and module.class_of(store) is owner for store in stores
+    )
 
 
 def _says_fsdp(module: Module) -> bool:

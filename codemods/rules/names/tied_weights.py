@@ -106,7 +106,17 @@ def _ends(node: ast.Assign) -> tuple[ast.expr, ast.expr] | None:
         return None
     if not isinstance(target.value, ast.Attribute | ast.Call) or ast.unparse(target.value) == "self":
         return None
+    if len({_root(target.value), _root(value.value), "self"}) == 3:
+        return None  # one model is given what another has
     return target.value, value.value
+
+
+def _root(end: ast.expr) -> str:
+    """The variable that a module is reached through; `self` where it is reached otherwise."""
+    node = end
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) and node is not end else "self"
 
 
 def _class_of(project: Project, module: Module, node: ast.AST, end: ast.expr) -> str:

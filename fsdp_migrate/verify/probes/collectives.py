@@ -8,12 +8,15 @@ are counted as one.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor
 
+from fsdp_migrate.verify.calls import Call
 from fsdp_migrate.verify.fixed_order import replacement
 from fsdp_migrate.verify.probes.session import Session
 
@@ -29,6 +32,7 @@ _NAMES = {
     "broadcast": "broadcast",
     "barrier": "barrier",
 }
+_FRAMES = 8
 
 
 def attach(session: Session) -> None:
@@ -66,11 +70,59 @@ def _count(
     session: Session, words: str, reduces: bool, arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> None:
     session.now.collectives[words] += 1
-    tensor = next((one for one in [*arguments, *keywords.values()] if isinstance(one, Tensor)), None)
-    group = next(
-        (one for one in [*arguments, *keywords.values()] if isinstance(one, dist.ProcessGroup)), None
-    )
-    alone = dist.get_world_size(group) == 1  # FSDP1 reduces over itself there, FSDP2 does not
+    tensor = next((one for one in _values(arguments, keywords) if isinstance(one, Tensor)), None)
+    group = next((one for one in _values(arguments, keywords) if isinstance(one, dist.ProcessGroup)), None)
+    ranks = dist.get_world_size(group)
+    if ranks > 1:
+        session.log_call(_call(session, words, tensor, ranks))
+        session.now.bytes[words] += 0 if tensor is None else _largest_bytes(arguments, keywords)
+    alone = ranks == 1  # FSDP1 reduces over itself there, FSDP2 does not
     if reduces and not alone and tensor is not None and tensor.is_floating_point() and session.now.reductions:
         session.now.reductions[-1] += 1
         session.now.reduce_dtypes.add(str(tensor.dtype).removeprefix("torch."))
+
+
+def _values(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Iterator[Any]:
+    """Arguments, and what is in lists of them."""
+    for one in (*arguments, *keywords.values()):
+        if isinstance(one, list | tuple):
+            yield from one
+        else:
+            yield one
+
+
+def _largest_bytes(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> int:
+    """Size of the whole that is gathered, scattered or reduced."""
+    return max(
+        (one.numel() * one.element_size() for one in _values(arguments, keywords) if isinstance(one, Tensor)),
+        default=0,
+    )
+
+
+def _call(session: Session, words: str, tensor: Tensor | None, ranks: int) -> Call:
+    numel, dtype = (0, "") if tensor is None else (tensor.numel(), str(tensor.dtype).removeprefix("torch."))
+    where = _unit_in_frames(session) or session.unit
+    return Call(session.step, bool(session.in_backward), words, numel, dtype, ranks, where)
+
+
+def _unit_in_frames(session: Session) -> str:
+    """The unit that FSDP makes a call for, taken from its own frames; "" for calls of others.
+
+    Relies on `_fsdp_param_group.py` (`self._module_fqn`) and `_runtime_utils.py`, `_flat_param.py` (`handle`,
+    `self._fully_sharded_module`).
+    """
+    frame: FrameType | None = sys._getframe(3)
+    for _ in range(_FRAMES):
+        if frame is None:
+            return ""
+        name = frame.f_code.co_filename
+        if name.endswith("_fsdp_param_group.py"):
+            return str(getattr(frame.f_locals.get("self"), "_module_fqn", "")) or "(root)"
+        if name.endswith(("_flat_param.py", "_runtime_utils.py")):
+            handle = frame.f_locals.get("handle") or frame.f_locals.get("self")
+            module = getattr(handle, "_fully_sharded_module", None)
+            if module is not None:
+                known = session.units.get(module)
+                return "" if known is None else known or "(root)"
+        frame = frame.f_back
+    return ""

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils import _pytree as pytree
 
+from fsdp_migrate.verify.probes.between import at_first_call
 from fsdp_migrate.verify.probes.recorder import whole
 from fsdp_migrate.verify.probes.session import Session
-from fsdp_migrate.verify.probes.shards import clean_name, local_part, stored_weight
+from fsdp_migrate.verify.probes.shards import clean_name, index_parameters, local_part, stored_weight
 from fsdp_migrate.verify.probes.sketch import nudge
 from fsdp_migrate.verify.probes.units import unit_bodies
 
@@ -35,23 +36,31 @@ class _Calls:
         self.outermost: nn.Module | None = None
 
     def before(self, module: nn.Module, arguments: Any) -> None:
-        self.depth += 1
         session = self.session
-        if self.depth > 1 or session.in_backward or not torch.is_grad_enabled():
+        session.enter(module)
+        if session.in_backward:  # recomputed; what it stops half-way never comes to `after`
             return
+        self.depth += 1
+        if self.depth > 1:
+            return
+        trains = torch.is_grad_enabled() and _wants_gradient(module)
         with session.probing() as active:
-            if active and _wants_gradient(module):
+            if active and trains:
                 self.outermost = module
                 session.autocast = session.autocast or _autocast(arguments)
                 _meet(session, module)
+                at_first_call(session, module)
                 session.now.inputs.append(_digest(_tensors(arguments)))
+            elif active:
+                _notice(session, module)
 
     def after(self, module: nn.Module, arguments: Any, keywords: Any, _output: Any) -> None:
-        self.depth = max(0, self.depth - 1)
         session = self.session
+        session.leave(module)
         if session.in_backward:
             return
-        name = session.names.get(module) if session.step == 0 else None
+        self.depth = max(0, self.depth - 1)
+        name = session.names.get(module)
         if name is not None and name not in session.input_dtypes:
             dtypes = {
                 str(one.dtype).removeprefix("torch.")
@@ -93,12 +102,18 @@ def _meet(session: Session, module: nn.Module) -> None:
     inner = getattr(module, "module", None)
     if isinstance(module, torch.nn.parallel.DistributedDataParallel) and inner is not None:
         module = inner
-    if any(module is known or any(module is part for part in known.modules()) for known in session.models):
+        session.replicated = True
+    if any(_holds(known, module) for known in session.models):
         return
+    session.others[:] = [other for other in session.others if not _holds(module, other)]
     session.models.append(module)
     prefix = session.prefix(module)
     for name, body in unit_bodies(module):
-        session.names[body] = f"{prefix}.{name}".strip(".")
+        session.names[body] = session.units[body] = f"{prefix}.{name}".strip(".")
+    for wrapper in module.modules():
+        inner = getattr(wrapper, "_fsdp_wrapped_module", None)
+        if inner is not None and inner in session.units:
+            session.units[wrapper] = session.units[inner]
     index = session.index()
     mine = (
         set(index.shapes) if not prefix else {name for name in index.shapes if name.startswith(f"{prefix}.")}
@@ -113,10 +128,31 @@ def _meet(session: Session, module: nn.Module) -> None:
         "parameters",
         shapes={name: index.shapes[name] for name in sorted(mine)},
         trainable={name: index.trainable[name] for name in sorted(mine)},
+        sharded={name: index.sharded[name] for name in sorted(mine)},
         tied=[list(names) for names in index.tied],
     )
     for name, why in index.unreadable.items():
         session.note(f"parameter {name}: its layout is not understood ({why})")
+
+
+def _notice(session: Session, module: nn.Module) -> None:
+    """Take in a model that is called without gradients: an average of the weights, a teacher."""
+    known = [*session.models, *session.others]
+    if any(_holds(each, module) or _holds(module, each) for each in known):
+        return
+    if next(module.parameters(), None) is not None:
+        session.others.append(module)
+
+
+def _holds(outer: nn.Module, inner: nn.Module) -> bool:
+    return any(inner is part for part in outer.modules())
+
+
+def write_others(session: Session, step: int) -> None:
+    """Record the weights of models that are only called without gradients."""
+    for position, model in enumerate(session.others):
+        index = index_parameters(model, f"other{position + 1}")
+        session.recorder.tensors(step, "weight of another model", index.weights())
 
 
 def write_buffers(session: Session, step: int) -> None:

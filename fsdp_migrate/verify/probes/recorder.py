@@ -32,6 +32,7 @@ class Recorder:
 
     def __init__(self, folder: Path, full_limit_bytes: int) -> None:
         folder.mkdir(parents=True)
+        self.folder = folder
         self._events = (folder / EVENTS).open("w", encoding="utf-8")
         self._tensors = (folder / TENSORS).open("wb")
         self._written = 0
@@ -55,6 +56,14 @@ class Recorder:
                 self._left -= size
             else:
                 self._sketched(step, quantity, dtype, group)
+
+    def sketches(self, step: int, quantity: str, stretches: Stretches) -> None:
+        """Write sums of every stretch, however small."""
+        by_type: dict[torch.dtype, list[tuple[Slot, Tensor]]] = {}
+        for slot, values in stretches:
+            by_type.setdefault(values.dtype, []).append((slot, values))
+        for dtype, group in by_type.items():
+            self._sketched(step, quantity, dtype, group)
 
     def _full(self, step: int, quantity: str, dtype: torch.dtype, group: list[tuple[Slot, Tensor]]) -> None:
         joined = torch.cat([values.reshape(-1) for _, values in group])

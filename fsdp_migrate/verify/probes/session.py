@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
+import os
 import time
 import weakref
 from collections import Counter
@@ -15,21 +17,38 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from fsdp_migrate.verify.calls import FILE, Call
 from fsdp_migrate.verify.probes.recorder import Recorder
 from fsdp_migrate.verify.probes.shards import ParameterIndex, Slot, index_parameters
+from fsdp_migrate.verify.spec import STEP
 
 
 @dataclass
 class StepState:
-    """What happened since the last optimizer step."""
+    """What happened since the last optimizer step.
+
+    Args:
+        zeroed: for each call of `zero_grad`, the backward passes made before it.
+        random: digest of the random number generators at the first call of a model.
+        rewritten: weights that are not what the last optimizer step left, at the first call of a model.
+        evaluating: modules in evaluation mode at that call.
+        called: whether a model was called.
+        bytes: that collectives gather, scatter or reduce, by name.
+    """
 
     losses: list[Tensor] = field(default_factory=list)
     reductions: list[int] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
     clips: list[dict[str, object]] = field(default_factory=list)
     collectives: Counter[str] = field(default_factory=Counter)
+    bytes: Counter[str] = field(default_factory=Counter)
     reduce_dtypes: set[str] = field(default_factory=set)
     gradients: list[tuple[Slot, Tensor]] = field(default_factory=list)
+    zeroed: list[int] = field(default_factory=list)
+    random: str = ""
+    rewritten: list[str] = field(default_factory=list)
+    evaluating: int = 0
+    called: bool = False
     probe_seconds: float = 0.0
     seconds: float = 0.0
     began: float = field(default_factory=time.perf_counter)
@@ -43,6 +62,14 @@ class Session:
         recorder: where it is written.
         steps: optimizer steps after which `on_last_step` is called.
         alive: file touched at every step, for the launcher's watch.
+        units: names of FSDP units, by the module the user wrote and by its wrapper.
+        entered: names of the units that are being called.
+        log: file descriptor of the collectives' log.
+        others: models that are only called without gradients, such as averages of weights and teachers.
+        checksums: of the weights after the last optimizer step.
+        described: how many of the models have been described.
+        saves: calls of `torch.save` so far.
+        replicated: whether a model is trained by DistributedDataParallel.
         perturb: relative change made to every gradient element; see `verify.noise`.
         perturb_weights: the same for the initial weights.
     """
@@ -58,6 +85,11 @@ class Session:
     in_backward: int = 0
     probing_depth: int = 0
     models: list[nn.Module] = field(default_factory=list)
+    others: list[nn.Module] = field(default_factory=list)
+    checksums: dict[str, int] = field(default_factory=dict)
+    described: int = 0
+    saves: int = 0
+    replicated: bool = False
     now: StepState = field(default_factory=StepState)
     input_dtypes: dict[str, list[str]] = field(default_factory=dict)
     optimizers: dict[int, int] = field(default_factory=dict)
@@ -65,6 +97,9 @@ class Session:
     said: set[str] = field(default_factory=set)
     buffers_written: bool = False
     names: weakref.WeakKeyDictionary[nn.Module, str] = field(default_factory=weakref.WeakKeyDictionary)
+    units: weakref.WeakKeyDictionary[nn.Module, str] = field(default_factory=weakref.WeakKeyDictionary)
+    entered: list[str] = field(default_factory=list)
+    log: int | None = None
     open: bool = True
 
     @contextmanager
@@ -94,14 +129,24 @@ class Session:
             {key: holder for index in indices for key, holder in index.by_id.items()},
             {key: shape for index in indices for key, shape in index.shapes.items()},
             {key: wanted for index in indices for key, wanted in index.trainable.items()},
+            {key: is_sharded for index in indices for key, is_sharded in index.sharded.items()},
             [names for index in indices for names in index.tied],
             {key: why for index in indices for key, why in index.unreadable.items()},
         )
+
+    def index_numel(self) -> int:
+        """Elements of all parameters of all models, each counted whole and once."""
+        return sum(math.prod(shape) for shape in self.index().shapes.values())
 
     def prefix(self, model: nn.Module) -> str:
         """What names of this model start with: nothing for the first, its position for others."""
         position = self.models.index(model)
         return f"model{position + 1}" if position else ""
+
+    def step_done(self) -> None:
+        """Tell the launcher that a step has been made."""
+        (self.alive.parent / STEP).write_text(str(self.step), encoding="utf-8")
+        self.alive.touch()
 
     def note(self, text: str) -> None:
         """Say once that something could not be observed."""
@@ -109,10 +154,37 @@ class Session:
             self.said.add(text)
             self.recorder.event("not_observed", text=text)
 
+    @property
+    def unit(self) -> str:
+        """The innermost FSDP unit that is being called."""
+        return self.entered[-1] if self.entered else ""
+
+    def enter(self, module: nn.Module) -> None:
+        """A module is called."""
+        if module in self.units:
+            self.entered.append(self.units[module] or "(root)")
+
+    def leave(self, module: nn.Module) -> None:
+        """A module has been called."""
+        if self.entered and module in self.units:
+            self.entered.pop()
+
+    def log_call(self, call: Call) -> None:
+        """Write down a collective before it is made: it may be the last thing this rank does."""
+        if self.log is None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            self.log = os.open(self.alive.parent / FILE, flags, 0o644)
+        os.write(self.log, call.line().encode())
+
     def restart(self, recorder: Recorder) -> None:
         """Begin another arm in the same process; the models of the one before are let go."""
         self.recorder, self.step, self.open = recorder, 0, True
         self.models.clear()
+        self.others.clear()
+        self.checksums.clear()
+        self.described = 0
+        self.saves = 0
+        self.replicated = False
         self.input_dtypes.clear()
         self.autocast = ""
         self.optimizers.clear()

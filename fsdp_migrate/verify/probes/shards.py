@@ -75,6 +75,7 @@ class ParameterIndex:
         by_id: the objects an optimizer may hold, by `id`; FSDP1 flat parameters and their views both stand
             here.
         shapes: full shape of every parameter, by canonical name.
+        sharded: whether FSDP manages it, by canonical name.
         tied: groups of names that share one parameter.
         unreadable: parameters whose layout is not understood, with the reason.
     """
@@ -83,6 +84,7 @@ class ParameterIndex:
     by_id: dict[int, Holder] = field(default_factory=dict)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     trainable: dict[str, bool] = field(default_factory=dict)
+    sharded: dict[str, bool] = field(default_factory=dict)
     tied: list[tuple[str, ...]] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
 
@@ -172,6 +174,7 @@ def _add_flat(index: ParameterIndex, handle: Any, modules: dict[int, str], prefi
         if len(names) > 1:
             index.tied.append(tuple(sorted(names)))
         index.shapes[name], index.trainable[name] = tuple(shape), bool(parameter.requires_grad)
+        index.sharded[name] = True
         slot = None
         if info.in_shard:
             begin, numel, start = info.offset_in_shard, info.numel_in_shard, info.intra_param_start_idx
@@ -220,6 +223,7 @@ def _add_named(index: ParameterIndex, model: nn.Module, flat: set[int], prefix: 
         if len(names[identity]) > 1:
             index.tied.append(tuple(sorted(names[identity])))
         index.shapes[name], index.trainable[name] = tuple(parameter.shape), bool(parameter.requires_grad)
+        index.sharded[name] = is_dtensor(parameter)
         slots = _slots(name, parameter)
         if slots is None:
             index.unreadable[name] = f"placements {getattr(parameter, 'placements', '?')}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -14,8 +14,9 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from fsdp_migrate.verify.model import CLIPPED
+from fsdp_migrate.verify.probes.between import remember_weights
 from fsdp_migrate.verify.probes.clipping import norm_words
-from fsdp_migrate.verify.probes.models import write_buffers
+from fsdp_migrate.verify.probes.models import write_buffers, write_others
 from fsdp_migrate.verify.probes.session import Session, StepState
 from fsdp_migrate.verify.probes.shards import Holder, ParameterIndex, Slot, local_part
 from fsdp_migrate.verify.probes.units import describe_units, kind_of
@@ -29,14 +30,22 @@ def attach(session: Session) -> None:
     nesting = [0]  # an optimizer may wrap another one, whose step it calls
     trains = [True]  # whether the outermost step is one of the training
 
-    def before(optimizer: Optimizer, *_: Any) -> None:
+    def begin(optimizer: Optimizer) -> None:
+        with session.probing() as active:
+            if active:
+                _before(session, optimizer)
+
+    def before(optimizer: Optimizer, arguments: Any, keywords: Any) -> Any:
         nesting[0] += 1
-        if nesting[0] == 1:
-            trains[0] = not _only_makes_state()
-        if nesting[0] == 1 and trains[0]:
-            with session.probing() as active:
-                if active:
-                    _before(session, optimizer)
+        if nesting[0] > 1:
+            return None
+        trains[0] = not _only_makes_state()
+        if not trains[0]:
+            return None
+        closed = _with_closure(arguments, keywords, lambda: begin(optimizer))
+        if closed is None:
+            begin(optimizer)
+        return closed
 
     def after(optimizer: Optimizer, *_: Any) -> None:
         nesting[0] -= 1
@@ -47,12 +56,35 @@ def attach(session: Session) -> None:
                 _after(session, optimizer)
         if active:
             session.now = StepState()
-            session.alive.touch()
+            session.step_done()
             if session.step >= session.steps:
                 session.on_last_step()
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
+
+
+def _with_closure(arguments: Any, keywords: Any, then: Callable[[], None]) -> Any:
+    """The call's arguments, their closure made to call `then` when it is first done; `None` without one.
+
+    A closure makes the forward and backward pass inside `step` (Lightning hands one to every optimizer), so
+    that gradients are there only after it.
+    """
+    closure = keywords.get("closure") or (arguments[1] if len(arguments) > 1 else None)
+    if not callable(closure):
+        return None
+    done = [False]
+
+    def wrapper() -> Any:
+        result = closure()
+        if not done[0]:
+            done[0] = True
+            then()
+        return result
+
+    if "closure" in keywords:
+        return arguments, {**keywords, "closure": wrapper}
+    return (arguments[0], wrapper, *arguments[2:]), keywords
 
 
 def _only_makes_state() -> bool:
@@ -73,8 +105,7 @@ def _before(session: Session, optimizer: Optimizer) -> None:
     session.step += 1
     session.now.seconds = time.perf_counter() - session.now.began - session.now.probe_seconds
     index = session.index()
-    if session.step == 1:
-        _describe(session)
+    _describe(session)
     if id(optimizer) not in session.optimizers:
         session.optimizers[id(optimizer)] = len(session.optimizers)
     _describe_optimizer(session, optimizer, index)
@@ -95,13 +126,21 @@ def _same(left: list[tuple[Slot, Tensor]], right: list[tuple[Slot, Tensor]]) -> 
 
 
 def _describe(session: Session) -> None:
-    """Units and input dtypes, known once a step has run."""
-    for model in session.models:
+    """Units and input dtypes, known once a step of the model has run; each model once."""
+    new = session.models[session.described :]
+    if not new and session.step > 1:
+        return
+    session.described = len(session.models)
+    for model in new:
         prefix = session.prefix(model)
         units = describe_units(model)
         for unit in units:
             unit["name"] = f"{prefix}.{unit['name']}".strip(".")
-        session.recorder.event("model", prefix=prefix, kind=kind_of(model), units=units)
+        kind = kind_of(model)
+        if kind == "not sharded" and session.replicated:
+            kind = "DDP"
+        checkpointed = sum("_checkpoint_wrapped_module" in each._modules for each in model.modules())
+        session.recorder.event("model", prefix=prefix, kind=kind, units=units, checkpointed=checkpointed)
     session.recorder.event("input_dtypes", dtypes=session.input_dtypes, autocast=session.autocast)
     if not session.models:
         session.note("the model: no module with trainable parameters was called with gradients enabled")
@@ -148,6 +187,8 @@ def _settings(group: dict[str, Any]) -> dict[str, float | bool | str]:
 def _after(session: Session, optimizer: Optimizer) -> None:
     index = session.index()
     session.recorder.tensors(session.step, "weight", index.weights())
+    remember_weights(session)
+    write_others(session, session.step)
     write_buffers(session, session.step)
     for key, stretches in _states(session, optimizer, index).items():
         session.recorder.tensors(session.step, f"optimizer state {key}", stretches)
@@ -161,6 +202,11 @@ def _after(session: Session, optimizer: Optimizer) -> None:
         inputs=now.inputs,
         clips=[{**clip, "norm": norm_words(clip["norm"])} for clip in now.clips],
         collectives=dict(now.collectives),
+        bytes=dict(now.bytes),
+        zeroed=now.zeroed,
+        random=now.random,
+        rewritten=now.rewritten,
+        evaluating=now.evaluating,
         seconds=now.seconds,
         probe_seconds=now.probe_seconds,
     )

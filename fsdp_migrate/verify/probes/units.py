@@ -64,8 +64,18 @@ def _fsdp1_settings(module: Any) -> dict[str, object]:
         "reduce_dtype": _dtype(precision.reduce_dtype or precision.param_dtype),
         "casts_inputs": cast and precision.param_dtype is not None,
         "strategy": str(module.sharding_strategy.name),
-        "ranks": int(module.world_size),
+        **_fsdp1_layout(module),
     }
+
+
+def _fsdp1_layout(module: Any) -> dict[str, object]:
+    """In how many shards and replicas parameters are kept, and whether they are freed after forward."""
+    name, ranks = str(module.sharding_strategy.name), int(module.world_size)
+    replicas = int(module._inter_node_pg.size()) if "HYBRID" in name else 1
+    if name == "NO_SHARD":
+        ranks, replicas = 1, ranks
+    freed = name in ("FULL_SHARD", "HYBRID_SHARD") and not module._is_root
+    return {"shards": ranks, "replicas": replicas, "reshards": freed}
 
 
 def _fsdp2_settings(module: Any) -> dict[str, object]:
@@ -78,8 +88,15 @@ def _fsdp2_settings(module: Any) -> dict[str, object]:
         "reduce_dtype": _dtype(policy.reduce_dtype or policy.param_dtype),
         "casts_inputs": bool(policy.cast_forward_inputs) and policy.param_dtype is not None,
         "strategy": f"mesh {tuple(mesh.shape)}",
-        "ranks": int(mesh.size()),
+        "shards": int(mesh.size(mesh.ndim - 1)),
+        "replicas": int(mesh.size(0)) if mesh.ndim > 1 else 1,
+        "reshards": getattr(_group_of(state), "post_forward_mesh_info", None) is not None,
     }
+
+
+def _group_of(state: Any) -> Any:
+    groups = getattr(state, "_fsdp_param_groups", None)
+    return groups[0] if groups else getattr(state, "_fsdp_param_group", None)
 
 
 def _dtype(dtype: torch.dtype | None) -> str:
@@ -87,7 +104,7 @@ def _dtype(dtype: torch.dtype | None) -> str:
 
 
 def kind_of(model: nn.Module) -> str:
-    """What shards the model: "FSDP1", "FSDP2", "DDP or replicated", "not sharded"."""
+    """What shards the model: "FSDP1", "FSDP2", "not sharded"."""
     modules = list(model.modules())
     if any(is_fsdp1(module) for module in modules):
         return "FSDP1"

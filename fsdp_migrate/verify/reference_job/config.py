@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Arm: TypeAlias = Literal["fsdp1", "fsdp2"]
-Size: TypeAlias = Literal["tiny", "small", "medium", "large"]
+Size: TypeAlias = Literal["tiny", "small", "medium", "large", "8b"]
 DtypeName: TypeAlias = Literal["fp32", "bf16"]
 Strategy: TypeAlias = Literal["full_shard", "shard_grad_op", "no_shard", "hybrid_shard"]
 
@@ -39,8 +39,9 @@ SHAPES: Mapping[Size, ModelShape] = {
     "small": ModelShape(vocab=4096, width=384, layers=8, heads=6, kv_heads=2, hidden=1024),
     "medium": ModelShape(vocab=32_000, width=1024, layers=16, heads=16, kv_heads=4, hidden=2816),
     "large": ModelShape(vocab=128_256, width=2048, layers=16, heads=32, kv_heads=8, hidden=8192),
+    "8b": ModelShape(vocab=128_256, width=4096, layers=32, heads=32, kv_heads=8, hidden=14_336),
 }
-"""About 0.9 M, 17 M, 0.24 G and 1.5 G parameters (untied)."""
+"""About 0.9 M, 17 M, 0.24 G, 1.5 G and 8 G parameters (untied)."""
 
 
 @dataclass(frozen=True, slots=True)

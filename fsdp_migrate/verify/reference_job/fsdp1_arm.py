@@ -34,6 +34,30 @@ def shard(
     )
 
 
+def shard_from_meta(
+    model: nn.Module, config: ReferenceConfig, device: torch.device
+) -> FullyShardedDataParallel:
+    """Shard a model on the meta device; its weights are zeros."""
+
+    def fill(module: nn.Module) -> None:
+        module.to_empty(device=device, recurse=False)
+        for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+            tensor.data.zero_()
+
+    precision = None
+    if config.dtype == "bf16":
+        precision = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=_DTYPES[config.reduce_dtype])
+    return FullyShardedDataParallel(
+        model,
+        sharding_strategy=ShardingStrategy[config.strategy.upper()],
+        auto_wrap_policy=ModuleWrapPolicy({DecoderLayer}),
+        mixed_precision=precision,
+        param_init_fn=fill,
+        device_id=device,
+        use_orig_params=True,
+    )
+
+
 def micro_batch(
     model: FullyShardedDataParallel, config: ReferenceConfig, *, is_last: bool
 ) -> AbstractContextManager[None]:

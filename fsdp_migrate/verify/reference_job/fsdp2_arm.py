@@ -40,6 +40,16 @@ def shard(
     return shard_unit(model, mp_policy=root_precision)
 
 
+def shard_from_meta(model: nn.Module, config: ReferenceConfig, device: torch.device) -> FSDPModule:
+    """Shard a model on the meta device; its weights are zeros."""
+    sharded = shard(model, config, device, None)
+    model.to_empty(device=device)
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            tensor.zero_()
+    return sharded
+
+
 def _mesh(config: ReferenceConfig, device: torch.device, hybrid_mesh: DeviceMesh | None) -> DeviceMesh:
     if hybrid_mesh is not None:
         return hybrid_mesh

@@ -109,6 +109,7 @@ class Decoder(nn.Module):
 
     def __init__(self, shape: ModelShape, *, length: int, tied: bool) -> None:
         super().__init__()
+        self.config = shape
         self.embedding = nn.Embedding(shape.vocab, shape.width)
         self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.layers))
         self.norm = RMSNorm(shape.width)

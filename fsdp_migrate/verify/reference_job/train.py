@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
@@ -54,6 +55,33 @@ def run(arm: Arm, config: ReferenceConfig) -> None:
         optimizer.step()
         optimizer.zero_grad()
         _log.info("step %d: loss %r", step + 1, loss.item())
+
+
+def run_on_meta(
+    arm: Arm, config: ReferenceConfig, device: torch.device, after_step: Callable[[], None]
+) -> int:
+    """Train a model that is built on the meta device and filled with zeros once it is sharded.
+
+    For measuring memory: the whole model never exists, and what is computed means nothing.
+
+    Returns:
+        Elements of all parameters.
+    """
+    fsdp = fsdp1_arm if arm == "fsdp1" else fsdp2_arm
+    with torch.device("meta"):
+        model = Decoder(config.shape, length=config.sequence, tied=config.tied)
+    numel = sum(parameter.numel() for parameter in model.parameters())
+    model = fsdp.shard_from_meta(model, config, device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate)
+    tokens = torch.zeros(config.batch, config.sequence + 1, dtype=torch.int64, device=device)
+    for _ in range(config.steps):
+        _backward(model, tokens, config)
+        if config.clip is not None:
+            fsdp.clip_grad_norm(model, config.clip)
+        optimizer.step()
+        optimizer.zero_grad()
+        after_step()
+    return numel
 
 
 def training_device() -> torch.device:

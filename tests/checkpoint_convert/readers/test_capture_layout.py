@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from fsdp1_jobs import Adapter, Block, Mlp, jobs
 from torch import nn
 from zoo import build
@@ -143,3 +144,25 @@ def test_the_command(tmp_path: Path) -> None:
     again = subprocess.run(command, cwd=corpus, env=env, capture_output=True, text=True, check=False)
     assert again.returncode == 2
     assert "exists already" in again.stderr and "--overwrite" in again.stderr
+
+
+def test_a_hugging_face_config_is_a_model(tmp_path: Path) -> None:
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4
+    )
+    config.architectures = ["LlamaForCausalLM"]
+    config.save_pretrained(tmp_path)
+    with torch.device("meta"):
+        expected = layout_of(transformers.LlamaForCausalLM(config), "x")
+    for path in (tmp_path, tmp_path / "config.json"):
+        layout = given_layout(ReadOptions(model=str(path), wrap="LlamaDecoderLayer"))
+        assert layout is not None and layout.units is not None
+        assert layout.parameters == expected.parameters
+        assert [unit.prefix for unit in layout.units] == ["", "model.layers.0", "model.layers.1"]
+
+
+@pytest.mark.parametrize("text", ["{}", "[", '{"model_type": "llama"}', '{"model_type": "unheard-of"}'])
+def test_a_config_that_is_of_no_model(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(LayoutError, match=r"config\.json: transformers cannot build it"):
+        given_layout(ReadOptions(model=str(tmp_path)))

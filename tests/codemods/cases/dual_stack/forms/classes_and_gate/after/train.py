@@ -20,12 +20,12 @@ class Fsdp2Strategy(WholeModel):
         return model
 
 
-def strategy_of(use_fsdp2, lr):
+def strategy_of(lr):
     return Fsdp2Strategy(lr)
 
 
 def main(out, use_fsdp2):
-    strategy = strategy_of(use_fsdp2, 0.01)
+    strategy = strategy_of(0.01)
     model = strategy.shard(Model())
     optimizer = strategy.optimizer(model)
     losses = []

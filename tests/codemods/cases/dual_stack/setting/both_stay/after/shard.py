@@ -1,4 +1,3 @@
-import functools
 from contextlib import nullcontext
 
 import torch.distributed as dist
@@ -11,16 +10,9 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp import FullStateDictConfig, StateDictType
 
-from fsdp2_sharding import transformer_auto_wrap_policy
 from model import Block
 
 STRATEGIES = ("none", "fsdp", "fsdp2")
-
-
-def policy_of_blocks():
-    return functools.partial(
-        transformer_auto_wrap_policy, transformer_layer_cls={Block}
-    )
 
 
 def fsdp_version(model):

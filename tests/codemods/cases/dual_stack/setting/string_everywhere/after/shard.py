@@ -16,7 +16,7 @@ def fsdp_version(model):
         return 0
 
 
-def state_context(model):
+def state_context():
     return nullcontext()
 
 
@@ -25,7 +25,7 @@ def full_weights(model):
     if fsdp_version(model) == 2:
         return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
 
-    with state_context(model):
+    with state_context():
         return model.state_dict()
 
 

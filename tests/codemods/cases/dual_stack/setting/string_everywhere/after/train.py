@@ -1,4 +1,5 @@
 import torch
+from torch.distributed.fsdp import FSDPModule
 
 from model import Model, batch, loss_of
 from shard import STRATEGIES, full_weights, shard_model
@@ -30,6 +31,8 @@ def main(out, strategy):
     trainer = Trainer(strategy)
     losses = [trainer.step(batch(step)) for step in range(3)]
     weights = full_weights(trainer.model)
+    if isinstance(trainer.model, FSDPModule):
+        weights = dict(weights)
     return {
         "model": trainer.model,
         "losses": losses,

@@ -138,6 +138,8 @@ def shard_model(
     Build the optimizer afterwards.
     """
     precision = mixed_precision or MixedPrecision()
+    if not isinstance(precision, MixedPrecision):
+        raise TypeError("mixed_precision is not the MixedPrecision of this module")
     device = training_device(device_id)
     options: dict[str, Any] = {"mesh": make_mesh(device)}
     full_precision = tuple(precision._module_classes_to_ignore)

@@ -27,6 +27,11 @@ class ShardingStrategy(enum.Enum):
     HYBRID_SHARD = enum.auto()
     _HYBRID_SHARD_ZERO2 = enum.auto()
 
+    @classmethod
+    def _missing_(cls, value: object) -> object:
+        """A member of FSDP1's own enum, or of another module like this, by name."""
+        return cls.__members__.get(value.name) if isinstance(value, enum.Enum) else None
+
 
 @dataclass(frozen=True)
 class MixedPrecision:
@@ -151,8 +156,10 @@ def shard_model(
 
     Build the optimizer afterwards.
     """
-    strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
+    strategy = ShardingStrategy(sharding_strategy or ShardingStrategy.FULL_SHARD)
     precision = mixed_precision or MixedPrecision()
+    if not isinstance(precision, MixedPrecision):
+        raise TypeError("mixed_precision is not the MixedPrecision of this module")
     device = training_device(device_id)
     options: dict[str, Any] = {"mesh": make_mesh(strategy, device)}
     if strategy in (

@@ -39,7 +39,7 @@ class Actor:
 
     def questions(self):
         """Of one class alone, of both in one question, and of another object."""
-        alone = isinstance(self.model, FSDPModule)
+        alone = isinstance(self.model, FSDP)
         pair = isinstance(self.model, FSDPModule)
         union = isinstance(self.model, FSDPModule)
         units = 0

@@ -11,3 +11,14 @@ def free(model):
         # TODO(fsdp-migrate FM507): there is no flat parameter: work on
         #   `model.parameters()`, which are DTensors
         handle.flat_param.data.zero_()
+
+
+class Watch:
+    """Hooks of its own, which FSDP1's name says nothing about."""
+
+    def __init__(self, model):
+        self._handles = [layer.register_forward_hook(print) for layer in model.children()]
+
+    def remove(self):
+        for handle in self._handles:
+            handle.remove()

@@ -65,6 +65,11 @@ class OptimStateKeyType(enum.Enum):
     PARAM_NAME = enum.auto()
     PARAM_ID = enum.auto()
 
+    @classmethod
+    def _missing_(cls, value: object) -> object:
+        """A member of FSDP1's own enum, or of another module like this, by name."""
+        return cls.__members__.get(value.name) if isinstance(value, enum.Enum) else None
+
 
 def parameter_names(model: nn.Module) -> dict[nn.Parameter, str]:
     """Parameter -> name, without what checkpointing and compiling add to it."""
@@ -90,7 +95,8 @@ def rekey_optim_state_dict(
     parameters = list(model.parameters())
     if optim is not None:
         parameters = [p for group in optim.param_groups for p in group["params"]]
-    by_name = optim_state_key_type is OptimStateKeyType.PARAM_NAME
+    key_type = OptimStateKeyType(optim_state_key_type)
+    by_name = key_type is OptimStateKeyType.PARAM_NAME
     if all(isinstance(key, str) is by_name for key in optim_state_dict["state"]):
         return optim_state_dict
     names = parameter_names(model)

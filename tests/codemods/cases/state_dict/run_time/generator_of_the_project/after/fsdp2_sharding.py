@@ -50,6 +50,11 @@ class StateDictType(enum.Enum):
     LOCAL_STATE_DICT = enum.auto()
     SHARDED_STATE_DICT = enum.auto()
 
+    @classmethod
+    def _missing_(cls, value: object) -> object:
+        """A member of FSDP1's own enum, or of another module like this, by name."""
+        return cls.__members__.get(value.name) if isinstance(value, enum.Enum) else None
+
 
 @dataclass
 class StateDictConfig:
@@ -118,6 +123,7 @@ def set_state_dict_type(
     optim_state_dict_config: OptimStateDictConfig | None = None,
 ) -> StateDictSettings:
     """Choose what a model and its parts give; return what was in force before."""
+    state_dict_type = StateDictType(state_dict_type)
     if state_dict_type is StateDictType.LOCAL_STATE_DICT:
         raise ValueError("LOCAL_STATE_DICT is of flat parameters: FSDP2 has none")
     before = get_state_dict_type(module)

@@ -18,7 +18,9 @@ def shard(model, version):
 
 
 def clip(model, norm):
-    return torch.nn.utils.clip_grad_norm_(model.parameters(), norm).full_tensor()
+    if isinstance(model, FSDPModule):
+        return torch.nn.utils.clip_grad_norm_(model.parameters(), norm).full_tensor()
+    return torch.nn.utils.clip_grad_norm_(model.parameters(), norm)
 
 
 def main(out, version):

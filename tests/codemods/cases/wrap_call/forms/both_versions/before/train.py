@@ -24,7 +24,9 @@ def shard(model, version):
 def clip(model, norm):
     if isinstance(model, FSDP):
         return model.clip_grad_norm_(norm)
-    return torch.nn.utils.clip_grad_norm_(model.parameters(), norm).full_tensor()
+    elif isinstance(model, FSDPModule):
+        return torch.nn.utils.clip_grad_norm_(model.parameters(), norm).full_tensor()
+    return torch.nn.utils.clip_grad_norm_(model.parameters(), norm)
 
 
 def main(out, version):

@@ -65,6 +65,8 @@ def shard_model(
     around it.
     """
     precision = mixed_precision or MixedPrecision()
+    if not isinstance(precision, MixedPrecision):
+        raise TypeError("mixed_precision is not the MixedPrecision of this module")
     device = training_device(device_id)
     options: dict[str, Any] = {"mesh": make_mesh(device)}
     fully_shard(model, mp_policy=precision.policy(is_root=is_root), **options)

@@ -22,6 +22,11 @@ class ShardingStrategy(enum.Enum):
     HYBRID_SHARD = enum.auto()
     _HYBRID_SHARD_ZERO2 = enum.auto()
 
+    @classmethod
+    def _missing_(cls, value: object) -> object:
+        """A member of FSDP1's own enum, or of another module like this, by name."""
+        return cls.__members__.get(value.name) if isinstance(value, enum.Enum) else None
+
 
 def training_device(device_id: int | torch.device | None) -> torch.device:
     """The device to train on, made the current one: `fully_shard` uses that."""
@@ -63,7 +68,7 @@ def shard_model(
 
     Build the optimizer afterwards.
     """
-    strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
+    strategy = ShardingStrategy(sharding_strategy or ShardingStrategy.FULL_SHARD)
     device = training_device(device_id)
     options: dict[str, Any] = {"mesh": make_mesh(strategy, device)}
     if strategy in (

@@ -35,6 +35,11 @@ class ShardingStrategy(enum.Enum):
     HYBRID_SHARD = enum.auto()
     _HYBRID_SHARD_ZERO2 = enum.auto()
 
+    @classmethod
+    def _missing_(cls, value: object) -> object:
+        """A member of FSDP1's own enum, or of another module like this, by name."""
+        return cls.__members__.get(value.name) if isinstance(value, enum.Enum) else None
+
 
 @dataclass(frozen=True)
 class CPUOffload:
@@ -234,8 +239,10 @@ def shard_model(
     `use_orig_params`, `limit_all_gathers` and `backward_prefetch` are taken and
     have no counterpart in FSDP2.
     """
-    strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
+    strategy = ShardingStrategy(sharding_strategy or ShardingStrategy.FULL_SHARD)
     precision = mixed_precision or MixedPrecision()
+    if not isinstance(precision, MixedPrecision):
+        raise TypeError("mixed_precision is not the MixedPrecision of this module")
     device = training_device(device_id)
     mesh = device_mesh or make_mesh(strategy, device, process_group)
     options: dict[str, Any] = {"mesh": mesh}

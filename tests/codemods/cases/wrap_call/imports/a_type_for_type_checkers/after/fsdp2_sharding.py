@@ -37,6 +37,8 @@ def shard_model(
     Build the optimizer afterwards.
     """
     precision = mixed_precision or MixedPrecision()
+    if not isinstance(precision, MixedPrecision):
+        raise TypeError("mixed_precision is not the MixedPrecision of this module")
     options: dict[str, Any] = {}
     fully_shard(model, mp_policy=precision.policy(is_root=True), **options)
     return model

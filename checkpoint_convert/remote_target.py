@@ -1,0 +1,160 @@
+"""A destination behind a URL: files are sent when they are complete, and their room here is given up at once.
+
+There is no renaming of folders in an object store, so what makes an output readable is sent last:
+`.metadata`, an index, or the only file under its own name. Until then a marker says that it is unfinished.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from checkpoint_convert.destination import MARK_NAME, REPORT_NAME, beside
+from checkpoint_convert.errors import DestinationError
+from checkpoint_convert.file_bytes import FETCHERS
+from checkpoint_convert.journal import WORK_NAME
+from checkpoint_convert.planned import SINGLE_FILE
+from checkpoint_convert.remote_source import Mirror, fetcher, file_system
+
+_LAST = (".metadata", "model.safetensors.index.json", "model.safetensors", "meta.pt")
+"""What loaders look for, and so what is sent after everything else."""
+
+
+class RemoteTarget:
+    """One output on its way to a URL.
+
+    Args:
+        mirror: whose folder holds what has not been sent.
+        url: where the output goes.
+        is_single: the output is one file.
+    """
+
+    def __init__(self, mirror: Mirror, url: str, *, is_single: bool) -> None:
+        self._system, root = file_system(url)
+        self._root = root.rstrip("/")
+        self._url = url
+        self._is_single = is_single
+        self._sent: dict[Path, str] = {}
+        self._size: dict[str, int] = {}
+        self.local = mirror.folder / "output" / (self._root.rpartition("/")[2] or "output")
+        self.local.parent.mkdir()
+
+    def check_free(self, *, overwrite: bool) -> None:
+        """Refuse a URL that is taken, or make it free.
+
+        Raises:
+            DestinationError: something is there.
+        """
+        system, root = self._system, self._root
+        with _told(self._url):
+            if not system.exists(root) or system.exists(f"{root}/{MARK_NAME}"):
+                self._clear()
+                return
+            if not overwrite:
+                raise DestinationError(
+                    f"{self._url} exists already", hint="name another destination, or pass --overwrite"
+                )
+            ours = (f"{root}/{REPORT_NAME}", f"{root}/.metadata", f"{root}.{REPORT_NAME}")
+            if not any(map(system.exists, ours)):
+                raise DestinationError(
+                    f"{self._url} is not of a checkpoint: --overwrite leaves it alone",
+                    hint="remove it yourself, or name another destination",
+                )
+            self._clear()
+
+    def begin(self) -> None:
+        """Say that an output is being written there."""
+        if not self._is_single:
+            with _told(self._url):
+                self._make_parents(f"{self._root}/{MARK_NAME}")
+                self._system.pipe_file(
+                    f"{self._root}/{MARK_NAME}", b"An unfinished conversion. Safe to delete.\n"
+                )
+
+    def take(self, path: Path) -> None:
+        """Send a complete file, and read it from there from now on."""
+        name = self._name_of(path)
+        with _told(f"{self._url}: {name}"):
+            self._put(path, name)
+        self._sent[path] = name
+        size = path.stat().st_size
+        FETCHERS[str(path)] = fetcher(self._system, self._at(name))
+        with path.open("r+b") as file:
+            file.truncate(0)
+            file.truncate(size)
+
+    def _name_of(self, path: Path) -> str:
+        """Where a file goes: below the root; for a time under another name where it would look complete."""
+        partial = beside(self.local, ".partial")
+        name = path.relative_to(partial if path.is_relative_to(partial) else self.local).as_posix()
+        return f"{name}.partial" if name in (SINGLE_FILE, "model.safetensors") else name
+
+    def _at(self, name: str) -> str:
+        if name == f"{SINGLE_FILE}.partial":
+            return f"{self._root}.partial"
+        return f"{self._root}/{name}" if name else self._root
+
+    def _put(self, path: Path, name: str) -> None:
+        self._make_parents(self._at(name))
+        self._system.put_file(str(path), self._at(name))
+        there = self._system.info(self._at(name))["size"]
+        if there != path.stat().st_size:
+            raise DestinationError(
+                f"{self._url}: {name} has {there} bytes there, {path.stat().st_size} were sent"
+            )
+
+    def _make_parents(self, path: str) -> None:
+        with contextlib.suppress(NotImplementedError, PermissionError):
+            self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
+
+    def commit(self) -> None:
+        """The output is checked: send what is left, in the order that makes it readable last.
+
+        Raises:
+            DestinationError: it could not be sent; what was is removed.
+        """
+        with _told(self._url):
+            if self._is_single:
+                self._system.mv(f"{self._root}.partial", self._root)
+                self._system.put_file(
+                    str(beside(self.local, f".{REPORT_NAME}")), f"{self._root}.{REPORT_NAME}"
+                )
+                return
+            sent = {name.removesuffix(".partial") for name in self._sent.values()}
+            left = [path for path in self.local.rglob("*") if path.is_file() and WORK_NAME not in path.parts]
+            left = [path for path in left if path.relative_to(self.local).as_posix() not in sent]
+            for path in sorted(left, key=lambda path: (path.name in _LAST, path)):
+                name = path.relative_to(self.local).as_posix()
+                self._put(path, name)
+            for name in self._sent.values():
+                if name.endswith(".partial"):
+                    self._system.mv(self._at(name), self._at(name).removesuffix(".partial"))
+            self._system.rm_file(f"{self._root}/{MARK_NAME}")
+
+    def give_up(self) -> None:
+        """Remove what was sent."""
+        with contextlib.suppress(Exception):
+            self._clear()
+
+    def _clear(self) -> None:
+        system, root = self._system, self._root
+        system.invalidate_cache()
+        for path in (root, f"{root}.partial", f"{root}.{REPORT_NAME}"):
+            if system.exists(path):
+                system.rm(path, recursive=system.isdir(path))
+        system.invalidate_cache()
+
+
+@contextlib.contextmanager
+def _told(url: str) -> Iterator[None]:
+    """Errors of a remote file system, in our words."""
+    try:
+        yield
+    except DestinationError:
+        raise
+    except Exception as error:  # each file system has errors of its own
+        raise DestinationError(
+            f"{url}: cannot be written: {type(error).__name__}: {error}",
+            hint="check the URL, the connection and the credentials",
+        ) from None

@@ -1,0 +1,88 @@
+"""FSDP1's classes named in text, for a program to import."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from codemods.configuration.nested import all_commands
+from codemods.configuration.rule import Surroundings, config_rule, found_at
+from codemods.configuration.tree import ConfigFile, Items, Mapping, Node, Scalar
+from codemods.model import Finding, Span
+from codemods.rule import Project, finding, is_annotation, rule
+from codemods.shared_types import WRAP_TYPES, any_shared_type, shared_type
+from codemods.written_names import fsdp1_name_in, fsdp1_names_within, remedy_for
+
+
+@config_rule("names in configuration", {"FM641": "a configuration names something of FSDP1's to be imported"})
+def written_targets(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
+    """`_target_: torch.distributed.fsdp.FullyShardedDataParallel` is left to a person.
+
+    Hydra, Lightning's command line and others import what a configuration names (`_target_`, `_component_`,
+    `class_path`, an override in a script). What stands beside it are arguments of FSDP1's class, and the
+    model comes from the program. `MixedPrecision` and `ShardingStrategy` made that way are torch's: wrap
+    calls in the code that take such values from elsewhere stay as they are, and so do the places in the code
+    that make them.
+    """
+    if file.kind in ("shell", "docker"):
+        for command in all_commands(file.text, is_docker=file.kind == "docker"):
+            for word in command.words:
+                for offset, written in fsdp1_names_within(word.raw):
+                    yield _found(file, word.span.start + offset, written)
+        return
+    for root in file.roots:
+        for scalar in _scalars(root):
+            name = scalar.value
+            if isinstance(name, str) and fsdp1_name_in(name) is not None:
+                yield _found(file, file.text.find(name, scalar.span.start), name)
+
+
+@rule("names in text", {"FM642": "a text names something of FSDP1's to be imported"}, order=90)
+def written_texts(project: Project) -> Iterator[Finding]:
+    """`{"_target_": "torch.distributed.fsdp.FullyShardedDataParallel"}` is left to a person, as in a
+    configuration file.
+
+    The same goes for a name that a mock patches, or that is given to a function that imports it. A text that
+    says more than the name is not looked at.
+    """
+    for module in project.looked_at:
+        for node in module.nodes(ast.Constant) if "torch.distributed.fsdp." in module.text else ():
+            assert isinstance(node, ast.Constant)
+            name = fsdp1_name_in(node.value) if isinstance(node.value, str) else None
+            if name is None or isinstance(module.parent(node), ast.Expr) or is_annotation(module, node):
+                continue
+            head = name.split(".")[0]
+            yield finding(
+                module,
+                node,
+                "FM642",
+                f"`{name}` of FSDP1 is named for a program to import",
+                remedy=remedy_for(name),
+                fades=True,
+                shares={shared_type(project, module, head)} if head in WRAP_TYPES.values() else set(),
+            )
+
+
+def _found(file: ConfigFile, start: int, written: str) -> Finding:
+    name = fsdp1_name_in(written) or written
+    found = found_at(
+        file,
+        Span(start, start + len(written)),
+        "FM641",
+        f"`{name}` of FSDP1 is named for a program to import",
+        remedy=remedy_for(name),
+    )
+    return replace(found, shares=any_shared_type(name.split(".")[0]))
+
+
+def _scalars(node: Node) -> Iterator[Scalar]:
+    match node:
+        case Scalar():
+            yield node
+        case Items():
+            for item in node.items:
+                yield from _scalars(item)
+        case Mapping():
+            for entry in node.entries:
+                yield from _scalars(entry.node)

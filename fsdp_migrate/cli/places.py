@@ -1,0 +1,135 @@
+"""Where checkpoints are: paths as they are, URLs by stand-ins that are gone when the command ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from checkpoint_convert.convert import ConvertOptions
+    from checkpoint_convert.remote_source import Mirror
+    from checkpoint_convert.remote_target import RemoteTarget
+
+_URL = re.compile(r"^[a-z][a-z0-9+.-]+(://|::)")
+
+
+@dataclass(slots=True)
+class Target:
+    """A destination: its local path, and what sends it on where that is a stand-in."""
+
+    path: Path
+    options: ConvertOptions
+    remote: RemoteTarget | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[ConvertOptions]:
+        """What to convert with; at the end, what was converted is where it should be."""
+        remote = self.remote
+        if remote is None:
+            yield self.options
+            return
+        remote.check_free(overwrite=self.options.overwrite)
+        try:
+            remote.begin()
+            yield replace(self.options, then=remote.take, durable=False)
+            remote.commit()
+        except BaseException:
+            remote.give_up()
+            raise
+
+
+@dataclass(slots=True)
+class StandIns:
+    """The local names of what a command was given.
+
+    Attributes:
+        staging: the folder for stand-ins; the system's own by default.
+    """
+
+    staging: Path | None = None
+    _mirror: Mirror | None = None
+    _known: dict[str, Path] = field(default_factory=dict)
+
+    def local(self, text: str) -> Path:
+        """The path of a source; a URL's stand-in.
+
+        Raises:
+            UnreadableError: a URL that leads nowhere.
+        """
+        if _URL.match(text) is None:
+            return Path(text)
+        if text not in self._known:
+            self._known[text] = self._mirrored().local(text)
+        return self._known[text]
+
+    def beside(self, text: str, suffix: str) -> None:
+        """Fetch what stands beside a URL as well."""
+        if _URL.match(text) is not None:
+            self._mirrored().beside(text, self.local(text), suffix)
+
+    def target(self, text: str, options: ConvertOptions) -> Target:
+        """A destination.
+
+        Raises:
+            UnsupportedError: ranks of several processes, or linked files, for a URL.
+        """
+        if _URL.match(text) is None:
+            return Target(Path(text), options)
+        from checkpoint_convert.errors import UnsupportedError
+        from checkpoint_convert.remote_target import RemoteTarget
+        from checkpoint_convert.write_options import OutputFormat
+
+        if options.write.link or not options.ranks.is_alone:
+            raise UnsupportedError(
+                f"{text}: --link, and ranks of torchrun, need a destination in a file system that is shared",
+                hint="convert to a path, or by one process with --jobs",
+            )
+        is_single = options.write.to is OutputFormat.TORCH
+        remote = RemoteTarget(self._mirrored(), text, is_single=is_single)
+        self._mirrored().names[str(remote.local)] = text
+        return Target(remote.local, options, remote)
+
+    def check(self) -> None:
+        """See `SourceWatch`: no remote source has changed."""
+        if self._mirror is not None:
+            self._mirror.check()
+
+    def shown(self, text: str) -> str:
+        """A text with URLs in place of their stand-ins."""
+        return text if self._mirror is None else self._mirror.shown(text)
+
+    def writer(self, write: Callable[[str], object]) -> Callable[[str], object]:
+        """The same for what is printed."""
+        return lambda text: write(self.shown(text))
+
+    def close(self) -> None:
+        """Remove the stand-ins."""
+        if self._mirror is not None:
+            self._mirror.close()
+
+    def _mirrored(self) -> Mirror:
+        if self._mirror is None:
+            from checkpoint_convert.remote_source import Mirror
+
+            self._mirror = Mirror(self.staging)
+        return self._mirror
+
+
+@contextmanager
+def stand_ins(staging: Path | None = None) -> Iterator[StandIns]:
+    """Stand-ins for the time of a command; its errors name what the user named."""
+    from checkpoint_convert.errors import CheckpointError
+
+    places = StandIns(staging)
+    try:
+        yield places
+    except CheckpointError as error:
+        error.message, error.hint = places.shown(error.message), places.shown(error.hint)
+        error.args = (error.message,)
+        raise
+    finally:
+        places.close()

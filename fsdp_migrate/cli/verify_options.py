@@ -1,0 +1,159 @@
+"""The options of `verify`, from the command line and from `[tool.fsdp-migrate.verify]` together."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+
+class DeviceOption(str, Enum):
+    """`auto` takes the GPUs where there are any."""
+
+    auto = "auto"
+    cuda = "cuda"
+    cpu = "cpu"
+
+
+class FormatOption(str, Enum):
+    """`md` is made to be pasted into a pull request, `html` is one file that needs nothing else."""
+
+    text = "text"
+    json = "json"
+    md = "md"
+    html = "html"
+
+
+class SizeOption(str, Enum):
+    """Sizes of the reference model."""
+
+    tiny = "tiny"
+    small = "small"
+    medium = "medium"
+    large = "large"
+    llama_8b = "8b"
+
+
+class DtypeOption(str, Enum):
+    """What the reference job computes in."""
+
+    fp32 = "fp32"
+    bf16 = "bf16"
+
+
+class StrategyOption(str, Enum):
+    """FSDP1's sharding strategies."""
+
+    full_shard = "full_shard"
+    shard_grad_op = "shard_grad_op"
+    no_shard = "no_shard"
+    hybrid_shard = "hybrid_shard"
+
+
+Script = Annotated[str | None, typer.Argument(metavar="SCRIPT", help="The converted training script.")]
+Arguments = Annotated[
+    list[str] | None, typer.Argument(metavar="ARGS", help="Arguments of the script, after --.")
+]
+Module = Annotated[
+    str | None,
+    typer.Option("-m", "--module", help="Run a module instead of a script file."),
+]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        help="The original: a git revision, a directory, a file or a record. "
+        "By default what `rewrite` recorded.",
+        metavar="GIT_REF|DIR|FILE",
+    ),
+]
+Record = Annotated[
+    Path | None,
+    typer.Option(help="Run SCRIPT alone, as it is, and keep what was seen as a record.", metavar="DIR"),
+]
+Compare = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(help="Compare two records; nothing is run.", metavar="RECORD RECORD"),
+]
+Digests = Annotated[
+    bool, typer.Option("--digests", help="Keep digests and sketches of tensors, not their elements.")
+]
+Nproc = Annotated[int, typer.Option(help="Processes on this machine.", min=1)]
+Nnodes = Annotated[int, typer.Option(help="Machines.", min=1)]
+Endpoint = Annotated[str, typer.Option(help="Rendezvous of all machines.", metavar="HOST:PORT")]
+Steps = Annotated[int, typer.Option(help="Optimizer steps, or until the script ends.", min=1)]
+DeviceName = Annotated[DeviceOption, typer.Option(help="cpu also rehearses scripts that name cuda.")]
+Timeout = Annotated[float, typer.Option(help="Seconds without progress after which a job hangs.", min=1)]
+Keep = Annotated[
+    Path | None,
+    typer.Option(help="Keep records and logs of every rank here.", metavar="DIR"),
+]
+Preload = Annotated[bool, typer.Option(help="Fork ranks from a process that has imported torch.")]
+FixedOrder = Annotated[bool, typer.Option(help="Sum gradients of 3 and more ranks in rank order.")]
+MeasureNoise = Annotated[bool, typer.Option(help="Measure the noise floor when bits differ.")]
+ThirdArm = Annotated[
+    bool, typer.Option("--third-arm", help="Run the original unsharded in fp32 too: which side is wrong?")
+]
+Profile = Annotated[
+    bool, typer.Option("--profile", help="Measure speed, memory and overlap of both arms, in turns.")
+]
+SimulateWorld = Annotated[
+    int | None,
+    typer.Option(help="Reference job: memory of rank 0 among this many ranks, on one device.", min=1),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit 1 if the verdict has a warning.")]
+Format = Annotated[FormatOption, typer.Option("--format", help="Form of the report.")]
+Output = Annotated[Path | None, typer.Option(help="Write the report here.", metavar="FILE")]
+Size = Annotated[SizeOption, typer.Option(help="Reference job: size of the model.")]
+Dtype = Annotated[DtypeOption, typer.Option(help="Reference job: compute dtype.")]
+Strategy = Annotated[StrategyOption, typer.Option(help="Reference job: FSDP1 sharding strategy.")]
+Accumulate = Annotated[int, typer.Option(help="Reference job: micro-batches per step.", min=1)]
+Tied = Annotated[
+    bool,
+    typer.Option("--tied/--untied", help="Reference job: the head uses the embedding's weight."),
+]
+OF_REFERENCE = ("config", "dtype", "strategy", "accumulate", "tied", "simulate_world")
+
+
+class ScriptCommand(TyperCommand):
+    """A command whose argument is a script: an option it does not know may be the script's own."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse as ever, and say where the script's options go."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            option = getattr(error, "option_name", None)
+            if type(error).__name__ == "NoSuchOption" and option is not None:
+                error.message = (  # type: ignore[attr-defined]
+                    f"No such option: {option}. If it is for the script, put the script's own arguments "
+                    f"after --: verify SCRIPT -- {option} ..."
+                )
+            raise
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether an option stands on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def refuse_unused(context: typer.Context, *, reference: bool) -> None:
+    """A verdict about another job than the one that was meant must not look like the one asked for.
+
+    Raises:
+        UsageError: an option was given that this job does not use.
+    """
+    from fsdp_migrate.errors import UsageError
+
+    for name in ("baseline", "record"):
+        if reference and is_given(context, name):
+            raise UsageError(f"--{name} is of a script, and none is named", hint="Name the SCRIPT.")
+    unused = [name.replace("_", "-") for name in OF_REFERENCE if is_given(context, name)]
+    if not reference and unused:
+        raise UsageError(
+            f"--{unused[0]} is an option of the reference job, and does nothing to a script",
+            hint=f"If it is the script's own, put it after --: verify SCRIPT -- --{unused[0]} ...",
+        )

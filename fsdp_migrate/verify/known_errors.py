@@ -1,0 +1,130 @@
+"""What torch's errors about FSDP2 mean to someone who comes from FSDP1; pure.
+
+Messages are those of torch 2.6 to 2.13; where a message is not known, nothing is said.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class KnownError:
+    """An error's pattern, what it means here, and what to do."""
+
+    pattern: re.Pattern[str]
+    meaning: str
+
+
+def _known(pattern: str, meaning: str) -> KnownError:
+    return KnownError(re.compile(pattern, re.IGNORECASE), meaning)
+
+
+_KNOWN = (
+    _known(
+        r"overlapping meshes|Invariant encountered|root mesh.*sub.?mesh",
+        "fully_shard was called on a module before it was called on a module inside it: go through "
+        "reversed(list(model.modules())), children before parents",
+    ),
+    _known(
+        r"shared parameter|multiple (FSDP )?(param )?groups|fully_shard\(\[",
+        "tied weights are in two units: leave both to the root, or shard them as one group, "
+        "fully_shard([a, b])",
+    ),
+    _known(
+        r"Each distinct FSDP|fully_shard has already been applied|twice",
+        "fully_shard was called twice on the same module: once per module",
+    ),
+    _known(
+        r"fully_shard does not support containers",
+        "a ModuleList or ModuleDict has no forward of its own: call fully_shard on the modules in it",
+    ),
+    _known(
+        r"'FSDP\w+' object has no attribute 'clip_grad_norm_'",
+        "FSDP2 has no clip_grad_norm_ method: call torch.nn.utils.clip_grad_norm_(model.parameters(), "
+        "max_norm)",
+    ),
+    _known(
+        r"'FSDP\w+' object has no attribute 'no_sync'",
+        "FSDP2 has no no_sync: call model.set_requires_gradient_sync(is_last) before each backward pass",
+    ),
+    _known(
+        r"'FSDP\w+' object has no attribute '(_fsdp_wrapped_module|module)'",
+        "fully_shard changes the model in place and wraps nothing: the model itself is what .module was",
+    ),
+    _known(
+        r"'FSDP\w+' object has no attribute '(_handle|_flat_param|sharding_strategy|mixed_precision|"
+        r"process_group|params)'",
+        "FSDP2 modules have no FSDP1 internals: keep such settings yourself, or ask the device mesh",
+    ),
+    _known(
+        r"unsupported format string passed to (DTensor|Tensor|AsyncCollectiveTensor).__format__",
+        "the norm that clip_grad_norm_ returns is a DTensor under FSDP2: take .full_tensor() of it, on every "
+        "rank, before it is formatted",
+    ),
+    _known(
+        r"mesh_dim_names",
+        "a mesh of two dimensions needs names: init_device_mesh(..., mesh_dim_names=('replicate', 'shard'))",
+    ),
+    _known(
+        r"KeyError: None|state_dict_type",
+        "FSDP.state_dict_type knows nothing of FSDP2 models: use get_model_state_dict and "
+        "set_model_state_dict",
+    ),
+    _known(
+        r"mat1 and mat2 must have the same dtype",
+        "an input or a buffer is in another dtype than the weights: FSDP1 cast buffers to "
+        "buffer_dtype, FSDP2 "
+        "does not",
+    ),
+    _known(
+        r"EADDRINUSE|address already in use",
+        "another process listens on the port that the script names, perhaps an earlier run of it: end that "
+        "process, or let the script take MASTER_ADDR and MASTER_PORT (init_method='env://')",
+    ),
+    _known(
+        r"mesh should not be bigger than|world size .{0,40}(must|should|does not|not) |"
+        r"expected world.?size|not divisible by.*world",
+        "the script is written for another number of processes: give --nproc what it expects",
+    ),
+    _known(
+        r"OutOfMemoryError|out of memory|can't allocate memory",
+        "the job ran out of memory: the probes keep a copy of the gradients; use a smaller "
+        "model or batch, or "
+        "more processes",
+    ),
+    _known(
+        r"deepcopy|object layout differs",
+        "a model cannot be copied after fully_shard, nor can some classes be sharded: copy it before",
+    ),
+)
+_MIXED = re.compile(r"mixed torch\.Tensor and DTensor")
+_MIXED_IN = (
+    (
+        "load_state_dict",
+        "whole tensors are loaded into sharded parameters: use set_model_state_dict(model, state, "
+        "options=StateDictOptions(full_state_dict=True)), or load before fully_shard",
+    ),
+    (
+        "/optim/",
+        "the optimizer holds plain and sharded parameters in one group: put those that FSDP ignores into a "
+        "parameter group of their own",
+    ),
+    (
+        "clip_grad",
+        "plain and sharded parameters are clipped in one call: clip each kind by one total norm",
+    ),
+    (
+        "",
+        "parameters were used without the hooks that gather them: call the module itself, not .forward() or "
+        "another method, or register it with register_fsdp_forward_method(model, name)",
+    ),
+)
+
+
+def meaning(text: str, traceback: str) -> str:
+    """What an exception (`Type: message`) with its traceback means for a migration; "" when not known."""
+    if _MIXED.search(text):
+        return next(words for place, words in _MIXED_IN if place in traceback)
+    return next((known.meaning for known in _KNOWN if known.pattern.search(text)), "")

@@ -1,0 +1,82 @@
+"""Compares the numbers that both arms printed; pure.
+
+What a job computes can be right and what it logs wrong: under FSDP2 `.item()` of a DTensor is one rank's part
+of a norm, a mean or a count, and no error says so. Lines are matched by their words; only numbers whose words
+speak of training are compared, because times, rates and memory differ from run to run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+
+_NUMBER = re.compile(
+    r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w])|(?<![\w.])[-+]?(?:nan|inf)\b"
+)
+_COMPARED = re.compile(
+    r"loss|norm|grad|param|accura|\bacc\b|ppl|perplex|mean|weight|\blr\b|learning|numel|element|logit|score",
+    re.IGNORECASE,
+)
+_NEVER = re.compile(
+    r"time|second|\bsec|\bms\b|/s\b|it/s|tokens|tok\b|mem|gib|mib|\bgb\b|\bmb\b|throughput|mfu|flop|rate/s|pid|port|eta",
+    re.IGNORECASE,
+)
+_LABEL_CHARACTERS = 40
+_TOLERANCE = 2e-3
+_DTENSOR = "DTensor("
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """One printed number that is not the same in both arms.
+
+    Args:
+        line: the candidate's line.
+        label: the words before the number.
+    """
+
+    line: str
+    label: str
+    original: float
+    candidate: float
+
+
+def differences(original: tuple[str, ...], candidate: tuple[str, ...]) -> list[Printed]:
+    """Numbers that differ by more than printing rounds, in lines that read the same but for their numbers."""
+    left, right = _by_words(original), _by_words(candidate)
+    return [
+        one
+        for words, lines in right.items()
+        for before, after in zip(left.get(words, []), lines, strict=False)
+        for one in _differing(before, after)
+    ]
+
+
+def prints_dtensors(original: tuple[str, ...], candidate: tuple[str, ...]) -> str:
+    """A line of the candidate that shows a DTensor where the original printed none; "" without one."""
+    if any(_DTENSOR in line for line in original):
+        return ""
+    return next((line for line in candidate if _DTENSOR in line), "")
+
+
+def _by_words(lines: tuple[str, ...]) -> dict[str, list[str]]:
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for line in lines:
+        found[_NUMBER.sub("#", line)].append(line)
+    return found
+
+
+def _differing(before: str, after: str) -> list[Printed]:
+    found = []
+    end = 0
+    for left, right in zip(_NUMBER.finditer(before), _NUMBER.finditer(after), strict=False):
+        label = after[max(end, right.start() - _LABEL_CHARACTERS) : right.start()]
+        end = right.end()
+        behind = after[right.end() : right.end() + 10]
+        a, b = float(left[0]), float(right[0])
+        words = label + " " + behind
+        wanted = _COMPARED.search(words) and not _NEVER.search(words)
+        if wanted and a == a and b == b and abs(a - b) > _TOLERANCE * max(abs(a), abs(b)):
+            found.append(Printed(after, label.strip(" :=,;|[({'\""), a, b))
+    return found

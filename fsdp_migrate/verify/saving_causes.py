@@ -1,0 +1,67 @@
+"""Rules for what is given to `torch.save`; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fsdp_migrate.verify.evidence import Evidence
+from fsdp_migrate.verify.model import Cause
+from fsdp_migrate.verify.record import ArmRecord, Save
+from fsdp_migrate.verify.sharding_causes import listed
+
+
+def save_pairs(original: ArmRecord, candidate: ArmRecord) -> Iterator[tuple[Save, Save]]:
+    """Saves of both arms, in order, rank by rank."""
+    for rank in range(max(original.ranks, 1)):
+        left, right = ([one for one in arm.saves if one.rank == rank] for arm in (original, candidate))
+        yield from zip(left, right, strict=False)
+
+
+def saved_shards(evidence: Evidence) -> Cause | None:
+    """A checkpoint of whole tensors has become one of this rank's part of them."""
+    for left, right in save_pairs(evidence.original, evidence.candidate):
+        new = sorted(set(right.partial) - set(left.partial))
+        if new:
+            return Cause(
+                "saved-shards",
+                f"torch.save was given only rank {right.rank}'s part of {len(new)} tensors ({listed(new)}) "
+                f"in the candidate, after step {right.step}, and whole tensors in the original: the "
+                "file claims their full shapes and lacks the rest",
+                "gather first, on every rank: get_model_state_dict(model, options=StateDictOptions("
+                "full_state_dict=True, cpu_offload=True)), and get_optimizer_state_dict likewise",
+            )
+    return None
+
+
+def saved_names(evidence: Evidence) -> Cause | None:
+    """A checkpoint has other keys."""
+    for left, right in save_pairs(evidence.original, evidence.candidate):
+        lost, new = sorted(set(left.names) - set(right.names)), sorted(set(right.names) - set(left.names))
+        if lost or new:
+            return Cause(
+                "saved-names",
+                f"the checkpoint saved after step {right.step} has other keys: {len(lost)} are missing "
+                f"({listed(lost) or 'none'}) and {len(new)} are new ({listed(new) or 'none'})",
+                "save what get_model_state_dict and get_optimizer_state_dict return: their keys are the "
+                "parameters' own names",
+            )
+    return None
+
+
+def other_models(evidence: Evidence) -> Cause | None:
+    """A model that is only called without gradients has other weights."""
+    first = evidence.first
+    if first is None or first.quantity != "weight of another model":
+        return None
+    count = sum(
+        one.quantity == first.quantity and one.step == first.step and one.fails
+        for one in evidence.comparison.differences
+    )
+    return Cause(
+        "other-model",
+        f"{count} weights of a model that is only called without gradients (an average of the weights, a "
+        f"teacher) differ after step {first.step}, {first.name} first, though those of the trained model are "
+        "equal: it is updated from something else than the sharded parameters",
+        "take model.parameters() anew for each update, after resharding; lists made before fully_shard or "
+        "after a forward pass hold other tensors",
+    )

@@ -1,0 +1,251 @@
+"""Sources and destinations behind URLs: memory, a web server, and a server of the S3 protocol."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import json
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+import torch
+from moto.server import ThreadedMotoServer
+from torch.distributed import checkpoint as dcp
+from typer.testing import CliRunner, Result
+
+from checkpoint_convert import remote_source
+from fsdp_migrate.cli.app import app
+
+WEIGHTS = {
+    f"layers.{n}.weight": torch.randn(300, 400, generator=torch.Generator().manual_seed(n)) for n in range(24)
+}
+"""11 MB: more than what is fetched at once."""
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["-q", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("full") / "full.pt"
+    torch.save({"model": WEIGHTS, "epoch": 3}, path)
+    return path
+
+
+@pytest.fixture
+def memory() -> Iterator[fsspec.AbstractFileSystem]:
+    system = fsspec.filesystem("memory")
+    yield system
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    """A bucket of a local S3 server."""
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", "testing")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        fsspec.filesystem("s3", skip_instance_cache=True).mkdir("checkpoints")
+        yield "s3://checkpoints"
+    server.stop()
+
+
+def loaded(folder: Path) -> dict[str, torch.Tensor]:
+    """A DCP directory's model, loaded by torch."""
+    model = {name: torch.zeros_like(weight) for name, weight in WEIGHTS.items()}
+    dcp.load({"model": model}, checkpoint_id=folder, no_dist=True)
+    return model
+
+
+def assert_equal(found: dict[str, torch.Tensor]) -> None:
+    assert found.keys() == WEIGHTS.keys()
+    assert all(torch.equal(found[name], weight) for name, weight in WEIGHTS.items())
+
+
+def down(system: fsspec.AbstractFileSystem, url: str, target: Path) -> Path:
+    """A remote folder, copied here."""
+    root = system._strip_protocol(url)
+    for path in system.find(root):
+        local = target / path[len(root) :].lstrip("/")
+        local.parent.mkdir(parents=True, exist_ok=True)
+        local.write_bytes(system.cat_file(path))
+    return target
+
+
+@pytest.mark.parametrize("kind", ["memory", "s3"])
+def test_there_and_back(
+    kind: str, full: Path, tmp_path: Path, memory: object, request: pytest.FixtureRequest
+) -> None:
+    base = "memory://ckpt" if kind == "memory" else request.getfixturevalue("bucket")
+    system = fsspec.filesystem(kind)
+    system.put_file(str(full), f"{base}/in/full.pt")
+
+    done = run("convert-ckpt", f"{base}/in/full.pt", f"{base}/out")
+    assert done.exit_code == 0, done.output
+    assert f"full -> {base}/out (dcp)" in done.output
+    assert "read back and equal" in done.output
+    system.invalidate_cache()
+    assert_equal(loaded(down(system, f"{base}/out", tmp_path / "out")))
+    names = {path.rpartition("/")[2] for path in system.find(f"{base}/out")}
+    assert names == {".metadata", "conversion.json", "__0_0.distcp", "__0_1.distcp"}
+
+    checked = run("verify-ckpt", f"{base}/out")
+    assert checked.exit_code == 0, checked.output
+    assert checked.output.startswith(f"{base}/out: as written; 24 tensors")
+    shown = run("inspect-ckpt", f"{base}/out", "--format", "json")
+    assert shown.exit_code == 0, shown.output
+
+    back = run("convert-ckpt", f"{base}/out", tmp_path / "back.pt", "--to", "torch")
+    assert back.exit_code == 0, back.output
+    assert_equal(torch.load(tmp_path / "back.pt")["model"])
+    assert torch.load(tmp_path / "back.pt")["epoch"] == 3
+
+
+@pytest.mark.parametrize("kind", ["memory", "s3"])
+@pytest.mark.parametrize("to", ["torch", "safetensors"])
+def test_other_forms(
+    kind: str, to: str, full: Path, tmp_path: Path, memory: object, request: pytest.FixtureRequest
+) -> None:
+    base = "memory://forms" if kind == "memory" else request.getfixturevalue("bucket") + "/forms"
+    system = fsspec.filesystem(kind)
+    done = run("convert-ckpt", full, f"{base}/{to}", "--to", to, "--only", "model")
+    assert done.exit_code == 0, done.output
+    system.invalidate_cache()
+    names = {path.rpartition("/")[2] for path in system.find(base) if f"/{to}" in path}
+    if to == "torch":
+        assert names == {"torch", "torch.conversion.json"}
+    else:
+        assert names == {"model.safetensors", "conversion.json"}
+    assert run("verify-ckpt", f"{base}/{to}").exit_code == 0
+    back = run("convert-ckpt", f"{base}/{to}", tmp_path / "back", "--jobs", "2")
+    assert back.exit_code == 0, back.output
+    assert_equal(loaded(tmp_path / "back"))
+
+
+def test_only_what_is_needed_is_held_here(
+    full: Path, memory: fsspec.AbstractFileSystem, tmp_path: Path
+) -> None:
+    memory.put_file(str(full), "memory://in/full.pt")
+    mirror = remote_source.Mirror(tmp_path)
+    try:
+        path = mirror.local("memory://in/full.pt")
+        assert path.stat().st_size == full.stat().st_size
+        assert path.stat().st_blocks * 512 < 2 << 20
+    finally:
+        mirror.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pattern_and_rank_files(memory: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
+    for rank in range(2):
+        torch.save({"w": torch.ones(3), "b": torch.zeros(2)}, tmp_path / f"rank{rank}.pt")
+        memory.put_file(str(tmp_path / f"rank{rank}.pt"), f"memory://run/rank{rank}.pt")
+    shown = run("inspect-ckpt", "memory://run/rank*.pt", "--format", "json")
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.output)["world_size"] in (None, 2)
+
+
+def test_a_destination_that_is_taken(full: Path, memory: fsspec.AbstractFileSystem) -> None:
+    memory.pipe_file("memory://taken/notes.txt", b"mine")
+    done = run("convert-ckpt", full, "memory://taken")
+    assert done.exit_code == 2
+    assert "memory://taken exists already" in done.output
+    done = run("convert-ckpt", full, "memory://taken", "--overwrite")
+    assert done.exit_code == 2
+    assert "is not of a checkpoint: --overwrite leaves it alone" in done.output
+    assert memory.cat_file("memory://taken/notes.txt") == b"mine"
+    assert run("convert-ckpt", full, "memory://free").exit_code == 0
+    assert run("convert-ckpt", full, "memory://free", "--overwrite").exit_code == 0
+    assert run("verify-ckpt", "memory://free").exit_code == 0
+
+
+def test_what_fails_on_the_way_leaves_nothing(
+    full: Path, memory: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = type(memory).put_file
+
+    def broken(self: object, source: str, target: str, **options: object) -> None:
+        put(self, source, target, **options)
+        if target.endswith("__0_1.distcp"):
+            data = bytearray(memory.cat_file(target))
+            at = data.index(WEIGHTS["layers.3.weight"].numpy().tobytes()[:64])
+            data[at] ^= 1
+            memory.pipe_file(target, bytes(data))
+
+    monkeypatch.setattr(type(memory), "put_file", broken)
+    done = run("convert-ckpt", full, "memory://out")
+    assert done.exit_code == 2
+    assert "CRC-32" in done.output
+    assert memory.find("memory://out") == []
+
+
+@pytest.mark.parametrize("url", ["memory://nothing/here.pt", "nonsense://x", "https://127.0.0.1:9/full.pt"])
+def test_urls_that_lead_nowhere(url: str, tmp_path: Path, memory: object) -> None:
+    done = run("convert-ckpt", url, tmp_path / "out")
+    assert done.exit_code == 2
+    assert f"fsdp-migrate: error: {url}: " in done.output
+    assert not (tmp_path / "out").exists()
+
+
+class _Handler(http.server.SimpleHTTPRequestHandler):
+    """Serves parts of files, as web servers do."""
+
+    ranges = True
+    asked: list[str]
+
+    def send_head(self) -> object:  # type: ignore[override]
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        if wanted is None or not self.ranges:
+            return super().send_head()
+        data = Path(self.translate_path(self.path)).read_bytes()
+        piece = data[int(wanted[1]) : int(wanted[2]) + 1]
+        self.asked.append(f"{wanted[1]}+{len(piece)}")
+        self.send_response(206)
+        self.send_header("Content-Length", str(len(piece)))
+        self.send_header("Content-Range", f"bytes {wanted[1]}-{wanted[2]}/{len(data)}")
+        self.end_headers()
+        self.wfile.write(piece)
+        return None
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *, ranges: bool) -> Iterator[tuple[str, list[str]]]:
+    asked: list[str] = []
+    handler = type("Handler", (_Handler,), {"ranges": ranges, "asked": asked})
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(handler, directory=str(folder))
+    )
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_web_server(full: Path, tmp_path: Path, ranges: bool) -> None:
+    with serving(full.parent, ranges=ranges) as (url, asked):
+        done = run("convert-ckpt", f"{url}/full.pt", tmp_path / "out")
+        assert done.exit_code == 0, done.output
+        assert_equal(loaded(tmp_path / "out"))
+        if ranges:
+            read = sum(int(piece.partition("+")[2]) for piece in asked)
+            assert full.stat().st_size < read < full.stat().st_size + (4 << 20)

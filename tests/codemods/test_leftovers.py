@@ -1,0 +1,36 @@
+"""The second opinion on leftovers, which the cases and the corpus stand on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import leftovers
+
+_BACKEND = """\
+class Backend:
+    def summon_full_params(self, module):
+        return self.summon_full_params(module)
+"""
+_TRAINER = """\
+from backend import Backend
+
+class Trainer:
+    def __init__(self, model):
+        self._backend = Backend()
+        self.model = model
+
+    def generate(self):
+        with self._backend.summon_full_params(self.model):
+            pass
+        with self.model.summon_full_params(self.model):
+            pass
+        with self.summon_full_params(self.model):
+            pass
+"""
+
+
+def test_methods_of_the_folders_own_classes_are_no_leftovers(tmp_path: Path) -> None:
+    (tmp_path / "backend.py").write_text(_BACKEND)
+    (tmp_path / "trainer.py").write_text(_TRAINER)
+    found = [(one.path, one.line, one.name) for one in leftovers.scan(tmp_path)]
+    assert found == [("trainer.py", 11, ".summon_full_params"), ("trainer.py", 13, ".summon_full_params")]

@@ -1,0 +1,124 @@
+"""What a job that ends badly is told: the first call that differs, what an error means, where "
+"the ranks are."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from bench import Benches
+
+from fsdp_migrate.errors import JobError
+from fsdp_migrate.verify import known_errors
+from fsdp_migrate.verify.calls import Call, read_calls, where_they_part
+
+ROOT = Path(__file__).parents[2]
+
+
+def call(kind: str, where: str = "", numel: int = 8, step: int = 0, backward: bool = False) -> Call:
+    return Call(step, backward, kind, numel, "float32", 4, where)
+
+
+GATHER = [call("all-gather", f"blocks.{number}") for number in range(3)]
+
+
+def test_calls_are_read_back_and_a_line_cut_short_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "collectives.txt"
+    file.write_text("".join(each.line() for each in GATHER) + GATHER[0].line()[:-9])
+    assert read_calls(file) == GATHER
+    assert read_calls(tmp_path / "nowhere") == []
+
+
+def test_first_call_that_differs_is_named_per_rank() -> None:
+    other = [GATHER[0], GATHER[2], call("reduce-scatter", "blocks.2", backward=True)]
+    words = where_they_part({0: GATHER, 1: GATHER, 2: other, 3: GATHER}, hung=False)
+    assert "the ranks part at collective 2, in step 1" in words
+    assert "rank 0: all-gather of 8 float32 for blocks.1 (forward)" in words
+    assert "rank 2: all-gather of 8 float32 for blocks.2 (forward)" in words
+    assert "rank 1" not in words and "rank 3" not in words  # as rank 0
+
+
+def test_rank_that_stays_away_is_named_in_a_hang_alone() -> None:
+    short = {0: GATHER, 1: GATHER[:2]}
+    assert where_they_part(short, hung=False) == ""  # it ended: its error says why
+    words = where_they_part(short, hung=True)
+    assert "rank 1 made 2 collectives and no more" in words
+    assert "rank 0: all-gather of 8 float32 for blocks.2" in words
+    assert where_they_part({0: GATHER, 1: GATHER}, hung=True) == ""
+    assert where_they_part({}, hung=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "traceback", "words"),
+    [
+        ("RuntimeError: got mixed torch.Tensor and DTensor", "in load_state_dict", "set_model_state_dict"),
+        ("RuntimeError: got mixed torch.Tensor and DTensor", "torch/optim/adamw.py", "parameter group of"),
+        ("RuntimeError: got mixed torch.Tensor and DTensor", "clip_grad.py", "clip each kind"),
+        ("RuntimeError: got mixed torch.Tensor and DTensor", "model.py", "register_fsdp_forward_method"),
+        ("AttributeError: 'FSDPModel' object has no attribute 'module'", "", "changes the model in place"),
+        ("AttributeError: 'FSDPModel' object has no attribute 'process_group'", "", "no FSDP1 internals"),
+        ("OSError: [Errno 98] EADDRINUSE", "", "listens on the port that the script names"),
+        ("RuntimeError: ... has failed to listen (errno: 98 - Address already in use).", "", "the port"),
+        ("RuntimeError: Mesh should not be bigger than default world size 2, but found 8", "", "--nproc"),
+        ("torch.OutOfMemoryError: CUDA out of memory.", "", "ran out of memory"),
+        ("ValueError: bad batch", "", ""),
+    ],
+)  # fmt: skip
+def test_what_an_error_means(error: str, traceback: str, words: str) -> None:
+    meant = known_errors.meaning(error, traceback)
+    assert words in meant
+    assert bool(meant) is bool(words)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        (
+            "hangs",
+            ["the candidate hangs: no rank made progress for 6 s. Rank 1 is stuck at", "rank 0: stuck at"],
+        ),
+        ("crashes", ["the candidate failed on rank 1: ValueError: bad batch"]),
+        ("is-killed", ["the candidate failed on rank 1: killed by SIGKILL"]),
+        ("wrong-world-size", ["--nproc what it expects"]),
+        ("port-in-use", ["listens on the port that the script names"]),
+    ],
+)
+def test_planted_failure_is_explained(zoo: Benches, mistake: str, words: list[str]) -> None:
+    with pytest.raises(JobError) as raised:
+        zoo.verdict("", 2, mistake=mistake, timeout_s=6.0)
+    said = f"{raised.value.message}\n{raised.value.hint}"
+    assert all(each in said for each in words), said
+    assert int(raised.value.exit_code) == 3
+
+
+def test_termination_stops_ranks_and_removes_what_was_temporary(tmp_path: Path) -> None:
+    project = Path(__file__).parent / "projects" / "tiny"
+    command = [
+        *(sys.executable, "-m", "fsdp_migrate", "verify", "train_fsdp2.py", "--baseline", "train_fsdp1.py"),
+        *("--device", "cpu", "--timeout", "60", "--", "--mistake", "hang"),
+    ]
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        command,
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 60
+    alive = "fsdp-migrate-verify-*/records/candidate.ranks/rank*/collectives.txt"
+    while time.monotonic() < until and len(list(temporary.glob(alive))) < 2:
+        time.sleep(0.1)
+    pids = [int(each.read_text().split()[1]) for each in temporary.rglob("candidate.ranks/rank*/alive")]
+    assert len(pids) == 2
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert list(temporary.iterdir()) == []
+    assert not [pid for pid in pids if Path("/proc", str(pid)).exists()]

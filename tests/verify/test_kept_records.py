@@ -1,0 +1,100 @@
+"""Records are complete, are compared without FSDP1, and localise one wrong tensor by sketches alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bench import PROJECT, Bench, bench
+from safetensors.numpy import load_file
+
+from fsdp_migrate.errors import UsageError
+from fsdp_migrate.verify.model import Outcome, VerifyRequest
+from fsdp_migrate.verify.recorded import read_record
+from fsdp_migrate.verify.run import compare_records, keep_record, record_script, script_report
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records of the small project: FSDP1, FSDP2, and FSDP2 with one wrong tensor, the last "
+    "two of sketches."""
+    folder = tmp_path_factory.mktemp("records")
+    with bench(folder / "bench", 2) as made:
+        for name, script, arguments, limit in (
+            ("fsdp1", "train_fsdp1.py", (), 1 << 20),
+            ("fsdp1-sketches", "train_fsdp1.py", (), 0),
+            ("fsdp2-sketches", "train_fsdp2.py", (), 0),
+            ("seed-sketches", "train_fsdp2.py", ("--mistake", "seed"), 0),
+        ):
+            run = made.fresh()
+            run = replace(run, options=replace(run.options, full_limit_bytes=limit))
+            kept = keep_record(run, VerifyRequest(script, arguments, cwd=PROJECT), folder / name)
+            assert (kept.steps, kept.ranks) == (3, 2)
+    return folder
+
+
+def test_record_says_what_it_is_of(records: Path) -> None:
+    found = json.loads((records / "fsdp1" / "record.json").read_text())
+    assert (found["format"], found["version"], found["sharding"]) == ("fsdp-migrate record", 1, "FSDP1")
+    assert found["environment"]["torch"].startswith("2.")
+    held = [load_file(records / "fsdp1" / f"rank{rank}" / "tensors.safetensors") for rank in (0, 1)]
+    parts = [t for each in held for key, t in each.items() if key.startswith("step 0/weight/blocks.0.up.w")]
+    assert sum(part.size for part in parts) == 32 * 16
+    assert all(part.dtype == "float32" and part.any() for part in parts)
+    assert not (records / "fsdp1" / "rank0" / "tensors.bin").exists()
+    assert load_file(records / "fsdp1-sketches" / "rank0" / "tensors.safetensors") == {}
+
+
+def test_live_candidate_is_compared_with_a_record(records: Path, two_ranks: Bench) -> None:
+    """Fewer steps than the record has: it is compared as far as they go."""
+    request = VerifyRequest("train_fsdp2.py", baseline=str(records / "fsdp1"), cwd=PROJECT)
+    run = two_ranks.fresh()
+    report = script_report(replace(run, options=replace(run.options, steps=2)), request)
+    assert report.passed, report.causes
+    assert report.largest == ()
+    assert report.steps == 2
+    assert "the record" in report.baseline and "FSDP1" in report.baseline
+    with pytest.raises(UsageError, match="recorded on 2 processes"):
+        script_report(replace(run, options=replace(run.options, nproc=1)), request)
+
+
+def test_two_records_are_compared_and_a_sketch_localises_one_wrong_tensor(records: Path) -> None:
+    right = compare_records(records / "fsdp1-sketches", records / "fsdp2-sketches")
+    assert right.passed and right.largest == ()
+    wrong = compare_records(records / "fsdp1-sketches", records / "seed-sketches")
+    assert not wrong.passed
+    assert wrong.causes[0].code == "initial-weights"
+    differing = {name for name, row in wrong.heat if row[0]}
+    assert differing == {"head.weight"}
+    assert wrong.first is not None
+    assert (wrong.first.step, wrong.first.name) == (0, "head.weight")
+    assert (
+        next(check for check in wrong.checks if check.title == "Initial weights").outcome is Outcome.DIFFERS
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda found: found | {"version": 2}, "version 2"),
+        (lambda found: found | {"format": "x"}, "not that of a record"),
+        (lambda found: {"format": found["format"], "version": 1}, "damaged"),
+    ],
+)
+def test_record_that_cannot_be_read_is_bad_input(records: Path, tmp_path: Path, change, words: str) -> None:  # type: ignore[no-untyped-def]
+    shutil.copytree(records / "fsdp1", tmp_path / "copy")
+    manifest = tmp_path / "copy" / "record.json"
+    manifest.write_text(json.dumps(change(json.loads(manifest.read_text()))))
+    with pytest.raises(UsageError, match=words):
+        read_record(tmp_path / "copy")
+    with pytest.raises(UsageError, match="not a record"):
+        read_record(tmp_path)
+
+
+def test_nothing_is_written_over(records: Path) -> None:
+    request = VerifyRequest("train_fsdp2.py", cwd=PROJECT)
+    with pytest.raises(UsageError, match="is not an empty directory"):
+        record_script(request, records / "fsdp1")

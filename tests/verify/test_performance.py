@@ -1,0 +1,152 @@
+"""Overlap against a trace made by hand, MFU by its formula, and the whole measurement on the "
+"small project."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fsdp_migrate.reports import parity
+from fsdp_migrate.verify import overlap, performance
+from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport
+from fsdp_migrate.verify.reference_job.config import ReferenceConfig
+from fsdp_migrate.verify.run import verify_reference
+
+
+def kernel(name: str, begin: float, duration: float, category: str = "kernel") -> dict[str, object]:
+    return {"ph": "X", "cat": category, "name": name, "ts": begin, "dur": duration}
+
+
+# Microseconds: communication [0, 40) and [60, 100), computation [20, 70) in two streams, so that of 80 in
+# communication 20 + 10 are hidden; copies and CPU operations are neither.
+TRACE = [
+    kernel("ncclDevKernel_AllGather_RING_LL", 0, 40),
+    kernel("ampere_gemm", 20, 30),
+    kernel("elementwise", 40, 30),
+    kernel("ncclDevKernel_ReduceScatter_Sum_bf16", 60, 40),
+    kernel("Memcpy DtoD", 90, 500),
+    kernel("aten::mm", 0, 1000, "cpu_op"),
+    {"ph": "i", "cat": "kernel", "name": "instant", "ts": 3},
+]
+
+
+def test_overlap_of_a_trace_made_by_hand(tmp_path: Path) -> None:
+    found = overlap.overlap(TRACE)
+    assert found is not None
+    assert found.communication == pytest.approx(80e-6)
+    assert found.computation == pytest.approx(50e-6)
+    assert found.exposed == pytest.approx(50e-6)
+    assert found.span == pytest.approx(100e-6)
+    assert found.percent == pytest.approx(37.5)
+    for name, opened in (("trace.json", open), ("trace.json.gz", gzip.open)):
+        with opened(tmp_path / name, "wt") as stream:
+            json.dump({"traceEvents": TRACE}, stream)
+        assert overlap.overlap(overlap.read_trace(tmp_path / name)) == found
+
+
+def test_trace_without_kernels_or_without_communication() -> None:
+    assert overlap.overlap([kernel("aten::mm", 0, 9, "cpu_op")]) is None
+    alone = overlap.overlap([kernel("gemm", 5, 10)])
+    assert alone is not None and alone.percent is None and alone.exposed == 0
+
+
+@pytest.mark.parametrize(
+    ("chip", "peak"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA H200", 989e12),
+        ("NVIDIA A100-SXM4-80GB", 312e12),
+        ("NVIDIA L40S", 362e12),
+        ("NVIDIA L4", 121e12),
+        ("NVIDIA A10", 125e12),
+        ("Some Chip", None),
+    ],
+)
+def test_peak_of_a_chip(chip: str, peak: float | None) -> None:
+    assert performance.peak_flops(chip) == peak
+
+
+def write_rank(folder: Path, seconds: list[float], chip: str) -> None:
+    folder.mkdir(parents=True)
+    model = {"numel": 1100, "embedding": 100, "layers": 2, "width": 16, "heads": 2, "chip": chip}
+    lines: list[dict[str, object]] = [{"event": "performance_model", **model}]
+    for step, each in enumerate(seconds, 1):
+        memory = {"forward": {"allocated": 100 * step, "reserved": 200}}
+        lines.append(
+            {
+                "event": "performance",
+                "step": step,
+                "seconds": each,
+                "tokens": 1024,
+                "sequence": 8,
+                "traced": step == len(seconds),
+                "memory": memory,
+                "collectives": {"all-gather": 4},
+                "bytes": {"all-gather": 4096},
+            }
+        )
+    (folder / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_figures_of_an_arm_by_their_formulas(tmp_path: Path) -> None:
+    """Two ranks: a step is as long as the slower one; warm-up steps and the traced one do not count."""
+    write_rank(tmp_path / "rank0", [9, 9, 0.5, 0.5, 0.5, 9], "NVIDIA H100 80GB HBM3")
+    write_rank(tmp_path / "rank1", [9, 9, 0.4, 1.0, 0.5, 9], "NVIDIA H100 80GB HBM3")
+    found = performance.measured(ArmName.CANDIDATE, [tmp_path])
+    assert (found.steps, found.step_seconds) == (3, 0.5)
+    assert found.tokens_per_second == 2048
+    flop = 6 * 1000 + 12 * 2 * 16 * 8
+    assert found.flop_per_token == flop
+    assert found.mfu_percent == pytest.approx(100 * 2048 * flop / 989e12)
+    assert found.memory == (("forward", 600, 200),)
+    assert found.collectives == (("all-gather", 4, 4096),)
+    assert found.overlap_percent is None
+
+
+@pytest.fixture(scope="module")
+def measured() -> ParityReport:
+    options = LaunchOptions(nproc=2, steps=2, device="cpu", timeout_s=100, profile=True, third_arm=True)
+    return verify_reference(ReferenceConfig(steps=2), options)
+
+
+def test_both_arms_are_timed_in_turns_on_a_cpu(measured: ParityReport) -> None:
+    assert measured.passed
+    original, candidate = measured.performance
+    assert (original.name, candidate.name) == (ArmName.ORIGINAL, ArmName.CANDIDATE)
+    for arm in measured.performance:
+        assert arm.steps == 2 * (10 - 2 - 2)  # two rounds of ten steps, without warm-up and traced steps
+        assert arm.step_seconds is not None and 0 < arm.step_seconds < 5
+        assert arm.tokens_per_second == pytest.approx(2 * 64 / arm.step_seconds, rel=1e-6)
+        assert arm.overlap_percent is arm.exposed_seconds is arm.mfu_percent is None
+        shape = ReferenceConfig().shape
+        embedding = shape.vocab * shape.width
+        attention = 12 * shape.layers * shape.width * 64
+        assert arm.flop_per_token == 6 * (measured.original.numel - embedding) + attention
+    by_name = {name: (calls, size) for name, calls, size in candidate.collectives}
+    # Every parameter is scattered once a step in fp32; FSDP2 pads what the ranks cannot share evenly.
+    assert by_name["reduce-scatter"][0] == 5
+    assert 1 <= by_name["reduce-scatter"][1] / (4 * measured.original.numel) < 1.1
+
+
+def test_report_of_a_cpu_says_what_does_not_apply(measured: ParityReport) -> None:
+    for form in ("text", "md", "html"):
+        page = " ".join(parity.render(measured, form).split())
+        assert "does not apply: no GPU" in page
+        assert "6 (N - N_embedding) + 12 x layers x width x sequence" in page
+    on_gpu = replace(
+        measured.performance[0], chip="NVIDIA H200", overlap_percent=81.25, exposed_seconds=0.0125,
+        mfu_percent=41.5, memory=(("forward", 1 << 30, 2 << 30),),
+    )  # fmt: skip
+    page = parity.render(replace(measured, performance=(on_gpu, on_gpu)), "text")
+    for words in ("81.2 %", "12.5 ms", "41.5 % of NVIDIA H200", "1,024 MiB, 2,048 reserved"):
+        assert words in page
+
+
+def test_third_arm_stands_in_the_report(measured: ParityReport) -> None:
+    assert "third arm, unsharded and in fp32" in measured.third
+    assert measured.third in " ".join(parity.render(measured, "md").split())
