@@ -28,7 +28,7 @@ def exact_class(project: Project) -> Iterator[Finding]:
     therefore offered with `--unsafe-fixes`. Comparisons of class names (`type(m).__name__ == "Block"`) are
     left to a person. Looked at are a sharded model, its parts, and loop variables over its `modules()`,
     `named_modules()`, `children()`, in the loop and in functions that they are given to."""
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         for node in module.nodes(ast.Compare):
             assert isinstance(node, ast.Compare)
             subject, by_name = _subject(node)

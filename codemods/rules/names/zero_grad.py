@@ -21,7 +21,7 @@ def zero_grad(project: Project) -> Iterator[Finding]:
     keeps them aside until the next synchronised backward pass, which adds them in: a batch that was skipped
     because its loss was NaN comes back. Found: `zero_grad()` inside a `no_sync` block, and `zero_grad()`
     under a test for NaN or infinity in a loop that also uses `no_sync`."""
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         loops = _accumulating_blocks(project, module)
         for call in module.calls():
             if not (isinstance(call.func, ast.Attribute) and call.func.attr == "zero_grad"):
@@ -47,8 +47,7 @@ def zero_grad(project: Project) -> Iterator[Finding]:
 def _accumulating_blocks(project: Project, module: Module) -> set[ast.AST]:
     """`with` statements that switch synchronisation off, and the loops around them."""
     found: set[ast.AST] = set()
-    for node in module.nodes(ast.Attribute):
-        assert isinstance(node, ast.Attribute)
+    for node in module.attributes("no_sync"):
         if node.attr != "no_sync" or isinstance(project.sharded(module, node.value), No):
             continue
         child: ast.AST = node
