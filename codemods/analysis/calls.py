@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from codemods.analysis.link import Links
 
 _PASS_THROUGH_CALLS = frozenset({"torch.compile", "typing.cast", "copy.copy"})
-_PREPARED = frozenset({"prepare", "prepare_model", "setup_module", "setup"})
-_UNWRAPPED = frozenset({"unwrap_model", "extract_model_from_parallel", "unwrap"})
+PREPARED = frozenset({"prepare", "prepare_model", "setup_module", "setup"})
+UNWRAPPED = frozenset({"unwrap_model", "extract_model_from_parallel", "unwrap"})
 
 
 @dataclass(slots=True)
@@ -162,9 +162,9 @@ class Calls:
     def _handed_through(self, module: Module, node: ast.Call, path: Path) -> HeldSet | None:
         """`accelerator.prepare(model, optimizer)`, `accelerator.unwrap_model(model)` and their like."""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name in _UNWRAPPED and node.args:
+        if name in UNWRAPPED and node.args:
             return self.links.at(module, node.args[0], path)
-        if name not in _PREPARED or not node.args or not isinstance(node.func, ast.Attribute):
+        if name not in PREPARED or not node.args or not isinstance(node.func, ast.Attribute):
             return None
         if len(node.args) == 1:
             return self.links.at(module, node.args[0], path)

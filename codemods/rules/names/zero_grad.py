@@ -22,7 +22,7 @@ def zero_grad(project: Project) -> Iterator[Finding]:
     because its loss was NaN comes back. Found: `zero_grad()` inside a `no_sync` block, and `zero_grad()`
     under a test for NaN or infinity in a loop that also uses `no_sync`, unless a backward pass outside of any
     context comes right before it: that one synchronises."""
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         loops = _accumulating_blocks(project, module)
         for call in module.calls():
             if not (isinstance(call.func, ast.Attribute) and call.func.attr == "zero_grad"):
@@ -50,8 +50,7 @@ def zero_grad(project: Project) -> Iterator[Finding]:
 def _accumulating_blocks(project: Project, module: Module) -> set[ast.AST]:
     """`with` statements that switch synchronisation off, and the loops around them."""
     found: set[ast.AST] = set()
-    for node in module.nodes(ast.Attribute):
-        assert isinstance(node, ast.Attribute)
+    for node in module.attributes("no_sync"):
         if node.attr != "no_sync" or isinstance(project.sharded(module, node.value), No):
             continue
         child: ast.AST = node
