@@ -51,6 +51,32 @@ group = {"lr": 1e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1, "pa
 torch.save({"model": model, "optim": {"state": state, "param_groups": [group]}}, target)
 """
 
+TRAIN = """
+import os, sys, warnings, torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, StateDictType
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from checkpoint_convert import capture_layout
+warnings.filterwarnings("ignore")
+target, gib = sys.argv[1], float(sys.argv[2])
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+layers = max(1, int(gib * 2**30 / 12 / 1024**2))
+model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(layers)))
+model = FSDP(model, auto_wrap_policy=ModuleWrapPolicy({nn.Linear}), device_id=torch.device("cpu"))
+optimizer = torch.optim.AdamW(model.parameters())
+model(torch.randn(2, 1024)).sum().backward()
+optimizer.step()
+capture_layout(model, f"{target}/layout.json", optimizer)
+with FSDP.state_dict_type(model, StateDictType.LOCAL_STATE_DICT):
+    state = model.state_dict()
+torch.save({"model": state, "optim": optimizer.state_dict()}, f"{target}/rank{rank}.pt")
+dist.barrier()
+sys.stdout.flush()
+os._exit(0)
+"""
+
 TORCH_TO_DCP = """
 import sys
 from torch.distributed.checkpoint.format_utils import torch_save_to_dcp
@@ -90,6 +116,12 @@ def tool(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "fsdp_migrate", "-q", "convert-ckpt", *arguments]
 
 
+def rank_files(folder: Path, *arguments: str) -> list[str]:
+    """Convert what the ranks of an FSDP1 job wrote; the layout is known, so that no torch is imported."""
+    ranks = folder / "ranks"
+    return tool(f"{ranks}/rank*.pt", str(folder / "out"), "--layout-from", f"{ranks}/layout.json", *arguments)
+
+
 def contenders(folder: Path) -> dict[str, list[str]]:
     """Names and command lines; each writes `out` in the folder."""
     source, target, directory = str(folder / "full.pt"), str(folder / "out"), str(folder / "dcp")
@@ -110,6 +142,10 @@ def contenders(folder: Path) -> dict[str, list[str]]:
         "full -> dcp for 64 ranks, 2 jobs, no check": tool(
             source, target, "--jobs", "2", "--no-verify", "--shards", "64"
         ),
+        "cp of rank files": ["cp", "-r", str(folder / "ranks"), target],
+        "rank files (LOCAL) -> dcp, 1 job, no check": rank_files(folder, "--jobs", "1", "--no-verify"),
+        "rank files (LOCAL) -> dcp, 2 jobs, no check": rank_files(folder, "--jobs", "2", "--no-verify"),
+        "rank files (LOCAL) -> dcp, 2 jobs": rank_files(folder, "--jobs", "2"),
         "dcp_to_torch_save": python(DCP_TO_TORCH, directory, target),
         "dcp -> torch, 2 jobs": tool(directory, target, "--to", "torch", "--jobs", "2"),
         "accelerate merge-weights": python(MERGE_WEIGHTS, str(folder / "accelerate"), target),
@@ -185,6 +221,11 @@ def run_rounds(folder: Path, gib: float, rounds: int, only: str, *, cold: bool) 
     make = [sys.executable, "-c", MAKE]
     subprocess.run([*make, str(full), str(gib), "1024"], check=True)
     subprocess.run([*make, str(folder / "small.pt"), "0.01", "128"], check=True)
+    (folder / "ranks").mkdir()
+    program = folder / "train.py"
+    program.write_text(TRAIN)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(program)]
+    subprocess.run([*launch, str(folder / "ranks"), str(gib)], check=True, env=ENVIRONMENT)
     for name, preset in (("dcp", "torch"), ("accelerate", "accelerate")):
         command = tool(str(full), str(folder / name), "--layout", preset)
         subprocess.run(command, check=True, env=ENVIRONMENT, stdout=subprocess.DEVNULL)

@@ -2,14 +2,16 @@
 
     python benchmarks/rewrite.py                       start-up, a tree without FSDP, installed packages
     python benchmarks/rewrite.py --repositories DIR    analysis of every repository in DIR against `ast.parse`
+    python benchmarks/rewrite.py --only start,two      some of: start, nothing, sample, large, two
 
 torchfix and bump-pydantic are measured where they are installed, best in an environment of their own because
 they want their own LibCST: `python -m venv peers && peers/bin/pip install torchfix bump-pydantic`, then
-`--peers peers/bin`. A peer is stopped after 150 CPU seconds, and these count as all it takes. `rewrite` runs
-in one process, so there is no figure for two.
+`--peers peers/bin`. A peer is stopped once it has taken what settles the limit, and that counts as all it
+takes; with `--to-the-end` it comes to its end, which takes bump-pydantic an hour.
 
-Each figure is the least of several runs, peer and tool in turn; CPU seconds are user and system time. Prints
-a Markdown table; leaves with 1 where a limit is missed.
+CPU seconds are user and system time, with those of other processes it starts; of start-up the least of
+several runs, peer and tool in turn. Two processes are measured in wall seconds, which mean something on a
+machine that does nothing else. Prints a Markdown table; leaves with 1 where a limit is missed.
 """
 
 from __future__ import annotations
@@ -20,10 +22,7 @@ import contextlib
 import gc
 import importlib.util
 import json
-import os
-import resource
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -32,11 +31,12 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from costs import ENVIRONMENT, Figure, against, cost
+
 TOOL = [sys.executable, "-m", "fsdp_migrate"]
 PACKAGES = ("torch", "transformers", "accelerate")
-PATIENCE_S = 150
-"""CPU seconds that a peer, or the tool on the largest tree, may take before it is stopped."""
+PATIENCE_S = 600
+"""CPU seconds that the tool may take on the largest tree before it is stopped."""
 BARE = """\
 import typer
 
@@ -65,61 +65,6 @@ import os, re
                 with open(os.path.join(folder, name), "rb") as stream:
                     hits += found.search(stream.read()) is not None
     print(hits)"""
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """CPU seconds and peak resident bytes of one process.
-
-    Attributes:
-        is_whole: it came to its end within the limit.
-    """
-
-    cpu_s: float
-    peak_bytes: int
-    is_whole: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One row: what was measured, peer and tool, and the limit on their ratio or on the tool alone."""
-
-    what: str
-    peer: str
-    tool: str
-    ratio: float
-    limit: float
-
-    @property
-    def row(self) -> str:
-        """As a line of the table."""
-        verdict = "yes" if self.ratio <= self.limit else "**no**"
-        return f"| {self.what} | {self.peer} | {self.tool} | {self.ratio:.2f} | {self.limit:g} | {verdict} |"
-
-
-def cost(command: list[str], cwd: Path, *, limit_s: int = 300) -> Cost:
-    """Run a process to its end, or for `limit_s` CPU seconds."""
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s)),
-    )
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in (0, 1, -signal.SIGKILL, -signal.SIGXCPU):
-        raise SystemExit(f"{' '.join(command)} left with {process.returncode}")
-    spent = usage.ru_utime + usage.ru_stime
-    return Cost(spent, usage.ru_maxrss * 1024, is_whole=process.returncode >= 0)
-
-
-def against(what: str, peer: list[str], tool: list[str], cwd: Path, repeats: int, limit: float) -> Figure:
-    """Peer and tool in turn; the least of each."""
-    runs = [(cost(peer, cwd), cost(tool, cwd)) for _ in range(repeats)]
-    least_peer, least_tool = (min(run[i].cpu_s for run in runs) for i in (0, 1))
-    return Figure(what, f"{least_peer:.3f} s", f"{least_tool:.3f} s", least_tool / least_peer, limit)
 
 
 def start_up(scratch: Path, repeats: int) -> Figure:
@@ -219,7 +164,7 @@ def repositories(folder: Path) -> list[Figure]:
     for repository in sorted(path for path in folder.iterdir() if path.is_dir()):
         done = subprocess.run(
             [sys.executable, str(Path(__file__)), "--analysis-of", str(repository)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env=ENVIRONMENT,
             capture_output=True,
             text=True,
             check=True,
@@ -253,41 +198,52 @@ def installed(scratch: Path, name: str, packages: tuple[str, ...], *, every: int
     return tree, count
 
 
-def sample(scratch: Path, peers: Path | None) -> list[Figure]:
+def sample(scratch: Path, peers: Path | None, *, to_the_end: bool) -> list[Figure]:
     """Every twentieth file of torch, transformers and accelerate, and what other codemods take for it.
 
     On a quiet machine torchfix took 199 times `ast.parse` and bump-pydantic 1,337 times (measured once).
     50 and 300 times less are 4.0 and 4.5 times `ast.parse`: a limit that stands without them too.
     """
     tree, files = installed(scratch, "sample", PACKAGES, every=20)
-    tool = cost([*TOOL, "rewrite", "--check", str(tree)], scratch)
+    command = [*TOOL, "rewrite", "--check", str(tree)]
+    cost(command, scratch)
+    tool = cost(command, scratch)
     parse_s = cost([sys.executable, "-c", PARSE, str(tree)], scratch).cpu_s
-    what = f"`rewrite --check`, {files} files of torch and transformers / `ast.parse` of them"
-    found = [Figure(what, f"{parse_s:.2f} s", f"{tool.cpu_s:.2f} s", tool.cpu_s / parse_s, 4.0)]
+    what = f"`rewrite --check`, {files} files of torch and transformers"
+    ratio = tool.cpu_s / parse_s
+    found = [Figure(f"{what} / `ast.parse` of them", f"{parse_s:.2f} s", tool.shown, ratio, 4.0)]
     for name, arguments, times in (
-        ("torchfix", ["--select", "TOR001"], 50),
-        ("bump-pydantic", ["--diff"], 300),
+        ("torchfix", ["--select", "TOR001", "-j", "1", "."], 50),
+        ("bump-pydantic", ["--diff", "."], 300),  # it takes relative paths only
     ):
-        command = shutil.which(name, path=str(peers) if peers else None)
-        if command is None:
+        program = shutil.which(name, path=str(peers) if peers else None)
+        if program is None:
             print(f"{name} is not installed: not measured", file=sys.stderr)
             continue
-        done = cost([command, *arguments, str(tree)], scratch, limit_s=PATIENCE_S)
-        what = f"`rewrite --check`, {files} files of torch and transformers / {name}, times {times}"
-        shown = f"{'' if done.is_whole else '> '}{done.cpu_s:.1f} s"
-        ratio = times * tool.cpu_s / done.cpu_s
-        found.append(Figure(what, shown, f"{tool.cpu_s:.2f} s", ratio, 1.0))
+        limit_s = 1_000_000 if to_the_end else int(1.2 * times * tool.cpu_s) + 1
+        done = cost([program, *arguments], tree, limit_s=limit_s)
+        found.append(Figure(f"{what} / {name}", done.shown, tool.shown, tool.cpu_s / done.cpu_s, 1 / times))
     return found
 
 
-def memory(scratch: Path) -> list[Figure]:
-    """The installed packages as they are: time, and memory at the worst moment."""
+def large(scratch: Path) -> list[Figure]:
+    """The installed packages as they are, in one process: memory at the worst moment."""
     tree, files = installed(scratch, "large", PACKAGES, every=1)
-    done = cost([*TOOL, "rewrite", "--check", str(tree)], scratch, limit_s=PATIENCE_S)
+    done = cost([*TOOL, "rewrite", "--check", "--jobs", "1", str(tree)], scratch, limit_s=PATIENCE_S)
     note = "" if done.is_whole else f", stopped after {PATIENCE_S} s"
-    what = f"`rewrite --check`, {files} files of installed packages, peak memory in MB{note}"
+    what = f"`rewrite --check`, {files} installed files in {done.cpu_s:.0f} s, peak memory in MB{note}"
     megabytes = done.peak_bytes / 1e6
     return [Figure(what, "300", f"{megabytes:.0f}", megabytes / 300, 1.0)]
+
+
+def two_processes(scratch: Path, repeats: int) -> list[Figure]:
+    """The same tree by one process and by two, in wall seconds."""
+    tree, files = installed(scratch, "large", PACKAGES, every=1)
+    command = [*TOOL, "rewrite", "--check", str(tree), "--jobs"]
+    runs = [[cost([*command, jobs], scratch, limit_s=PATIENCE_S) for jobs in "12"] for _ in range(repeats)]
+    one, two = (min(run[i].wall_s for run in runs) for i in (0, 1))
+    what = f"`rewrite --check`, {files} files of installed packages, two processes / one"
+    return [Figure(what, f"{one:.1f} s", f"{two:.1f} s", two / one, 1 / 1.6)]
 
 
 def main() -> int:
@@ -297,7 +253,9 @@ def main() -> int:
     )
     parser.add_argument("--repositories", type=Path, help="a folder of checkouts")
     parser.add_argument("--peers", type=Path, help="the folder of the peers' commands; those on PATH if none")
+    parser.add_argument("--to-the-end", action="store_true", help="never stop a peer")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", default="start,nothing,sample,large,two")
     parser.add_argument("--analysis-of", type=Path, help=argparse.SUPPRESS)
     told = parser.parse_args()
     if told.analysis_of:
@@ -305,12 +263,14 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name).resolve()
-        figures = [
-            start_up(scratch, told.repeats),
-            nothing_to_do(scratch, told.repeats),
-            *sample(scratch, told.peers),
-            *memory(scratch),
-        ]
+        parts = {
+            "start": lambda: [start_up(scratch, told.repeats)],
+            "nothing": lambda: [nothing_to_do(scratch, told.repeats)],
+            "sample": lambda: sample(scratch, told.peers, to_the_end=told.to_the_end),
+            "large": lambda: large(scratch),
+            "two": lambda: two_processes(scratch, min(told.repeats, 3)),
+        }
+        figures = [figure for part in told.only.split(",") for figure in parts[part]()]
     if told.repositories:
         figures += repositories(told.repositories.resolve())
     print("| measured | peer | tool | ratio | limit | held |\n|---|---:|---:|---:|---:|---|")

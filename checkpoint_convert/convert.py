@@ -16,7 +16,7 @@ from checkpoint_convert.planned import Conversion, ConvertOptions, Plan, make_pl
 from checkpoint_convert.progress import Progress, Silent
 from checkpoint_convert.source_watch import SourceWatch
 
-__all__ = ["Conversion", "ConvertOptions", "Plan", "SourceWatch", "convert", "make_plan"]
+__all__ = ["Conversion", "ConvertOptions", "Plan", "SourceWatch", "convert", "jobs_for", "make_plan"]
 
 
 def convert(
@@ -50,7 +50,7 @@ def convert(
     if ranks.is_first:
         check_free(target, overwrite=options.overwrite, sources=watch.paths if watch else ())
     plan = make_plan(contents, target, options, progress)
-    job = Job(plan, options, Workers(_jobs(plan, options)), progress, watch, reopen)
+    job = Job(plan, options, Workers(jobs_for(plan, options)), progress, watch, reopen)
     try:
         with _system_errors(target):
             if not ranks.is_first:
@@ -68,7 +68,12 @@ def convert(
         ranks.leave()
 
 
-def _jobs(plan: Plan, options: ConvertOptions) -> int:
+def jobs_for(plan: Plan, options: ConvertOptions) -> int:
+    """Threads that a conversion may have.
+
+    Raises:
+        UnsupportedError: `max_memory` cannot be kept.
+    """
     return jobs_within(
         options.max_memory,
         plan.layout.tensors,

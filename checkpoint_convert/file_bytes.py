@@ -21,7 +21,7 @@ MAX_OPEN = 64
 FETCHERS: dict[str, Callable[[int, int], bytes]] = {}
 """Stand-ins of remote files (`remote_source`) and what fetches their bytes, given start and count."""
 
-_FETCH_BYTES = 8 << 20
+FETCH_BYTES = 8 << 20
 """Asked of a remote file at a time: an answer takes as long to come as a few megabytes to arrive."""
 
 
@@ -210,8 +210,8 @@ def read_blocks(
 def _fetched_blocks(
     fetch: Callable[[int, int], bytes], path: Path, position: int, count: int, checksum: Checksum | None
 ) -> Iterator[memoryview]:
-    for start in range(position, position + count, _FETCH_BYTES):
-        data = _fetched(fetch, path, start, min(_FETCH_BYTES, position + count - start))
+    for start in range(position, position + count, FETCH_BYTES):
+        data = _fetched(fetch, path, start, min(FETCH_BYTES, position + count - start))
         for at in range(0, len(data), BLOCK_BYTES):
             view = memoryview(data)[at : at + BLOCK_BYTES]
             if checksum is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,7 @@ class Finished:
 
 
 class Journal:
-    """The lines of this process. Thread-safe as far as single writes are.
+    """The lines of this process. Thread-safe.
 
     Args:
         directory: of the unfinished output.
@@ -55,14 +56,16 @@ class Journal:
         work.mkdir(exist_ok=True)
         self._file = (work / f"{_PREFIX}{secrets.token_hex(8)}").open("x", encoding="ascii")
         self._pending = 0
+        self._lock = threading.Lock()
 
     def note(self, number: int, finished: Finished, size_bytes: int) -> None:
         """A tensor was written."""
-        self._file.write(_row(number, finished))
-        self._pending += size_bytes
-        if self._pending >= _FLUSH_BYTES:
-            self._pending = 0
-            self._file.flush()
+        with self._lock:
+            self._file.write(_row(number, finished))
+            self._pending += size_bytes
+            if self._pending >= _FLUSH_BYTES:
+                self._pending = 0
+                self._file.flush()
 
     def close(self) -> None:
         """Write what is left."""

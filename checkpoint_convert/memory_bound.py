@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from checkpoint_convert.errors import UnsupportedError
+from checkpoint_convert.file_bytes import FETCH_BYTES, FETCHERS
 from checkpoint_convert.items import TensorItem
 from checkpoint_convert.model import BLOCK_BYTES, TensorSource, numel, size_bytes
 from checkpoint_convert.stored_tensor import StoredTensor, extent
@@ -62,6 +63,8 @@ def needed_bytes(tensors: Sequence[TensorItem], chunks: int, jobs: int, *, verif
     held = sorted((held_bytes(item.source) for item in tensors), reverse=True)[:jobs]
     largest = max((numel(item.source.shape) * item.dtype.itemsize for item in tensors), default=0)
     blocks = jobs * _BLOCKS * min(BLOCK_BYTES, largest)
+    if FETCHERS:
+        blocks += jobs * 2 * FETCH_BYTES
     return resident_bytes() + _SLACK_BYTES + sum(held) + blocks + (chunks * _CHECK_BYTES if verify else 0)
 
 

@@ -75,18 +75,22 @@ def recheck(target: Path, workers: Workers, progress: Progress) -> Recheck:
             return Recheck(0, 0, 0, 0, (*problems, f"it cannot be opened: {error.message}"))
         problems += [f"{key} is not in the report" for key in found if key not in rows]
         present = {key: row for key, row in rows.items() if key in found}
-        problems += [f"{key} is gone" for key in rows if key not in found]
+        gone = [key for key in rows if key not in found]
+        problems += [f"{key} is gone" for key in gone]
         headers = {key: _header_problem(found[key], row) for key, row in present.items()}
         problems += [f"{key} is {was}" for key, was in headers.items() if was]
         wanted = [key for key, row in present.items() if row["digest"] and not headers[key]]
         damaged = _damaged({key: found[key] for key in wanted}, rows, workers, progress)
         size = sum(size_bytes(found[key]) for key in wanted)
+        known = {place for row in report["values"] for place in _places(row)}
+        problems += [f"{key} is not in the report" for key in values if key not in known]
         differing = [
             (row["key"], problem) for row in report["values"] for problem in _value_problems(values, row)
         ]
     problems += [*damaged.values(), *(problem for _, problem in differing)]
     unread = sum(1 for key, row in present.items() if not row["digest"] and not headers[key])
-    equal = {rows[key]["key"] for key in wanted} - {rows[key]["key"] for key in damaged}
+    wrong = [*damaged, *gone, *(key for key, was in headers.items() if was)]
+    equal = {rows[key]["key"] for key in wanted} - {rows[key]["key"] for key in wrong}
     equal_values = len(report["values"]) - len({key for key, _ in differing})
     return Recheck(len(equal), equal_values, unread, size, tuple(problems))
 

@@ -18,6 +18,7 @@ from codemods.model import Edit, Finding, Outcome, Reported
 from codemods.project import Project
 from codemods.torch_names import FSDP, is_fsdp1, is_fsdp_namespace
 
+_WORD = re.compile(r"[A-Za-z_][\w.]*")
 UNMISTAKABLE = frozenset(
     {"_all_handles", "_flat_param", "_fsdp_wrapped_module", "_fully_sharded_module_to_handle", "flat_param"}
     | {
@@ -30,6 +31,7 @@ UNMISTAKABLE = frozenset(
     | {"shard_full_optim_state_dict", "sharded_optim_state_dict", "summon_full_params"}
 )
 """Attributes that no other library has."""
+_UNMISTAKABLE_TEXT = re.compile("|".join(sorted(UNMISTAKABLE)) + "|FullyShardedDataParallel")
 _METHODS = frozenset(name for name in UNMISTAKABLE if not name.startswith("_") and name != "flat_param")
 
 
@@ -60,16 +62,15 @@ def left_over(
             module, node = use.module, use.node
             if _is_variable(module, node, name) or _is_inner(project, module, node):
                 continue
-            if is_gone(module, node, edits):
-                continue
-            if is_spoken_of(module, node, spoken):
+            if is_gone(module, node, edits) or is_spoken_of(module, node, spoken):
                 continue
             spoken.add((module.path, module.place(module.statement(node)).line))
             yield left_name(module, node, name)
     for module in project.naming:
         yield from _in_text(project, module, edits, spoken)
         yield from unread_imports(project, module, edits, spoken)
-        yield from _unmistakable(project, module, edits, spoken)
+        if _UNMISTAKABLE_TEXT.search(module.text):
+            yield from _unmistakable(project, module, edits, spoken)
 
 
 def _spoken_by_todos(project: Project) -> Iterator[tuple[str, int]]:
@@ -95,9 +96,7 @@ def _unmistakable(
         owner = node.value if isinstance(node, ast.Attribute) and name in _METHODS else None
         if owner is not None and not _can_be_wrapper(project, module, owner):
             continue
-        if is_gone(module, node, edits):
-            continue
-        if is_spoken_of(module, node, spoken):
+        if is_gone(module, node, edits) or is_spoken_of(module, node, spoken):
             continue
         spoken.add((module.path, module.place(module.statement(node)).line))
         yield finding(
@@ -173,14 +172,22 @@ def _in_text(
     """FSDP1's names in types that are written as text."""
     for node in module.nodes(ast.Constant):
         assert isinstance(node, ast.Constant)
-        if not isinstance(node.value, str) or not is_annotation(module, node):
+        if not isinstance(node.value, str) or isinstance(module.parent(node), ast.Expr):
+            continue
+        words = [word for word in _WORD.findall(node.value) if _can_mean(module, word)]
+        if not words or not is_annotation(module, node):
             continue
         span = module.span(node)
         if any(span.holds(edit.span) or edit.span.holds(span) for edit, _ in edits.get(module.path, [])):
             continue
-        meanings = (project.meaning(module, word) for word in re.findall(r"[A-Za-z_][\w.]*", node.value))
+        meanings = (project.meaning(module, word) for word in words)
         name = next((name for name in meanings if name is not None and is_fsdp1(name)), None)
         if name is None or any((module.path, line) in spoken for line in header(module, node)):
             continue
         spoken.add((module.path, module.place(module.statement(node)).line))
         yield left_name(module, node, name)
+
+
+def _can_mean(module: Module, word: str) -> bool:
+    """Whether dotted text starts with a name that the top of a module has from somewhere."""
+    return word.partition(".")[0] in module.scope.bindings or bool(module.scope.star_imports)

@@ -15,7 +15,7 @@ from codemods.analysis.deep_expressions import deep_expressions
 from codemods.analysis.library_calls import surroundings
 from codemods.configuration.plan import plan_configuration
 from codemods.editing.changes import file_changes
-from codemods.editing.helper_places import is_written
+from codemods.find import find_all
 from codemods.model import (
     WHOLE_FILE,
     FileChange,
@@ -29,6 +29,7 @@ from codemods.model import (
     Suppression,
 )
 from codemods.outcomes import decided_together
+from codemods.processes import processors
 from codemods.project import Project
 from codemods.shown_places import dropped, shown
 from codemods.sources import is_configuration
@@ -36,12 +37,19 @@ from codemods.suppressions import check_suppression, suppressions_in
 from codemods.whole import only_whole
 from codemods.wrap_reports import DROPPED_BRANCH, wrap_reports
 
+_MANY_MODULES = 100
+"""Modules read from which on a second process is worth its start."""
 _LEFT = "the file was left as it is"
 
 
 @deep_expressions()
 def plan_rewrite(
-    target: Path, files: list[str], options: Options, *, only: frozenset[str] | None = None
+    target: Path,
+    files: list[str],
+    options: Options,
+    *,
+    only: frozenset[str] | None = None,
+    jobs: int | None = 1,
 ) -> Rewrite:
     """Everything a rewrite of these files comes to.
 
@@ -49,10 +57,14 @@ def plan_rewrite(
         target: the directory that paths are relative to.
         files: Python files, notebooks and configuration files, relative to it, forward slashes.
         only: the files that may be changed; all if None. The others are read to understand these.
+        jobs: processes that share the work; None: one for each processor where there is enough to do.
     """
     project, skipped = _project(target, files, options, only)
     files, configs = split(files)
-    every = findings = find_all(project)
+    read = len(project.modules)  # what single questions lead to later is not counted: it may be asked twice
+    if jobs is None:
+        jobs = processors() if len(project.modules) >= _MANY_MODULES else 1
+    every = findings = find_all(project, jobs, skipped)
     elsewhere: Counter[str] = Counter()
     absent: list[Finding] = []
     if only is not None:
@@ -63,13 +75,13 @@ def plan_rewrite(
     absent += settings.absent
     reported = decided_together(project, findings, only, absent, {}, settings.decide)
     suppressed = suppressions_in(project, reported, only)
-    reported, changes = _changed(project, reported, target)
+    reported, changes = _changed(project, reported, target, jobs)
     undone = {r.finding: r.detail for r in reported if r.detail == _LEFT}
     if any(finding.shares for finding in undone):
         # What shares values with a file that is left alone is left as well.
         said = [r for r in reported if r.finding.code == "FM903"]
         reported = decided_together(project, findings, only, absent, undone, settings.decide)
-        reported, changes = _changed(project, _untouched(reported, said), target)
+        reported, changes = _changed(project, _untouched(reported, said), target, jobs)
         reported += [r for r in said if r not in reported]
     sites = list(wrap_reports(project, reported))
     reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
@@ -87,7 +99,7 @@ def plan_rewrite(
         tuple(reported),
         tuple(sites),
         len(files),
-        len(project.modules),
+        read,
         skipped,
         (settings.searched, settings.read),
         _in_order([*(found for found, _ in suppressed), *settings.suppressions]),
@@ -135,34 +147,23 @@ def split(files: list[str]) -> tuple[list[str], list[str]]:
     return [f for f in files if not is_configuration(f)], [f for f in files if is_configuration(f)]
 
 
-def find_all(project: Project) -> list[Finding]:
-    """What every rule finds, in the rules' order of precedence.
-
-    The helper module of an earlier run is FSDP2 code; what its functions take may still be either kind.
-    """
-    from codemods.rule import all_rules
-
-    ours = {path for path, module in list(project.modules.items()) if is_written(module.tree)}
-
-    found: list[Finding] = []
-    for rule in all_rules():
-        if rule.check is not None:
-            found.extend(rule.check(project))
-    return list(dict.fromkeys(f for f in found if f.place.path not in ours))
-
-
 def _changed(
-    project: Project, reported: list[Reported], target: Path, known: frozenset[str] = frozenset()
+    project: Project,
+    reported: list[Reported],
+    target: Path,
+    jobs: int = 1,
+    known: frozenset[str] = frozenset(),
 ) -> tuple[list[Reported], list[FileChange]]:
     """The new contents of files; what they cannot hold is not done, and said."""
     accepted = [r.finding for r in reported if r.outcome is Outcome.DONE]
-    changes, broken, dead = file_changes(project, [r for r in reported if not r.left_whole], accepted, target)
+    kept = [r for r in reported if not r.left_whole]
+    changes, broken, dead = file_changes(project, kept, accepted, target, jobs=jobs)
     reported = [_undone(_gone(item, dead), broken) for item in reported]
     reported += [_left_alone(path, why) for path, why in broken.items() if path not in known]
     if not project.options.whole_only or known.issuperset(broken):
         return reported, changes
     # What shares a model with a file that is left alone is left as well.
-    return _changed(project, only_whole(project, reported), target, known.union(broken))
+    return _changed(project, only_whole(project, reported), target, jobs, known.union(broken))
 
 
 def _left_whole(reported: list[Reported]) -> frozenset[str]:

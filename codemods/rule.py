@@ -74,6 +74,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from codemods.analysis.exports import names_taken
 from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
@@ -120,6 +121,7 @@ from codemods.editing.code import (
 from codemods.editing.optim_state_dicts import optim_saved
 from codemods.editing.optim_state_loads import optim_loaded, uses_orig_params
 from codemods.editing.removal import delete_aliases, delete_argument, delete_arguments
+from codemods.editing.resharding import resharded_before
 from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dict_blocks import BlockPlan, plan_block, run_time_choice, shared_by_choice
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
@@ -127,6 +129,7 @@ from codemods.editing.statements import (
     annotation_words,
     can_only_be_sharded,
     is_annotation,
+    is_behind_branch_that_shards,
     is_result_used,
     is_under_rank0,
     is_where_not_instance,
@@ -199,6 +202,7 @@ __all__ = [
     "insert_before",
     "insert_text",
     "is_annotation",
+    "is_behind_branch_that_shards",
     "is_for_other_stack",
     "is_fsdp1_import",
     "is_result_used",
@@ -218,6 +222,7 @@ __all__ = [
     "plan_block",
     "remove_with_item",
     "replace",
+    "resharded_before",
     "rule",
     "run_time_choice",
     "same_model",
@@ -282,9 +287,15 @@ def rule(
 
 
 def all_rules() -> list[Rule]:
-    """Every rule, found by importing every module under `codemods.rules`, in order of precedence."""
+    """Every rule, in order of precedence."""
+    _import_rules()
+    return sorted(_registry.values(), key=lambda r: (r.order, r.name))
+
+
+@cache
+def _import_rules() -> None:
+    """Every module under `codemods.rules` registers its rule when it is imported."""
     import codemods.rules as room
 
     for info in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
         importlib.import_module(info.name)
-    return sorted(_registry.values(), key=lambda r: (r.order, r.name))

@@ -38,7 +38,7 @@ CONFIG_SUFFIXES = frozenset(
 """Endings of configuration files and launch scripts."""
 _CONFIG_NAME = re.compile(r"(?:GNU)?[Mm]akefile(?:\..+)?|Dockerfile(?:\..+)?|Containerfile")
 _SUFFIXES = frozenset({".py", ".ipynb"})
-_NAMES_FSDP = re.compile(rb"fsdp|fullysharded|fully_shard", re.IGNORECASE)
+_FSDP_WORDS = (b"fsdp", b"fullysharded", b"fully_shard")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,8 @@ def decode(path: str, data: bytes) -> SourceFile:
     encoding, _ = tokenize.detect_encoding(lambda: next(lines, b""))
     text = data.decode(encoding)
     crlf, lf = text.count("\r\n"), text.count("\n")
-    newline = "\r\n" if crlf * 2 > lf else "\n"
+    lone = text.count("\r") - crlf  # the line ending of the oldest Macs, which Python still reads
+    newline = "\r" if lone > lf else "\r\n" if crlf * 2 > lf else "\n"
     return SourceFile(path, data, text, encoding, newline)
 
 
@@ -87,7 +88,8 @@ def is_configuration_name(path: PurePath) -> bool:
 
 def names_fsdp(data: bytes) -> bool:
     """The byte prefilter: whether a file says FSDP anywhere."""
-    return _NAMES_FSDP.search(data) is not None
+    lower = data.lower()  # three times as fast as a pattern that ignores case
+    return any(word in lower for word in _FSDP_WORDS)
 
 
 def is_configuration(path: str) -> bool:
@@ -99,8 +101,9 @@ def any_names_fsdp(target: Path, files: Iterable[str]) -> bool:
     """Whether there is anything to do: some file says FSDP, or cannot be read and has to be reported."""
     for name in files:
         try:
-            if names_fsdp((target / name).read_bytes()):
-                return True
+            with open(f"{target}/{name}", "rb") as stream:  # noqa: PTH123 - thousands of paths are made for it
+                if names_fsdp(stream.read()):
+                    return True
         except OSError:
             return True
     return False

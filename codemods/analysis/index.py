@@ -203,7 +203,7 @@ class Index:
         self._resolving.add(key)
         try:
             if found is not None:
-                symbols = [s for b in found[1] if (s := self._bound(module, found[0], b))]
+                symbols = [s for b in _in_force(module, found[1]) if (s := self._bound(module, found[0], b))]
                 symbol = _preferred(symbols)
             else:
                 symbol = self._starred(module, name)
@@ -271,6 +271,19 @@ def _preferred(symbols: list[Symbol]) -> Symbol | None:
         if symbol.name.startswith("torch."):
             return symbol
     return symbols[-1] if symbols else None
+
+
+def _in_force(module: Module, bindings: list[Binding]) -> list[Binding]:
+    """Bindings of a name without imports at the top of a module that a `def` or `class` further down, at the
+    top as well, replaces for good."""
+    at_top = [binding for binding in bindings if module.parent(binding.node) is module.tree]
+    ends = [module.span(b.node).start for b in at_top if b.kind is BindingKind.DEFINITION]
+    gone = [
+        binding
+        for binding in at_top
+        if ends and binding.kind is BindingKind.IMPORT and module.span(binding.node).start < max(ends)
+    ]
+    return [binding for binding in bindings if binding not in gone]
 
 
 def module_parts(path: str) -> list[str]:

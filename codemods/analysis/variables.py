@@ -154,6 +154,11 @@ class Variables:
         ]
         return put_into(self.links, items, path, held)
 
+    def filled(self, module: Module, node: ast.Name, path: Path, held: HeldSet) -> HeldSet:
+        """What a variable's container has at a path, given what its bindings hold there."""
+        scope = self.variable(module, node)
+        return self._with_items(module, scope, node.id, path, held) if scope is not None else held
+
     def variable(self, module: Module, node: ast.Name) -> Scope | None:
         """The scope, of whatever module, in which the variable that a name means is bound."""
         found = module.scope_of(node).lookup(node.id)

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from codemods.configuration.shell import Command, Style, Word, commands, heredocs
 from codemods.model import Span
@@ -27,7 +28,13 @@ _INSTRUCTION = re.compile(
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
-def all_commands(text: str, *, is_docker: bool = False) -> list[Command]:
+def may_hold_flags(text: str, *, is_docker: bool = False) -> bool:
+    """Whether a script can have an option `--fsdp...`: most that say FSDP name another program's settings."""
+    return "-fsdp" in text or (is_docker and "\\u" in text)
+
+
+@lru_cache(maxsize=32)
+def all_commands(text: str, *, is_docker: bool = False) -> tuple[Command, ...]:
     """The commands of a script, with those that stand within others after the ones around them."""
     lists = list(_docker_lists(text)) if is_docker else []
     spans = [command.span for command in lists]
@@ -41,14 +48,14 @@ def all_commands(text: str, *, is_docker: bool = False) -> list[Command]:
         inner = text[document.span.start : document.span.end]
         if any(map(_SHELL_READS.search, document.reader)) or _SHELL_STARTS.match(inner):
             found += [_moved(c, document.span.start) for c in all_commands(inner)]
-    return found + lists
+    return (*found, *lists)
 
 
 def _quoted(text: str, command: Command) -> Iterator[Command]:
     """The quoted texts of a command that hold FSDP flags themselves."""
     shows = command.words[0].raw in ("echo", "printf")
     for position, word in enumerate(command.words):
-        for start, end in _quotations(word.raw):
+        for start, end in _quotations(word.raw) if "-fsdp" in word.raw else ():
             inner = word.raw[start + 1 : end]
             if not _FLAGS.search(inner) or not re.search(r"\s", inner.strip()):
                 continue

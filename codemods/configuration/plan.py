@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from codemods.configuration.comments import ignores, judged, suppresses, suppressions_in
 from codemods.configuration.json_tree import read_json
 from codemods.configuration.named import keys_in, keys_of_file, paths_named, with_settings
+from codemods.configuration.nested import may_hold_flags
 from codemods.configuration.rule import Surroundings, config_checks
 from codemods.configuration.todo import old_todos, todo_edits
 from codemods.configuration.tree import ConfigFile, below
@@ -119,7 +120,8 @@ def plan_configuration(
 def named_configs(file: ConfigFile) -> set[str]:
     """Files named as `fsdp_config` by a script or configuration, seen from its folder and from the target."""
     names: set[str] = set()
-    if file.kind in ("shell", "docker"):
+    is_docker = file.kind == "docker"
+    if file.kind in ("shell", "docker") and may_hold_flags(file.text, is_docker=is_docker):
         options = (option for command in known_commands(file) for option in command.options())
         names = {str(o.values[0].text) for o in options if o.name == "fsdp_config" and o.values}
     for root in file.roots:

@@ -9,11 +9,15 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
+from codemods.configuration.shell_words import read_word
 from codemods.model import Span
 
-_BLANK = re.compile(r"(?:[ \t]|\\\r?\n)+")
-_COMMENT = re.compile(r"#[^\n]*")
+_PASSED = re.compile(r"(?:[ \t]|\\\r?\n)+(?:#[^\n]*)?|#[^\n]*")
+"""Blanks, and comments."""
+_ARRAY = re.compile(r"\w+\+?=")
+_OPTION = re.compile(r"--?([A-Za-z][\w.-]*)(=?)")
 _HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1")
 
 
@@ -82,7 +86,7 @@ class Command:
         """Every `--option` with the words that follow it."""
         found: list[Option] = []
         for position, word in enumerate(self.words):
-            match = re.match(r"--?([A-Za-z][\w.-]*)(=?)", word.raw)
+            match = _OPTION.match(word.raw)
             if match is None:
                 continue
             values: list[Word] = []
@@ -92,7 +96,7 @@ class Command:
                 values.append(Word(Span(start, word.span.end), text, word.raw[match.end() :]))
             else:
                 for following in self.words[position + 1 :]:
-                    if re.match(r"--?[A-Za-z]", following.raw):
+                    if _OPTION.match(following.raw):
                         break
                     values.append(following)
             end = values[-1].span.end if values else word.span.end
@@ -113,16 +117,30 @@ class Heredoc:
     reader: tuple[str, ...]
 
 
-def commands(text: str) -> list[Command]:
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script as read once: its commands in order, and its here-documents."""
+
+    commands: tuple[Command, ...]
+    heredocs: tuple[Heredoc, ...]
+
+
+def commands(text: str) -> tuple[Command, ...]:
     """The commands of a script, in order; not those within quoted texts and here-documents."""
-    return _Scanner(text).run()
+    return read_script(text).commands
 
 
-def heredocs(text: str) -> list[Heredoc]:
+def heredocs(text: str) -> tuple[Heredoc, ...]:
     """The here-documents of a script."""
+    return read_script(text).heredocs
+
+
+@lru_cache(maxsize=32)
+def read_script(text: str) -> Script:
+    """Commands and here-documents; a script is asked about several times in a row, and read once."""
     scanner = _Scanner(text)
     scanner.run()
-    return scanner.heredocs
+    return Script(tuple(scanner.found), tuple(scanner.heredocs))
 
 
 class _Scanner:
@@ -136,16 +154,15 @@ class _Scanner:
         self.heredocs: list[Heredoc] = []
         self.in_array = False
 
-    def run(self) -> list[Command]:
+    def run(self) -> None:
         while self.position < len(self.text):
             self._step()
         self._end()
-        return self.found
 
     def _end(self) -> None:
         if self.words:
             self.found.append(Command(tuple(self.words)))
-        self.words = []
+            self.words = []
 
     def _heredoc(self, opening: re.Match[str]) -> None:
         """The rest of the line belongs to the command; the lines to the closing word are its input."""
@@ -161,107 +178,34 @@ class _Scanner:
 
     def _step(self) -> None:
         text, position = self.text, self.position
-        blank = _BLANK.match(text, position)
-        if blank:
-            self.position = blank.end()
+        passed = _PASSED.match(text, position)
+        if passed:
+            self.position = passed.end()
             return
         character = text[position]
-        comment = _COMMENT.match(text, position)
-        if comment:
-            self.position = comment.end()
-        elif character in "\r\n":
+        if character in "\r\n":
             self.position += 1
             if not self.in_array:
                 self._end()
-        elif character == ")" and self.in_array:
-            self.in_array = False
-            self.position += 1
-            self._end()
         elif character in ";&|()":
+            if character == ")":
+                self.in_array = False
             self.position += 1
             self._end()
+        elif character not in "<>":
+            self._word()
         elif heredoc := _HEREDOC.match(text, position):
             self._heredoc(heredoc)
-        elif character in "<>":
-            self.position += 1
         else:
-            self._word()
+            self.position += 1
 
     def _word(self) -> None:
         start = self.position
-        parts: list[str] = []
-        known = True
-        while self.position < len(self.text):
-            character = self.text[self.position]
-            if character in " \t\r\n;&|()<>" or self.text.startswith(("\\\n", "\\\r\n"), self.position):
-                break
-            piece = self._piece(character)
-            known = known and piece is not None
-            parts.append(piece or "")
+        self.position, said = read_word(self.text, start)
         raw = self.text[start : self.position]
-        self.words.append(Word(Span(start, self.position), "".join(parts) if known else None, raw))
-        if re.fullmatch(r"\w+\+?=", raw) and self.text[self.position : self.position + 1] == "(":
-            self.words.pop()
+        if raw[-1] == "=" and self.text.startswith("(", self.position) and _ARRAY.fullmatch(raw):
             self._end()
             self.position += 1
             self.in_array = True
-
-    def _piece(self, character: str) -> str | None:
-        """One quoted or plain piece of a word; None where it is decided at run time."""
-        text, start = self.text, self.position
-        if character == "'":
-            end = text.find("'", start + 1)
-            self.position = len(text) if end < 0 else end + 1
-            return text[start + 1 : self.position - 1]
-        if character == '"':
-            return self._double_quoted()
-        if character == "\\":
-            self.position += 2
-            return text[start + 1 : start + 2]
-        if character == "`":
-            end = text.find("`", start + 1)
-            self.position = len(text) if end < 0 else end + 1
-            return None
-        if character == "$":
-            self._expansion()
-            return None
-        self.position += 1
-        return None if character in "*?[" else character
-
-    def _double_quoted(self) -> str | None:
-        start = self.position
-        self.position += 1
-        known = True
-        parts: list[str] = []
-        while self.position < len(self.text) and self.text[self.position] != '"':
-            character = self.text[self.position]
-            if character == "\\":
-                parts.append(self.text[self.position + 1 : self.position + 2])
-                self.position += 2
-            elif character == "$":
-                known = False
-                self._expansion()
-            else:
-                known = known and character != "`"
-                parts.append(character)
-                self.position += 1
-        self.position = min(self.position + 1, len(self.text))
-        return "".join(parts) if known and self.position > start + 1 else None
-
-    def _expansion(self) -> None:
-        """`$NAME`, `${...}` or `$(...)`."""
-        opening = self.text[self.position + 1 : self.position + 2]
-        closing = {"{": "}", "(": ")"}.get(opening)
-        if closing is None:
-            self.position += 1
-            return
-        depth = 0
-        while self.position < len(self.text):
-            character = self.text[self.position]
-            self.position += 1
-            if character == opening:
-                depth += 1
-            elif character == closing:
-                depth -= 1
-                if depth == 0:
-                    return
+        else:
+            self.words.append(Word(Span(start, self.position), said, raw))

@@ -32,12 +32,12 @@ _DECLARING = frozenset({"export", "readonly"})
 _DEEPEST = 8
 
 
-def known_commands(file: ConfigFile) -> list[Command]:
+def known_commands(file: ConfigFile) -> tuple[Command, ...]:
     """The commands of a script or image, names of settings files read through variables where certain."""
     found = all_commands(file.text, is_docker=file.kind == "docker")
     if file.kind != "shell" or "make" in PurePosixPath(file.path).name.lower() or file.path.endswith(".mk"):
         return found  # there, variables are another program's
-    return [_read(file.text, command) for command in found]
+    return tuple(_read(file.text, command) for command in found)
 
 
 def _read(text: str, command: Command) -> Command:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from codemods.editing import todo
 from codemods.editing.apply import apply_edits
 from codemods.editing.dead_functions import dead_functions, without_functions
 from codemods.editing.dead_names import without_dead_names
+from codemods.editing.drafts import draft_of
 from codemods.editing.helper_assembly import Needs
 from codemods.editing.helpers import HelperHome, helper_homes, helper_source
 from codemods.editing.imports import settle_imports
@@ -23,13 +25,20 @@ from codemods.editing.quotes import in_other_quotes
 from codemods.editing.spelling import Spelling
 from codemods.editing.undefined import check_concrete, names_left_undefined
 from codemods.model import Edit, FileChange, Finding, Reported, Span
+from codemods.processes import mapped
 from codemods.project import Project
+
+_MANY_FILES = 8
+"""Changed files from which on a second process is worth its start."""
 
 
 def file_changes(
-    project: Project, reported: list[Reported], accepted: list[Finding], target: Path
+    project: Project, reported: list[Reported], accepted: list[Finding], target: Path, *, jobs: int = 1
 ) -> tuple[list[FileChange], dict[str, str], dict[str, dict[str, Span]]]:
     """The new contents of every changed file.
+
+    Args:
+        jobs: processes that share the work.
 
     Returns:
         The changes, file -> why it has to be left alone, and file -> functions that went with their last
@@ -60,45 +69,78 @@ def file_changes(
     for path, gone in dead.items():
         text, spelling = texts[path]
         texts[path] = (without_functions(text, gone), spelling)
-    changes, broken = _settled(project, texts)
+    changes, broken = _settled(project, texts, jobs)
     used = {c.path: _imported(c, homes[c.path]) for c in changes if c.path in homes}
     changes += _helper_changes([(homes[path], names) for path, names in used.items()], target)
     return changes, broken | unserved, dead
 
 
 def _settled(
-    project: Project, texts: dict[str, tuple[str, Spelling]]
+    project: Project, texts: dict[str, tuple[str, Spelling]], jobs: int
 ) -> tuple[list[FileChange], dict[str, str]]:
-    changes: list[FileChange] = []
     broken: dict[str, str] = {}
-    exported = _exports(project, {path: text for path, (text, _) in texts.items()})
-    for path, (text, spelling) in sorted(texts.items()):
-        module = project.as_it_is(path)
+    drafts: dict[str, Module] = {}
+    for path, (text, _) in sorted(texts.items()):
         try:
-            lean = without_dead_names(module, text)
-            new = settle_imports(module, lean, spelling, partial(_is_exported, exported, path))
-            if not module.text.startswith(("\n", "\r")):
-                new = new.lstrip("\r\n")  # imports that stood at the top may be gone
-            width = project.line_length or DEFAULT
-            new = join_short_lines(module.text, new, width)
-            new = wrap_long_lines(module.text, new, width, module.source.newline)
-            compile(new, path, "exec", dont_inherit=True, flags=ast.PyCF_ONLY_AST)
-            encoded = module.source.encoded(new)
-            lost: list[str] = []
-            if new != module.text:
-                check_concrete(module.text, new)
-                lost = names_left_undefined(module.text, new)
-        except (SyntaxError, UnicodeEncodeError) as error:
+            drafts[path] = draft_of(project.as_it_is(path), text)
+        except SyntaxError as error:
             broken[path] = f"its rewritten form would be no valid Python ({error})"
-            continue
-        if lost:
-            broken[path] = (
-                f"its rewritten form would be no valid Python (nothing would define {', '.join(lost)} in it)"
-            )
-            continue
-        if encoded != module.source.data:
-            changes.append(FileChange(path, module.source.data, encoded))
-    return changes, broken
+    exported = _exports(project, drafts)
+
+    def settle(path: str) -> FileChange | str | None:
+        is_exported = partial(_is_exported, exported, path)
+        return _change(project, path, drafts[path], texts[path][1], is_exported)
+
+    paths = list(drafts)
+    done = mapped(settle, paths, jobs if len(paths) >= _MANY_FILES else 1)
+    broken |= {path: why for path, why in zip(paths, done, strict=True) if isinstance(why, str)}
+    return [change for change in done if isinstance(change, FileChange)], broken
+
+
+def _change(
+    project: Project, path: str, draft: Module, spelling: Spelling, is_exported: Callable[[str], bool]
+) -> FileChange | str | None:
+    """The change of a file, or why it has to be left alone; None where nothing changes."""
+    module = project.as_it_is(path)
+    try:
+        new = _final_text(project, module, draft, spelling, is_exported)
+        encoded = module.source.encoded(new)
+        lost = _checked(module.text, new, path) if new != module.text else []
+    except (SyntaxError, UnicodeEncodeError) as error:
+        return f"its rewritten form would be no valid Python ({error})"
+    if lost:
+        return f"its rewritten form would be no valid Python (nothing would define {', '.join(lost)} in it)"
+    return FileChange(path, module.source.data, encoded) if encoded != module.source.data else None
+
+
+def _final_text(
+    project: Project, module: Module, draft: Module, spelling: Spelling, is_exported: Callable[[str], bool]
+) -> str:
+    """The draft without what nothing uses any more, with its imports, broken into lines.
+
+    Args:
+        module: the file as it was.
+        draft: with the edits done, and nothing else.
+
+    Raises:
+        SyntaxError: what came out is no valid Python.
+    """
+    new = settle_imports(module, without_dead_names(module, draft), spelling, is_exported)
+    if not module.text.startswith(("\n", "\r")):
+        new = new.lstrip("\r\n")  # imports that stood at the top may be gone
+    width = project.line_length or DEFAULT
+    new = join_short_lines(module.text, new, width)
+    return wrap_long_lines(module.text, new, width, module.source.newline)
+
+
+def _checked(before: str, after: str, path: str) -> list[str]:
+    """Names that nothing would define.
+
+    Raises:
+        SyntaxError: Python or LibCST cannot read the new text.
+    """
+    check_concrete(before, after, ast.parse(after, path))
+    return names_left_undefined(before, after)
 
 
 def _is_exported(exported: set[tuple[str, str]], path: str, name: str) -> bool:
@@ -139,10 +181,10 @@ def _helper_changes(used: list[tuple[HelperHome, frozenset[str]]], target: Path)
     return changes
 
 
-def _exports(project: Project, texts: dict[str, str]) -> set[tuple[str, str]]:
+def _exports(project: Project, drafts: dict[str, Module]) -> set[tuple[str, str]]:
     """(file, name) of names that some file, as it will be, imports from another file of the project."""
-    named = {path: _names_in(text) for path, text in texts.items()}
-    gone = {path: _names_read(project.modules[path]) - (words or set()) for path, words in named.items()}
+    named = {path: _names_read(draft) for path, draft in drafts.items()}
+    gone = {path: _names_read(project.modules[path]) - words for path, words in named.items()}
     modules = project.with_takers(gone)
     before = {module.path: _names_read(module) for module in modules}
 
@@ -158,11 +200,3 @@ def _exports(project: Project, texts: dict[str, str]) -> set[tuple[str, str]]:
 
 def _names_read(module: Module) -> set[str]:
     return {node.id for node in module.nodes(ast.Name) if isinstance(node, ast.Name)}
-
-
-def _names_in(text: str) -> set[str] | None:
-    """Every name a text uses; None where it does not parse."""
-    try:
-        return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
-    except SyntaxError:
-        return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from codemods.analysis.module import Module
 from codemods.editing.code import stands_alone
-from codemods.sources import SourceFile
+from codemods.editing.drafts import draft_of
 
 _PURE = (
     ast.Name,
@@ -22,21 +22,18 @@ _PURE = (
     ast.cmpop,
     ast.expr_context,
 )
+_BY_NAME = ("locals", "eval", "exec", "vars")
+"""Functions that can read any variable around them."""
 
 
-def without_dead_names(before: Module, text: str) -> str:
-    """Remove assignments in functions that nothing reads any more, where evaluating them does nothing else.
-
-    Raises:
-        SyntaxError: the text is no valid Python.
-    """
-    source = before.source
-    after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
+def without_dead_names(before: Module, after: Module) -> Module:
+    """Remove assignments in functions that nothing reads any more, where evaluating does nothing else."""
     read_before = _reads(before)
+    text = after.text
     spans = []
     for name, assignment in _assignments(after):
-        function = after.function(assignment)
-        if function is None or name not in read_before or _is_read(function, name):
+        function = after.function(assignment) if name in read_before else None
+        if function is None or _is_read(after, function, name) or not _is_pure(assignment.value):
             continue
         if stands_alone(after, assignment) and _has_neighbours(after, assignment):
             span = after.span(assignment)
@@ -45,14 +42,14 @@ def without_dead_names(before: Module, text: str) -> str:
                 spans.append((after.line_start(span.start), end))
     for start, end in sorted(spans, reverse=True):
         text = text[:start] + text[end:]
-    return text
+    return draft_of(after, text)
 
 
 def _assignments(module: Module) -> Iterator[tuple[str, ast.Assign]]:
     for node in module.nodes(ast.Assign):
         assert isinstance(node, ast.Assign)
         target = node.targets[0]
-        if len(node.targets) == 1 and isinstance(target, ast.Name) and _is_pure(node.value):
+        if len(node.targets) == 1 and isinstance(target, ast.Name):
             yield target.id, node
 
 
@@ -80,16 +77,16 @@ def _reads(module: Module) -> set[str]:
     return {n.id for n in names if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
-def _is_read(function: ast.AST, name: str) -> bool:
+def _is_read(module: Module, function: ast.AST, name: str) -> bool:
     """Whether a function reads a name, or may do so by other means."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Store):
-            return True
-        if isinstance(node, ast.Name) and node.id in ("locals", "eval", "exec", "vars"):
-            return True
-        if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
-            return True
-    return False
+    nodes: list[ast.AST] = [
+        node
+        for node in module.named(name, *_BY_NAME)
+        if isinstance(node, ast.Name) and (node.id != name or not isinstance(node.ctx, ast.Store))
+    ]
+    for kind in (ast.Global, ast.Nonlocal):
+        nodes += [n for n in module.nodes(kind) if name in n.names]  # type: ignore[attr-defined]
+    return any(function in module.ancestors(node) for node in nodes)
 
 
 def _has_neighbours(module: Module, statement: ast.stmt) -> bool:

@@ -70,26 +70,33 @@ class Roots:
     target: Path
     _seen: dict[str, Counter[PurePosixPath]] = field(default_factory=dict)
     _closures: dict[str, frozenset[PurePosixPath]] = field(default_factory=dict)
+    _roots: dict[str, PurePosixPath] = field(default_factory=dict)
 
     around: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.around = packages_around(self.target)
-        for path, module in self.project.modules.items():
-            for name in absolute_imports(module):
-                found = self.project.index.locate(name, path)
-                parts = name.split(".")
-                if found is None:
-                    continue
-                own = module_parts(found)
-                if own[-len(parts) :] == parts:
-                    root = PurePosixPath(*own[: len(own) - len(parts)])
-                    for place in (found, *(p.as_posix() for p in PurePosixPath(found).parents)):
-                        if PurePosixPath(place).is_relative_to(root / parts[0]):
-                            self._seen.setdefault(place, Counter())[root] += 1
+        found = Counter(
+            (file, name)
+            for path, module in self.project.modules.items()
+            for name in absolute_imports(module)
+            if (file := self.project.index.locate(name, path)) is not None
+        )
+        for (file, name), times in found.items():
+            own, parts = module_parts(file), name.split(".")
+            if own[-len(parts) :] == parts:
+                root = PurePosixPath(*own[: len(own) - len(parts)])
+                for place in (file, *(p.as_posix() for p in PurePosixPath(file).parents)):
+                    if PurePosixPath(place).is_relative_to(root / parts[0]):
+                        self._seen.setdefault(place, Counter())[root] += times
 
     def of(self, path: str) -> PurePosixPath:
         """The root a file is imported from, or its own folder, which is a script's."""
+        if path not in self._roots:
+            self._roots[path] = self._root_of(path)
+        return self._roots[path]
+
+    def _root_of(self, path: str) -> PurePosixPath:
         for place in (path, *(p.as_posix() for p in PurePosixPath(path).parents)):
             if place in self._seen:
                 return self._seen[place].most_common(1)[0][0]

@@ -42,7 +42,8 @@ def _quote(project: Project) -> str:
         for node in module.nodes(ast.Constant):
             assert isinstance(node, ast.Constant)
             if isinstance(node.value, str):
-                text = module.text[module.span(node).start :][:3]
+                start = module.offset(node.lineno, node.col_offset)
+                text = module.text[start : start + 3]
                 if text[:1] in "\"'" and text not in ('"""', "'''"):
                     quotes[text[:1]] += 1
     total = quotes.total()

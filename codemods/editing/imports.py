@@ -4,55 +4,54 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind, Scope
+from codemods.editing.drafts import draft_of
 from codemods.editing.import_lines import rewritten_imports
 from codemods.editing.shared_lines import apart, on_lines_of_their_own
 from codemods.editing.spelling import Spelling, qualified
 from codemods.editing.statements import is_annotation
-from codemods.sources import SourceFile
 from codemods.torch_names import canonical, is_fsdp_namespace, public_names_of
 
 
-def settle_imports(before: Module, text: str, spelling: Spelling, is_exported: Callable[[str], bool]) -> str:
+def settle_imports(
+    before: Module, after: Module, spelling: Spelling, is_exported: Callable[[str], bool]
+) -> str:
     """Remove imports whose last use went with the edits, and add the needed ones.
 
     Args:
         before: the file as it was.
-        text: the file with the edits done, imports as they were.
+        after: the file with the edits done, imports as they were.
         spelling: what the edits named, and so need imported.
         is_exported: whether another file still imports that name from here.
 
     Raises:
         SyntaxError: the edits left no valid Python.
     """
-    source = before.source
     # What is imported at the top is not imported again in a function: it would make the name the function's
     # own, which other places in it are reached without.
     everywhere = {need for need in spelling.needed if not need.function}
     wanted = sorted(everywhere | {n for n in spelling.needed if replace(n, function="") not in everywhere})
-    after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
     gone = _gone(before, after, spelling, is_exported)
-    alone = on_lines_of_their_own(after, {node for node, _ in gone})
-    if alone != text:
-        text = alone
-        after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
+    alone = draft_of(after, on_lines_of_their_own(after, {node for node, _ in gone}))
+    if alone is not after:
+        after = alone
         gone = _gone(before, after, spelling, is_exported)
     while gone or wanted:
         changes = rewritten_imports(after, gone, wanted, spelling.is_ours, spelling.width)
-        new = text
-        for start, end, line in reversed(apart(text, changes)):
-            new = new[:start] + line.replace("\n", source.newline) + new[end:]
-        if new == text:
+        new = after.text
+        for start, end, line in reversed(apart(after.text, changes)):
+            new = new[:start] + line.replace("\n", before.source.newline) + new[end:]
+        if new == after.text:
             break
-        text, wanted = new, []
+        wanted = []
         # A gate that went with the imports in it can have been the last to use another import.
-        after = Module(SourceFile(source.path, b"", text, source.encoding, source.newline))
+        after = draft_of(after, new)
         gone = _newly_unused(before, after, is_exported)
-    return text
+    return after.text
 
 
 def _gone(
@@ -67,18 +66,19 @@ def _newly_unused(
 ) -> set[tuple[ast.AST, str]]:
     gone: set[tuple[ast.AST, str]] = set()
     exported = _dunder_all(after)
+    now, then = _Uses(after), _Uses(before)
     for scope in after.scopes():
         if isinstance(scope.node, ast.ClassDef):
             continue  # an attribute, for whoever has the class
         for name, bindings in scope.bindings.items():
             for binding in bindings:
-                if binding.kind is not BindingKind.IMPORT or _uses(after, scope, name):
+                if binding.kind is not BindingKind.IMPORT or now.has(scope, name):
                     continue
                 at_top = scope is after.scope
                 if at_top and (name in exported or is_exported(name)):
                     continue
                 torch = is_fsdp_namespace(canonical(binding.target))
-                lost = torch or _was_used(before, after, scope, name)
+                lost = torch or _was_used(then, now, scope, name)
                 if lost and not _is_kept_on_purpose(after, binding):
                     gone.add((binding.node, name))
     return gone
@@ -108,30 +108,31 @@ def _needless_stars(
     after: Module, imported: set[str], is_exported: Callable[[str], bool]
 ) -> set[tuple[ast.AST, str]]:
     """Star imports of FSDP1's modules that nothing needs any more."""
+    stars: dict[ast.AST, frozenset[str]] = {
+        node: public_names_of(node.module or "")
+        for node in after.nodes(ast.ImportFrom)
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*" and not node.level
+    }
+    if not any(stars.values()):
+        return set()
     free = {
         node.id
         for node in after.nodes(ast.Name)
         if isinstance(node, ast.Name) and after.scope_of(node).lookup(node.id) is None
     }
-    found: set[tuple[ast.AST, str]] = set()
-    for node in after.nodes(ast.ImportFrom):
-        assert isinstance(node, ast.ImportFrom)
-        offered = (
-            public_names_of(node.module or "")
-            if node.names[0].name == "*" and not node.level
-            else frozenset()
-        )
-        if offered and not offered & (free - imported) and not any(is_exported(name) for name in offered):
-            found.add((node, "*"))
-    return found
+    return {
+        (node, "*")
+        for node, offered in stars.items()
+        if offered and not offered & (free - imported) and not any(is_exported(name) for name in offered)
+    }
 
 
-def _was_used(before: Module, after: Module, scope: Scope, name: str) -> bool:
-    key = _scope_key(after, scope)
+def _was_used(then: _Uses, now: _Uses, scope: Scope, name: str) -> bool:
+    key = _scope_key(now.module, scope)
     return any(
-        _uses(before, old, name)
-        for old in before.scopes()
-        if name in old.bindings and _scope_key(before, old) == key
+        then.has(old, name)
+        for old in then.module.scopes()
+        if name in old.bindings and _scope_key(then.module, old) == key
     )
 
 
@@ -140,24 +141,37 @@ def _scope_key(module: Module, scope: Scope) -> tuple[str, ...]:
     return tuple(getattr(node, "name", type(node).__name__) for node in nodes)
 
 
-def _uses(module: Module, scope: Scope, name: str) -> bool:
-    for node in module.nodes(ast.Name):
-        assert isinstance(node, ast.Name)
-        if node.id == name and not isinstance(node.ctx, ast.Store):
-            found = module.scope_of(node).lookup(name)
-            if found is not None and found[0] is scope:
-                return True
-    for node in module.nodes(ast.Constant):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _names_type(module, node, name):
-            found = module.scope_of(node).lookup(name)
-            if found is not None and found[0] is scope:
-                return True
-    return False
+class _Uses:
+    """Where a module uses names; texts are looked through once for all of them."""
 
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self._texts: list[tuple[ast.Constant, str]] | None = None
 
-def _names_type(module: Module, node: ast.Constant, name: str) -> bool:
-    """Whether a string annotation names it."""
-    return re.search(rf"\b{re.escape(name)}\b", str(node.value)) is not None and is_annotation(module, node)
+    def has(self, scope: Scope, name: str) -> bool:
+        """Whether a name of a scope is used anywhere, string annotations included."""
+        return any(
+            (found := self.module.scope_of(node).lookup(name)) is not None and found[0] is scope
+            for node in self._nodes(name)
+        )
+
+    def _nodes(self, name: str) -> Iterator[ast.expr]:
+        for node in self.module.named(name):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
+                yield node
+        for constant, text in self._strings():
+            if (
+                name in text
+                and re.search(rf"\b{re.escape(name)}\b", text)
+                and is_annotation(self.module, constant)
+            ):
+                yield constant
+
+    def _strings(self) -> list[tuple[ast.Constant, str]]:
+        if self._texts is None:
+            constants = [n for n in self.module.nodes(ast.Constant) if isinstance(n, ast.Constant)]
+            self._texts = [(n, n.value) for n in constants if isinstance(n.value, str)]
+        return self._texts
 
 
 def _dunder_all(module: Module) -> set[str]:

@@ -34,6 +34,12 @@ _STATIC = (
     "summon_full_params",
     "full_optim_state_dict",
 )
+# What those become, under whatever suffix an import needed to be told from another.
+_EITHER = frozenset(
+    {"get_model_state_dict", "get_optimizer_state_dict", "model_state_dict", "optim_state_dict"}
+    | {"state_dict_type", "full_params"}
+)
+_NAMES_FSDP = re.compile(r"^(?!not\b)(?!.*!=).*fsdp(?!_?v?_?(?:2|ersion))")
 _GENERICS = frozenset(
     {"Annotated", "Awaitable", "Callable", "ClassVar", "Dict", "Final", "Generator", "Iterable", "Iterator"}
     | {"List", "Mapping", "Optional", "Sequence", "Set", "Tuple", "Type", "Union"}
@@ -227,9 +233,31 @@ def is_where_other_branch_shards(module: Module, node: ast.AST, text: str) -> bo
     child = node
     for parent in module.ancestors(node):
         if isinstance(parent, ast.If) and any(child is part for part in parent.orelse):
-            calls = (n for s in parent.body for n in ast.walk(s) if isinstance(n, ast.Call))
+            calls = [n for s in parent.body for n in ast.walk(s) if isinstance(n, ast.Call)]
             if any(_only_fsdp1(call, text) for call in calls):
                 return True
+            # What an earlier run made of it: torch's functions take any model, the condition decides.
+            words = ast.unparse(parent.test).lower()
+            if _NAMES_FSDP.search(words) and any(_of_either_stack(call, text) for call in calls):
+                return True
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return False
+        child = parent
+    return False
+
+
+def is_behind_branch_that_shards(module: Module, node: ast.AST, text: str) -> bool:
+    """Whether a branch that treats `<text>` as FSDP1's wrapper leaves the function before a place."""
+    child = node
+    for parent in module.ancestors(node):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(parent, name, None)
+            if not isinstance(block, list) or not any(child is statement for statement in block):
+                continue
+            for earlier in (s for s in block[: block.index(child)] if isinstance(s, ast.If)):
+                calls = (n for s in earlier.body for n in ast.walk(s) if isinstance(n, ast.Call))
+                if isinstance(earlier.body[-1], ast.Return) and any(_only_fsdp1(c, text) for c in calls):
+                    return True
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return False
         child = parent
@@ -244,6 +272,15 @@ def _only_fsdp1(call: ast.Call, text: str) -> bool:
         return True
     given = [*call.args[:3], *(k.value for k in call.keywords)]
     return call.func.attr in _STATIC and any(ast.unparse(argument) == text for argument in given)
+
+
+def _of_either_stack(call: ast.Call, text: str) -> bool:
+    """`get_model_state_dict(<text>, ...)` and its like, `clip_grad_norm_(<text>.parameters(), ...)`."""
+    name = _last_name(call.func).rstrip("_")
+    first = ast.unparse(call.args[0]) if call.args else ""
+    return (name in _EITHER and first == text) or (
+        name == "clip_grad_norm" and first == f"{text}.parameters()"
+    )
 
 
 def _is_instance_test(test: ast.expr, text: str) -> bool:

@@ -53,9 +53,12 @@ class Request:
             watch = SourceWatch(sources, repr(self._read), also=places.check)
             with open_source(sources, self._read) as contents:
                 if self._nothing_to_do(contents):
-                    self._say_loadable(places)
+                    if self._options.ranks.is_first:
+                        self._say_loadable(places)
                     return ExitCode.OK
                 if self._dry_run:
+                    if not self._options.ranks.is_first:
+                        return ExitCode.OK
                     notices = self._print_plan(contents, places)
                 else:
                     notices = self._convert(contents, watch, places)
@@ -71,11 +74,12 @@ class Request:
         print(conversion.loadable_json() if self._json else places.shown(conversion.loadable_text(sources)))
 
     def _print_plan(self, contents: Contents, places: StandIns) -> int:
-        from checkpoint_convert.convert import make_plan
+        from checkpoint_convert.convert import jobs_for, make_plan
         from fsdp_migrate.reports import conversion
 
         target = places.target(self._destination, self._options)
         plan = make_plan(contents, target.path, self._options)
+        jobs_for(plan, self._options)
         write = conversion.plan_json if self._json else conversion.plan_text
         write(places.writer(conversion.printable(sys.stdout.write)), contents, plan)
         return len(plan.items.notices)
@@ -96,7 +100,7 @@ class Request:
             reference = None
             if self._against is not None:
                 reference = stack.enter_context(open_source([places.local(self._against)]))
-            progress = stack.enter_context(transfer_bar())
+            progress = stack.enter_context(transfer_bar()) if self._options.ranks.is_first else None
             options = stack.enter_context(target.open())
             done = convert(
                 contents,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -75,7 +76,7 @@ class StandIns:
         """A destination.
 
         Raises:
-            UnsupportedError: ranks of several processes, or linked files, for a URL.
+            UnsupportedError: ranks of several processes, linked files, or a memory bound, for a URL.
         """
         if _URL.match(text) is None:
             return Target(Path(text), options)
@@ -87,6 +88,11 @@ class StandIns:
             raise UnsupportedError(
                 f"{text}: --link, and ranks of torchrun, need a destination in a file system that is shared",
                 hint="convert to a path, or by one process with --jobs",
+            )
+        if options.max_memory is not None:
+            raise UnsupportedError(
+                f"{text}: what sending takes is up to the store's own client, so --max-memory cannot be kept",
+                hint="convert to a path and copy it, or leave --max-memory out",
             )
         is_single = options.write.to is OutputFormat.TORCH
         remote = RemoteTarget(self._mirrored(), text, is_single=is_single)
@@ -121,10 +127,16 @@ class StandIns:
 
 @contextmanager
 def stand_ins(staging: Path | None = None) -> Iterator[StandIns]:
-    """Stand-ins for the time of a command; its errors name what the user named."""
+    """Stand-ins for the time of a command; its errors name what the user named.
+
+    Names and places of hundreds of thousands of tensors are made, none of them in cycles: looking for cycles
+    among them would take a fifth of the time, and is left until the end.
+    """
     from checkpoint_convert.errors import CheckpointError
 
     places = StandIns(staging)
+    collects = gc.isenabled()
+    gc.disable()
     try:
         yield places
     except CheckpointError as error:
@@ -132,4 +144,6 @@ def stand_ins(staging: Path | None = None) -> Iterator[StandIns]:
         error.args = (error.message,)
         raise
     finally:
+        if collects:
+            gc.enable()
         places.close()

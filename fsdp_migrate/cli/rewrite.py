@@ -74,6 +74,9 @@ def rewrite(
         str | None,
         typer.Option(help="Oldest torch the result must run on, 2.4 or later.", show_default="2.6"),
     ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes. [one per core for large trees, else 1]")
+    ] = None,
     undo: Annotated[
         bool, typer.Option("--undo", help="Restore the files as they were before rewriting.")
     ] = False,
@@ -111,7 +114,7 @@ def rewrite(
     chosen = files if is_whole else find_files(target, paths, exclude=options.exclude)
     if not (diff or check or allow_dirty):
         _refuse_dirty(target, chosen)
-    done = _planned(target, sorted({*files, *chosen}), options, frozenset(chosen))
+    done = _planned(target, sorted({*files, *chosen}), options, frozenset(chosen), jobs)
     if not (diff or check):
         _write(target, done, ".".join(map(str, options.target_torch)))
     prefix = (_git(target, "rev-parse", "--show-prefix") or "") if done.reported else ""
@@ -121,7 +124,9 @@ def rewrite(
     return ExitCode.NEEDS_YOU if needs_you else ExitCode.OK
 
 
-def _planned(target: Path, files: list[str], options: Options, chosen: frozenset[str]) -> Rewrite:
+def _planned(
+    target: Path, files: list[str], options: Options, chosen: frozenset[str], jobs: int | None
+) -> Rewrite:
     """Where no file says FSDP, the rules are not even imported."""
     from codemods.model import Rewrite
     from codemods.sources import any_names_fsdp, is_configuration
@@ -134,7 +139,7 @@ def _planned(target: Path, files: list[str], options: Options, chosen: frozenset
     from fsdp_migrate import console
 
     with console.progress().status(f"reading {len(files)} files"):
-        return plan_rewrite(target, files, options, only=chosen)
+        return plan_rewrite(target, files, options, only=chosen, jobs=jobs)
 
 
 def _require_complete(target: Path) -> None:

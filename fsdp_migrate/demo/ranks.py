@@ -14,7 +14,8 @@ from pathlib import Path
 from types import TracebackType
 
 from fsdp_migrate.errors import JobError
-from fsdp_migrate.verify.launcher import RankServer, free_port, rank_environment
+from fsdp_migrate.verify.environment import free_port, rank_environment
+from fsdp_migrate.verify.launcher import RankServer
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ _PEAKS = {
 def headline(report: ParityReport) -> str:
     """The verdict in one line."""
     if report.passed:
-        return f"PASS  parity holds: {report.subject} does under FSDP2 what it did before"
+        under = "under FSDP2 " if "FSDP2" in report.candidate.kind else ""
+        return f"PASS  parity holds: {report.subject} does {under}what it did before"
     return f"FAIL  parity does not hold: {report.subject}"
 
 

@@ -7,22 +7,35 @@ records, and each compares for itself. Relies on `python -m torch.distributed.ru
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from fsdp_migrate.errors import JobError, UsageError
-from fsdp_migrate.verify.launcher import LaunchResult, OnStep, RankExit, free_port, rank_server_environment
+from fsdp_migrate.verify.environment import free_port, rank_server_environment
+from fsdp_migrate.verify.launcher import LaunchResult, OnStep, RankExit
 from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
 
 _STACKS_SECONDS = 1.5
 _SETTLE_SECONDS = 20.0
+_FAILED = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+)")
 _COUNT_GPUS = "import torch; print(torch.cuda.device_count())"
+
+
+def exit_codes(logs: Iterable[str]) -> dict[int, int]:
+    """Exit codes of ranks from the tables that torch's agent prints; without those it ended itself.
+
+    Relies on `torch/distributed/elastic/multiprocessing/errors/__init__.py` (`ChildFailedError`).
+    """
+    found = {int(rank): int(code) for log in logs for rank, code in _FAILED.findall(log)}
+    return {rank: code for rank, code in found.items() if code != -int(signal.SIGTERM)}
 
 
 class Agent:
@@ -35,6 +48,7 @@ class Agent:
         self._environment = rank_server_environment(nproc)
         self._running: subprocess.Popen[bytes] | None = None
         self._files: list[RankFiles] = []
+        self._records, self._launch = Path(), ""
         self.gpus = 0
 
     def __enter__(self) -> Agent:
@@ -61,7 +75,8 @@ class Agent:
     ) -> LaunchResult:
         """Run one job to its end; see `RankServer.launch`."""
         launch = spec.arms[0].value
-        records = Path(spec.records)
+        records = self._records = Path(spec.records)
+        self._launch = launch
         spec_path = records / f"{launch}.{socket.gethostname()}.{os.getpid()}.json"
         spec.write(spec_path)
         self._files = [RankFiles.of(records, launch, rank) for rank in range(nproc * self.nnodes)]
@@ -86,7 +101,9 @@ class Agent:
                 time.sleep(_STACKS_SECONDS)
                 self._kill()
         self._settle()
-        return LaunchResult(tuple(self._exit(rank, files) for rank, files in enumerate(self._files)), hung)
+        codes = exit_codes(self._logs())
+        exits = (self._exit(rank, files, codes) for rank, files in enumerate(self._files))
+        return LaunchResult(tuple(exits), hung)
 
     def _command(self, nproc: int, launch: str, spec_path: Path) -> list[str]:
         endpoint = self.endpoint or f"127.0.0.1:{free_port()}"
@@ -100,16 +117,22 @@ class Agent:
     def _signs(self) -> list[float]:
         return [files.alive.stat().st_mtime for files in self._files if files.alive.exists()]
 
-    def _exit(self, rank: int, files: RankFiles) -> RankExit:
-        code = 0 if files.done.exists() else 1 if files.error.exists() else None
+    def _exit(self, rank: int, files: RankFiles, codes: dict[int, int]) -> RankExit:
+        code = 0 if files.done.exists() else 1 if files.error.exists() else codes.get(rank)
         return RankExit(rank, code, rank)
+
+    def _logs(self) -> list[str]:
+        """What the agents of all machines wrote of this launch."""
+        paths = sorted(self._records.glob(f"{self._launch}.*.agent.log"))
+        return [path.read_text(encoding="utf-8", errors="replace") for path in paths]
 
     def _settle(self) -> None:
         """Other machines may still write their last lines when the agent of this one has ended."""
         until = time.monotonic() + (_SETTLE_SECONDS if self.nnodes > 1 else 0.0)
-        while time.monotonic() < until and not all(
-            files.done.exists() or files.error.exists() for files in self._files
-        ):
+        while time.monotonic() < until:
+            codes = exit_codes(self._logs())
+            if all(self._exit(rank, each, codes).code is not None for rank, each in enumerate(self._files)):
+                return
             time.sleep(0.1)
 
     def _signal_ranks(self, number: signal.Signals) -> None:

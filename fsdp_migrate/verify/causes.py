@@ -211,6 +211,16 @@ def _place(evidence: Evidence) -> Cause | None:
     return None if words is None else Cause("where-to-look", *words)
 
 
+def _not_converted(evidence: Evidence) -> Cause | None:
+    if evidence.candidate.kind != "FSDP1" or evidence.original.kind != "FSDP1":
+        return None
+    return Cause(
+        "not-converted",
+        "the candidate is sharded by FSDP1 still: two runs of the old program were compared",
+        "is this the converted program, and does a branch or an option of it choose FSDP2?",
+    )
+
+
 def _not_fsdp(evidence: Evidence) -> Cause | None:
     if "FSDP" in evidence.original.kind + evidence.candidate.kind or not evidence.original.shapes:
         return None
@@ -226,6 +236,7 @@ def _not_fsdp(evidence: Evidence) -> Cause | None:
 _RULES: tuple[Rule, ...] = (
     _unseen,
     _not_fsdp,
+    _not_converted,
     sharding_causes.not_sharded,
     sharding_causes.ignored_sharded,
     _replicas,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import CLIPPED, Cause
-from fsdp_migrate.verify.noise import clipped
 from fsdp_migrate.verify.record import ArmRecord, Part, widen
 from fsdp_migrate.verify.whole import assemble
 
@@ -103,33 +103,37 @@ def zeroed_less(evidence: Evidence) -> Cause | None:
     )
 
 
+def clip_differences(original: ArmRecord, candidate: ArmRecord) -> Iterator[tuple[int, str, float, float]]:
+    """Step, argument, and its values in both arms, where a clipping call has another one."""
+    for step in sorted(set(original.steps) & set(candidate.steps)):
+        left, right = (arm.steps[step][0].clips for arm in (original, candidate))
+        for a, b in zip(left, right, strict=False):
+            if a.norm_type != b.norm_type and "with_norm" not in a.function + b.function:
+                yield step, "norm_type", a.norm_type, b.norm_type
+            if a.max_norm is not None and b.max_norm is not None and a.max_norm != b.max_norm:
+                yield step, "max_norm", a.max_norm, b.max_norm
+
+
 def clip_arguments(evidence: Evidence) -> Cause | None:
     """Clipping was asked for another limit, or another kind of norm."""
-    for step in sorted(set(evidence.original.steps) & set(evidence.candidate.steps)):
-        left, right = (arm.steps[step][0].clips for arm in (evidence.original, evidence.candidate))
-        for a, b in zip(left, right, strict=False):
-            for what, before, after in (
-                ("norm_type", a.norm_type, b.norm_type),
-                ("max_norm", a.max_norm, b.max_norm),
-            ):
-                if before != after and None not in (before, after):
-                    return Cause(
-                        "clip-arguments",
-                        f"gradients are clipped with {what} {after:g} in the candidate and {before:g} in the "
-                        f"original (step {step})",
-                        f"give torch.nn.utils.clip_grad_norm_ the {what} of the original",
-                    )
+    for step, what, before, after in clip_differences(evidence.original, evidence.candidate):
+        return Cause(
+            "clip-arguments",
+            f"gradients are clipped with {what} {after:g} in the candidate and {before:g} in the original "
+            f"(step {step})",
+            f"give torch.nn.utils.clip_grad_norm_ the {what} of the original",
+        )
     return None
 
 
 def clipping(evidence: Evidence) -> Cause | None:
     """Clipping is gone, or works with a norm of its own on every rank."""
     original, candidate = evidence.original, evidence.candidate
-    if not clipped(original) or evidence.first is None:
+    if not original.clips:
         return None
     for step in range(1, candidate.last_step + 1):
         for norms in candidate.clipped_norms(step):
-            if max(norms) - min(norms) > _SAME_FACTOR * max(norms) and _equal_norms(original, step):
+            if max(norms) - min(norms) > _SAME_FACTOR * max(norms) and equal_norms(original, step):
                 return _local_norms(", ".join(f"{norm:.4g}" for norm in norms), step, "norm")
         if part := _clipped_in_part(original, candidate, step):
             return part
@@ -184,7 +188,8 @@ def _local_norms(numbers: str, step: int, what: str) -> Cause:
     )
 
 
-def _equal_norms(arm: ArmRecord, step: int) -> bool:
+def equal_norms(arm: ArmRecord, step: int) -> bool:
+    """Whether every rank works with the same norm in every clipping call of a step."""
     return all(max(norms) - min(norms) <= _SAME_FACTOR * max(norms) for norms in arm.clipped_norms(step))
 
 

@@ -12,7 +12,6 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,13 +23,13 @@ from types import TracebackType
 from typing import Literal
 
 from fsdp_migrate.errors import JobError, UsageError
+from fsdp_migrate.verify.environment import PACKAGES, free_port, rank_environment, rank_server_environment
 from fsdp_migrate.verify.model import Device
 from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
 
 _STACKS_SECONDS = 1.5
 _ECHO_SECONDS = 3.0
 OnStep = Callable[[int], None]
-_PACKAGES = Path(__file__).resolve().parent.parent.parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,46 +75,6 @@ def choose_device(wanted: Device, nproc: int, gpus: int) -> Literal["cuda", "cpu
     return "cuda"
 
 
-def free_port() -> int:
-    """A TCP port nothing listens on at this moment."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def rank_environment(rank: int, nproc: int, port: int) -> dict[str, str]:
-    """What torchrun tells rank `rank` of `nproc` on one machine."""
-    shared = {
-        "WORLD_SIZE": nproc,
-        "LOCAL_WORLD_SIZE": nproc,
-        "GROUP_WORLD_SIZE": 1,
-        "ROLE_WORLD_SIZE": nproc,
-        "GROUP_RANK": 0,
-        "ROLE_NAME": "default",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
-        "TORCHELASTIC_RESTART_COUNT": 0,
-        "TORCHELASTIC_MAX_RESTARTS": 0,
-        "TORCHELASTIC_RUN_ID": "fsdp-migrate",
-    }
-    return {
-        key: str(value)
-        for key, value in {**shared, "RANK": rank, "LOCAL_RANK": rank, "ROLE_RANK": rank}.items()
-    }
-
-
-def rank_server_environment(nproc: int) -> dict[str, str]:
-    """The environment of whatever starts ranks on this machine."""
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    known = environment.get("PYTHONPATH", "")
-    if str(_PACKAGES) not in known.split(os.pathsep):
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [known, str(_PACKAGES)]))
-    # As torchrun does; set before torch is imported because libgomp reads it then.
-    if nproc > 1:
-        environment.setdefault("OMP_NUM_THREADS", "1")
-    return environment
-
-
 class RankServer:
     """The process ranks are forked from; a context manager, on whose exit no rank is left.
 
@@ -135,7 +94,7 @@ class RankServer:
             environment: variables for the process and its ranks.
         """
         program = (
-            f"import sys; path = [p for p in sys.path if p]; sys.path = [{str(_PACKAGES)!r}, *path]; "
+            f"import sys; path = [p for p in sys.path if p]; sys.path = [{str(PACKAGES)!r}, *path]; "
             f"from fsdp_migrate.verify.rank_server import main; main(path, {list(modules)!r})"
         )
         self._process = subprocess.Popen(

@@ -75,7 +75,7 @@ def rounding_source(original: ArmRecord, candidate: ArmRecord, *, fixed_order: b
             "it reduces in"
         )
         found.append(RoundingSource(_EPS[compute], reason, in_gradients=True))
-    if clipped(original):
+    if original.clips:
         found.append(_norm_rounding(original))
     coarsest = max(found, key=lambda source: source.size)
     return replace(coarsest, compute=_coarsest([compute, original.autocast]) or "float32")
@@ -113,11 +113,6 @@ def _differs(arm: ArmRecord, compute: str) -> bool:
 
 def _gradient_dtype(arm: ArmRecord) -> str:
     return next((parts[0].dtype for parts in arm.tensors(1, "gradient").values()), "")
-
-
-def clipped(arm: ArmRecord) -> bool:
-    """Whether the job clips by norm."""
-    return any(one.clips for facts in arm.steps.values() for one in facts)
 
 
 def entry_limit(source: RoundingSource, growth: float = 1.0) -> Limit:

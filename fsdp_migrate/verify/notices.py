@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.gradient_causes import never_over_limit, norms_reported
 from fsdp_migrate.verify.layout_warnings import layout_warnings
-from fsdp_migrate.verify.printed import differences, prints_dtensors
+from fsdp_migrate.verify.printed import (
+    Printed,
+    counts_whole_parameters,
+    differences,
+    prints_dtensors,
+)
 from fsdp_migrate.verify.record import ArmRecord, Unit, moved
 
 
@@ -22,14 +28,18 @@ def warnings_of(original: ArmRecord, candidate: ArmRecord) -> Iterable[str]:
         )
 
 
-def warnings_beside_equal_numbers(original: ArmRecord, candidate: ArmRecord) -> Iterable[str]:
+def warnings_beside_equal_numbers(
+    original: ArmRecord, candidate: ArmRecord, comparison: Comparison
+) -> Iterable[str]:
     """What a job that passes still does otherwise: what it logs, saves, and how it shards."""
-    if candidate.kind == "FSDP1":
-        yield "the candidate is sharded by FSDP1 still: two runs of the old program were compared"
     if original.kind == "FSDP2":
         yield "the original is sharded by FSDP2 already: it is no measure of what FSDP1 did"
     yield from layout_warnings(original, candidate)
-    wrong = differences(original.printed, candidate.printed)
+    wrong = [
+        one
+        for one in _printed(original, candidate, comparison)
+        if not counts_whole_parameters(one, _numel(candidate))
+    ]
     if wrong:
         one = wrong[0]
         yield (
@@ -49,6 +59,16 @@ def warnings_beside_equal_numbers(original: ArmRecord, candidate: ArmRecord) -> 
         )
 
 
+def _printed(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) -> list[Printed]:
+    """Printed numbers that differ by more than rounding may make the numbers themselves differ."""
+    limits = [2 * one.limit for one in comparison.differences if one.limit < 1]
+    return differences(original.printed, candidate.printed, max(limits, default=0.0))
+
+
+def _numel(arm: ArmRecord) -> int:
+    return sum(math.prod(shape) for shape in arm.shapes.values())
+
+
 def notices_of(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) -> Iterable[str]:
     """What else is not the same, or could not be told, and does not decide."""
     before, after = {unit.name for unit in original.units}, {unit.name for unit in candidate.units}
@@ -57,6 +77,17 @@ def notices_of(original: ArmRecord, candidate: ArmRecord, comparison: Comparison
             f"units changed: {len(before)} -> {len(after)}; memory and overlap change with them, numbers "
             "do not "
             f"(gone: {_listed(before - after)}; new: {_listed(after - before)})"
+        )
+    counted = [
+        one
+        for one in _printed(original, candidate, comparison)
+        if counts_whole_parameters(one, _numel(candidate))
+    ]
+    if counted:
+        yield (
+            f"the job counts {counted[0].candidate:g} parameters where it counted "
+            f"{counted[0].original:g}: FSDP1 "
+            "shows each rank its part of them, FSDP2 all"
         )
     for left, right in _same_units(original, candidate):
         if left.casts_inputs != right.casts_inputs and left.name:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import Cause
-from fsdp_migrate.verify.record import Unit
+from fsdp_migrate.verify.record import ArmRecord, Unit
 
 
 def initial_dtypes(evidence: Evidence) -> Cause | None:
@@ -26,26 +28,32 @@ def initial_dtypes(evidence: Evidence) -> Cause | None:
 
 def policies(evidence: Evidence) -> Cause | None:
     """Units compute or reduce in another dtype."""
-    if evidence.first is None:
-        return None
-    for left, right in [*_same_units(evidence), *_lost_units(evidence)]:
-        for field in ("param_dtype", "reduce_dtype"):
-            before, after = getattr(left, field), getattr(right, field)
-            if before != after:
-                return Cause(
-                    "precision",
-                    f"unit {left.name or '(root)'}: {field} is {after or 'not set'} in the candidate and "
-                    f"{before or 'not set'} in the original",
-                    f"give the unit the policy that it had under FSDP1: {_policy(left)}",
-                )
+    for unit, what, before, after in policy_differences(evidence.original, evidence.candidate):
+        had = next(one for one in evidence.original.units if one.name == unit)
+        return Cause(
+            "precision",
+            f"unit {unit or '(root)'}: {what} is {after or 'not set'} in the candidate and "
+            f"{before or 'not set'} in the original",
+            f"give the unit the policy that it had under FSDP1: {_policy(had)}",
+        )
     return None
 
 
-def _lost_units(evidence: Evidence) -> list[tuple[Unit, Unit]]:
+def policy_differences(original: ArmRecord, candidate: ArmRecord) -> Iterator[tuple[str, str, str, str]]:
+    """Unit, field, and its values in both arms, where a unit computes or reduces in another dtype."""
+    own = next((parts[0].dtype for parts in original.tensors(0, "weight").values()), "")
+    for left, right in [*_same_units(original, candidate), *_lost_units(original, candidate)]:
+        for what in ("param_dtype", "reduce_dtype"):
+            before, after = getattr(left, what), getattr(right, what)
+            if (before or own) != (after or own):
+                yield left.name, what, before, after
+
+
+def _lost_units(original: ArmRecord, candidate: ArmRecord) -> list[tuple[Unit, Unit]]:
     """Units of the original that are none in the candidate, with the candidate's unit that holds them now."""
-    after = {unit.name: unit for unit in evidence.candidate.units}
+    after = {unit.name: unit for unit in candidate.units}
     found = []
-    for unit in evidence.original.units:
+    for unit in original.units:
         if unit.name in after:
             continue
         above = unit.name
@@ -65,16 +73,19 @@ def _policy(unit: Unit) -> str:
     return f"mp_policy=MixedPrecisionPolicy({', '.join(given)}, ...), on every fully_shard call that had it"
 
 
-def _same_units(evidence: Evidence) -> list[tuple[Unit, Unit]]:
-    before = {unit.name: unit for unit in evidence.original.units}
-    return [(before[unit.name], unit) for unit in evidence.candidate.units if unit.name in before]
+def _same_units(original: ArmRecord, candidate: ArmRecord) -> list[tuple[Unit, Unit]]:
+    before = {unit.name: unit for unit in original.units}
+    return [(before[unit.name], unit) for unit in candidate.units if unit.name in before]
 
 
 def input_casts(evidence: Evidence) -> Cause | None:
     first = evidence.first
     if first is None or first.quantity not in ("loss", "gradient"):
         return None
-    if any(left.param_dtype != right.param_dtype for left, right in _same_units(evidence)):
+    if any(
+        left.param_dtype != right.param_dtype
+        for left, right in _same_units(evidence.original, evidence.candidate)
+    ):
         return None  # inputs are cast to it: `policies` names the cause
     for name, before in evidence.original.input_dtypes.items():
         after = evidence.candidate.input_dtypes.get(name, before)

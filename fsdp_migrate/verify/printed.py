@@ -12,7 +12,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 _NUMBER = re.compile(
-    r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w])|(?<![\w.])[-+]?(?:nan|inf)\b"
+    r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?!\w)"
+    r"|(?<![\w.])[-+]?(?:nan|inf)\b"
 )
 _COMPARED = re.compile(
     r"loss|norm|grad|param|accura|\bacc\b|ppl|perplex|mean|weight|\blr\b|learning|numel|element|logit|score",
@@ -23,7 +24,10 @@ _NEVER = re.compile(
     re.IGNORECASE,
 )
 _LABEL_CHARACTERS = 40
+_UNIT_CHARACTERS = 10
 _TOLERANCE = 2e-3
+_COUNT = re.compile(r"param|numel|element", re.IGNORECASE)
+_ROUNDED = 0.06
 _DTENSOR = "DTensor("
 
 
@@ -42,15 +46,24 @@ class Printed:
     candidate: float
 
 
-def differences(original: tuple[str, ...], candidate: tuple[str, ...]) -> list[Printed]:
-    """Numbers that differ by more than printing rounds, in lines that read the same but for their numbers."""
+def differences(
+    original: tuple[str, ...], candidate: tuple[str, ...], tolerance: float = _TOLERANCE
+) -> list[Printed]:
+    """Numbers that differ by more than a part of `tolerance`, in lines that read the same but for numbers."""
     left, right = _by_words(original), _by_words(candidate)
     return [
         one
         for words, lines in right.items()
         for before, after in zip(left.get(words, []), lines, strict=False)
-        for one in _differing(before, after)
+        for one in _differing(before, after, max(tolerance, _TOLERANCE))
     ]
+
+
+def counts_whole_parameters(one: Printed, numel: int) -> bool:
+    """Whether this is the number of a model's parameters, of which FSDP1 showed each rank its part."""
+    if not _COUNT.search(one.line) or one.candidate <= one.original:
+        return False
+    return any(abs(one.candidate * unit - numel) < _ROUNDED * numel for unit in (1, 1e3, 1e6, 1e9))
 
 
 def prints_dtensors(original: tuple[str, ...], candidate: tuple[str, ...]) -> str:
@@ -67,16 +80,17 @@ def _by_words(lines: tuple[str, ...]) -> dict[str, list[str]]:
     return found
 
 
-def _differing(before: str, after: str) -> list[Printed]:
+def _differing(before: str, after: str, tolerance: float) -> list[Printed]:
     found = []
+    numbers = list(_NUMBER.finditer(after))
+    starts = [one.start() for one in numbers[1:]] + [len(after)]
     end = 0
-    for left, right in zip(_NUMBER.finditer(before), _NUMBER.finditer(after), strict=False):
+    for left, right, following in zip(_NUMBER.finditer(before), numbers, starts, strict=False):
         label = after[max(end, right.start() - _LABEL_CHARACTERS) : right.start()]
         end = right.end()
-        behind = after[right.end() : right.end() + 10]
-        a, b = float(left[0]), float(right[0])
-        words = label + " " + behind
+        words = label + " " + after[end : min(following, end + _UNIT_CHARACTERS)]
+        a, b = (float(one[0].replace(",", "")) for one in (left, right))
         wanted = _COMPARED.search(words) and not _NEVER.search(words)
-        if wanted and a == a and b == b and abs(a - b) > _TOLERANCE * max(abs(a), abs(b)):
+        if wanted and a == a and b == b and abs(a - b) > tolerance * max(abs(a), abs(b)):
             found.append(Printed(after, label.strip(" :=,;|[({'\""), a, b))
     return found

@@ -183,6 +183,11 @@ class ArmRecord:
     ended: dict[int, str] = field(default_factory=dict)
 
     @property
+    def clips(self) -> bool:
+        """Whether gradients are clipped by torch's functions."""
+        return any(one.clips for facts in self.steps.values() for one in facts)
+
+    @property
     def last_step(self) -> int:
         """Steps every rank has completed."""
         complete = [step for step, facts in self.steps.items() if len(facts) == self.ranks]

@@ -78,11 +78,22 @@ class KeptRecord:
     ranks: int
     device: str
     fixed_order: bool
+    variables: dict[str, str]
 
     @property
     def words(self) -> str:
         """For the report."""
         return f"the record {self.path} of {self.script} ({self.arm.kind}, torch {self.arm.torch_version})"
+
+    def differences_of_environment(self, other: KeptRecord) -> list[str]:
+        """Variables that steer torch, NCCL and CUDA and are not the same in both."""
+        names = sorted(set(self.variables) | set(other.variables))
+        return [
+            f"{name} was {self.variables.get(name, 'not set')} for the original and "
+            f"{other.variables.get(name, 'not set')} for the candidate"
+            for name in names
+            if self.variables.get(name) != other.variables.get(name)
+        ]
 
     def require_like(self, ranks: int, device: str, *, fixed_order: bool) -> None:
         """What must be equal for the numbers to be.
@@ -209,7 +220,15 @@ def read_record(folder: Path) -> KeptRecord:
                 hint="use a later fsdp-migrate",
             )
         arm = read_arm(folder)
-        return KeptRecord(folder, arm, found["script"], found["ranks"], found["device"], found["fixed_order"])
+        return KeptRecord(
+            folder,
+            arm,
+            found["script"],
+            found["ranks"],
+            found["device"],
+            found["fixed_order"],
+            dict(found["environment"]["variables"]),
+        )
     except OSError as error:
         raise UsageError(
             f"{folder}: not a record ({error.strerror}: {error.filename})",

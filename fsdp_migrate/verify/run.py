@@ -126,6 +126,8 @@ def compare_records(before: Path, after: Path, progress: Progress = _silent) -> 
         None,
         subject=right.words,
         baseline=left.words,
+        notes=tuple(left.differences_of_environment(right)),
+        same_api=True,
     )
 
 
@@ -193,6 +195,7 @@ def report(
     notes: tuple[str, ...] = (),
     third: Third | None = None,
     timed: Timed | None = None,
+    same_api: bool = False,
 ) -> ParityReport:
     """Compare two arms and put the verdict together.
 
@@ -202,13 +205,14 @@ def report(
         baseline: where the original came from, for the reader.
         notes: what the reader should know of how the arms ran.
         third: runs the arm that tells which side is wrong; `None` where none is wanted.
+        same_api: whether both arms may be FSDP1.
         timed: runs both arms for their speed; `None` where that is not wanted.
     """
     run.progress("comparing")
     comparison, origin = _judged(run, original, candidate, noise)
     first = next((one for one in comparison.differences if one.fails), None)
     aside = which_side(original, candidate, third(), first or comparison.first) if third else ""
-    judged = judge(original, candidate, comparison, origin)
+    judged = judge(original, candidate, comparison, origin, same_api=same_api)
     if judged.passed and not comparison.bitwise:
         notes = (*notes, "the arms differ by rounding; see where the allowed differences come from")
     if original.torch_version != candidate.torch_version:

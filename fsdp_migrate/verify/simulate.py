@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 
 from fsdp_migrate.errors import JobError
 from fsdp_migrate.verify.arms import Progress
-from fsdp_migrate.verify.launcher import rank_server_environment
+from fsdp_migrate.verify.environment import rank_server_environment
 from fsdp_migrate.verify.model import LaunchOptions
 from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 

@@ -173,9 +173,17 @@ def with_another_epoch(target: Path) -> str:
     return "do not match the CRC-32"
 
 
+def without_the_epoch(target: Path) -> str:
+    report = json.loads((target / "conversion.json").read_text())
+    report["values"] = [row for row in report["values"] if row["key"] != "epoch"]
+    (target / "conversion.json").write_text(json.dumps(report))
+    return "epoch is not in the report"
+
+
 @pytest.mark.parametrize(
     "harm",
     [
+        without_the_epoch,
         cut_short,
         taken_away,
         of_another_model,
@@ -190,6 +198,18 @@ def test_what_happened_is_named(source: Path, tmp_path: Path, harm: Callable[[Pa
     named = harm(target)
     problems = checked(target).problems
     assert any(named in problem for problem in problems), problems
+
+
+def test_a_tensor_gone_from_one_of_its_places_is_not_equal(source: Path, tmp_path: Path) -> None:
+    target = converted(source, tmp_path / "out", WriteOptions())
+    whole = checked(target)
+    report = json.loads((target / "conversion.json").read_text())
+    row = next(row for row in report["tensors"] if row["key"] == "model.mid.bias")
+    row["at"] = ["model.mid.bias", "model.elsewhere"]
+    (target / "conversion.json").write_text(json.dumps(report))
+    found = checked(target)
+    assert found.problems == ("model.elsewhere is gone",)
+    assert found.tensors == whole.tensors - 1
 
 
 @pytest.mark.parametrize("content", [b"", b"[", b"null", b"[1]", b"[[1]]", b"\xff", b"{}", b"[{}]"])

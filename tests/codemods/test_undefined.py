@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 from pathlib import Path
 
 import pytest
 from small import write
 
+from codemods.analysis.module import Module
 from codemods.editing import changes
+from codemods.editing.new_statements import new_statements
 from codemods.editing.undefined import check_concrete, names_left_undefined
 from codemods.model import Options
 from codemods.plan import plan_rewrite
@@ -56,8 +59,50 @@ LONG = " + ".join(["1"] * 3000) + "\n"
 )
 def test_libcst_reads_what_it_read_before(before: str, after: str, refused: bool) -> None:
     expected = pytest.raises(SyntaxError, match="LibCST reads") if refused else contextlib.nullcontext()
+    try:
+        tree = ast.parse(after)
+    except (SyntaxError, RecursionError):
+        tree = None
     with expected:
-        check_concrete(before, after)
+        check_concrete(before, after, tree)
+
+
+HEAD = "import a\n\n\n@a.b\nclass C(a.D):  # c\n    x = 1\n\n    def f(self) -> int:\n"
+NEW = [
+    ("a.b(2)\n", "a.b(2)\n"),
+    ("    " * 2 + "return 2\n", "if 1:\n        return 2\n"),
+    ("    async def g(self): return 3\n", "if 1:\n    async def g(self): return 3\n"),
+    ("\tif a:\n\t\tb()\n\telse:\n\t\tc()\n", "if 1:\n\tif a:\n\t\tb()\n\telse:\n\t\tc()\n"),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), NEW, ids=[line for line, _ in NEW])
+def test_a_second_parser_reads_what_is_new(line: str, expected: str) -> None:
+    body = "        return 1\n" if line[:1] in " a" else "\tpass\n"
+    before = HEAD + body + "y = 2\n" if line[0] != "\t" else "def f():\n" + body
+    place = before.index(body) + len(body) if line[0] != "a" else len(before)
+    after = before[:place] + line + before[place:]
+    found = new_statements(before, after, ast.parse(after))
+    assert found.endswith(expected)
+    heads = found.removesuffix(expected)
+    assert heads.count("pass\n") == found.count("def f") + found.count("class C")
+    assert "x = 1" not in found and "y = 2" not in found and "return 1" not in found
+    ast.parse(found.replace("return", "").replace("await", ""))
+
+
+def test_what_moved_or_lost_its_line_ends_is_nothing_new() -> None:
+    before = "def f():\r\n    a(\r\n        1)\r\n    b()\r\n"
+    after = "b()\ndef f():\n    b()\n    a(\n        1)"
+    found = new_statements(before, after, ast.parse(after))
+    assert found == "b()\ndef f():\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    "after",
+    ["x = 1; y = 2\n", "x = 1; \\\n  y = 3\n", "if 1: \\\n    x = 4\n", "def f(): \\\n  x\n"],
+)
+def test_odd_lines_are_not_refused(after: str) -> None:
+    check_concrete("x = 0\n", after, ast.parse(after))
 
 
 def test_a_file_whose_rewrite_would_lose_a_name_is_left_as_it_is(
@@ -69,8 +114,8 @@ def test_a_file_whose_rewrite_would_lose_a_name_is_left_as_it_is(
     )
     write(tmp_path, {"train.py": source, "other.py": source})
 
-    def forget(module: object, text: str, *rest: object) -> str:
-        return text if getattr(module, "path", "") == "train.py" else real(module, text, *rest)
+    def forget(module: Module, draft: Module, *rest: object) -> str:
+        return draft.text if module.path == "train.py" else real(module, draft, *rest)  # type: ignore[arg-type]
 
     real = changes.settle_imports
     monkeypatch.setattr(changes, "settle_imports", forget)

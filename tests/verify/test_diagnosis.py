@@ -80,7 +80,7 @@ def test_what_an_error_means(error: str, traceback: str, words: str) -> None:
     [
         (
             "hangs",
-            ["the candidate hangs: no rank made progress for 6 s. Rank 1 is stuck at", "rank 0: stuck at"],
+            ["the candidate hangs: no rank made progress for 12 s. Rank 1 is stuck at", "rank 0: stuck at"],
         ),
         ("crashes", ["the candidate failed on rank 1: ValueError: bad batch"]),
         ("is-killed", ["the candidate failed on rank 1: killed by SIGKILL"]),
@@ -90,7 +90,7 @@ def test_what_an_error_means(error: str, traceback: str, words: str) -> None:
 )
 def test_planted_failure_is_explained(zoo: Benches, mistake: str, words: list[str]) -> None:
     with pytest.raises(JobError) as raised:
-        zoo.verdict("", 2, mistake=mistake, timeout_s=6.0)
+        zoo.verdict("", 2, mistake=mistake, timeout_s=12.0 if mistake == "hangs" else 60.0)
     said = f"{raised.value.message}\n{raised.value.hint}"
     assert all(each in said for each in words), said
     assert int(raised.value.exit_code) == 3

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from bench import Bench
+from bench import PROJECT, Bench
 
 from fsdp_migrate.verify.model import Outcome, ParityReport, VerifyRequest
 
@@ -36,6 +36,7 @@ def test_program_of_a_framework_is_rehearsed_untouched(
     before, after = arms
     report = two_ranks.script(VerifyRequest(f"{name}.py", baseline=str(before), cwd=after))
     assert report.passed, (report.first, report.causes)
+    assert not report.warnings
     assert (report.original.kind, report.candidate.kind) == ("FSDP1", "FSDP2")
     assert report.steps == 3
     seen = outcomes(report)
@@ -75,6 +76,14 @@ def test_jobs_that_shard_nothing_do_not_pass(two_ranks: Bench, tmp_path: Path) -
     assert not report.passed
     assert report.causes[0].code == "nothing-sharded"
     assert "neither arm is sharded" in report.causes[0].text
+
+
+def test_program_that_is_not_converted_does_not_pass(two_ranks: Bench) -> None:
+    """Two runs of the old program are equal, and prove nothing."""
+    report = two_ranks.script(VerifyRequest("train_fsdp1.py", baseline="train_fsdp1.py", cwd=PROJECT))
+    assert not report.passed
+    assert report.largest == ()
+    assert report.causes[0].code == "not-converted"
 
 
 def test_job_whose_model_nobody_saw_does_not_pass(two_ranks: Bench, tmp_path: Path) -> None:

@@ -64,6 +64,8 @@ def test_live_candidate_is_compared_with_a_record(records: Path, two_ranks: Benc
 def test_two_records_are_compared_and_a_sketch_localises_one_wrong_tensor(records: Path) -> None:
     right = compare_records(records / "fsdp1-sketches", records / "fsdp2-sketches")
     assert right.passed and right.largest == ()
+    same = compare_records(records / "fsdp1", records / "fsdp1")  # another machine, another torch
+    assert same.passed and same.largest == ()
     wrong = compare_records(records / "fsdp1-sketches", records / "seed-sketches")
     assert not wrong.passed
     assert wrong.causes[0].code == "initial-weights"
@@ -92,6 +94,17 @@ def test_record_that_cannot_be_read_is_bad_input(records: Path, tmp_path: Path, 
         read_record(tmp_path / "copy")
     with pytest.raises(UsageError, match="not a record"):
         read_record(tmp_path)
+
+
+def test_other_environment_is_said(records: Path, tmp_path: Path) -> None:
+    shutil.copytree(records / "fsdp1", tmp_path / "copy")
+    manifest = tmp_path / "copy" / "record.json"
+    found = json.loads(manifest.read_text())
+    found["environment"]["variables"] |= {"NCCL_ALGO": "Ring"}
+    manifest.write_text(json.dumps(found))
+    report = compare_records(records / "fsdp1", tmp_path / "copy")
+    assert report.passed
+    assert "NCCL_ALGO was not set for the original and Ring for the candidate" in report.notices
 
 
 def test_nothing_is_written_over(records: Path) -> None:

@@ -47,7 +47,7 @@ def raises(mistake: str, options: str, words: str, ranks: int = 2) -> Mutation:
 
 
 def hangs(mistake: str, options: str, words: str) -> Mutation:
-    return Mutation(mistake, options, "raises", "", words, timeout_s=8.0)
+    return Mutation(mistake, options, "raises", "", words, timeout_s=12.0)
 
 
 RESUME = "--resume CHECKPOINT"
@@ -151,6 +151,13 @@ MUTATIONS = (
     ),
     fails("policy-lost", "--dtype bf16", "precision", "param_dtype is not set in the candidate and bfloat16"),
     fails("weights-in-bf16", "--dtype bf16", "initial-dtype", "is bfloat16 in the candidate and float32"),
+    fails(
+        "reduce-dtype",
+        "--dtype bf16 --accumulate 2",
+        "precision",
+        "reduce_dtype is bfloat16 in the candidate",
+    ),
+    fails("clip-limit", "--clip 50 --dtype bf16 --accumulate 2", "clip-arguments", "max_norm 1 in the"),
     fails("double", "", "initial-dtype", "is float64 in the candidate and float32"),
     fails("buffers-not-cast", "--buffers-bf16", "buffers", "it is float32 in the candidate and bfloat16"),
     fails("norm-in-bf16", "--dtype bf16 --norm --norm-unit", "precision", "blocks.0.norm"),
@@ -172,6 +179,7 @@ MUTATIONS = (
     beware("not-clipped", "--clip 50", "clipping may be missing"),
     fails("local-norm", "--clip 0.3", "local-norm", "its factor differs by rank"),
     fails("local-norm-by-torch", "--clip 0.3", "local-norm", "its norm differs by rank"),
+    fails("local-norm-by-torch", "--clip 0.3 --pure-bf16", "local-norm", "its norm differs by rank"),
     fails("clip-limit", "--clip 0.3", "clip-arguments", "max_norm 1 in the candidate and 0.3"),
     fails(
         "clip-norm-type",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from codemods.configuration.flags import Said, flags_of
 from codemods.configuration.named import shared_settings, with_settings
+from codemods.configuration.nested import may_hold_flags
 from codemods.configuration.rule import Surroundings, config_rule, found_at
 from codemods.configuration.shell import heredocs
 from codemods.configuration.tree import ConfigFile
@@ -19,6 +20,7 @@ _VARIABLES = {
     "FSDP_BACKWARD_PREFETCH": "FSDP_VERSION=2",
     "FSDP_SYNC_MODULE_STATES": "FSDP_VERSION=2 FSDP_CPU_RAM_EFFICIENT_LOADING=true",
 }
+_SETS_VARIABLE = re.compile(rf"(?:{'|'.join(_VARIABLES)})=")
 _SETTING = re.compile(r"^[ \t\"']*(fsdp_(?:sharding_strategy|config|auto_wrap_policy)\b)", re.MULTILINE)
 _VERSION_2 = re.compile(r"fsdp_version[\"']?[ \t]*:[ \t]*2")
 
@@ -50,7 +52,8 @@ def launch_flags(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
     """
     if file.kind not in ("shell", "docker"):
         return
-    for command in known_commands(file):
+    may_concern = may_hold_flags(file.text, is_docker=file.kind == "docker")
+    for command in known_commands(file) if may_concern or _SETS_VARIABLE.search(file.text) else ():
         for said in flags_of(file.text, command):
             yield _found(file, said)
         for word in command.words:
@@ -84,7 +87,7 @@ def _found(file: ConfigFile, said: Said) -> Finding:
 
 def _written_files(file: ConfigFile) -> Iterator[Finding]:
     """Accelerate's settings in a file that the script writes: `cat > fsdp.yaml <<EOF`."""
-    for document in heredocs(file.text):
+    for document in heredocs(file.text) if _SETTING.search(file.text) else ():
         inner = file.text[document.span.start : document.span.end]
         setting = _SETTING.search(inner)
         if setting is not None and not _VERSION_2.search(inner):

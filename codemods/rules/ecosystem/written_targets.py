@@ -26,7 +26,9 @@ def written_targets(file: ConfigFile, around: Surroundings) -> Iterator[Finding]
     that make them.
     """
     if file.kind in ("shell", "docker"):
-        for command in all_commands(file.text, is_docker=file.kind == "docker"):
+        is_docker = file.kind == "docker"
+        may_name = "torch.distributed.fsdp." in file.text or (is_docker and "\\u" in file.text)
+        for command in all_commands(file.text, is_docker=is_docker) if may_name else ():
             for word in command.words:
                 for offset, written in fsdp1_names_within(word.raw):
                     yield _found(file, word.span.start + offset, written)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.plain_tests import is_plain_test
 from codemods.rule import (
     CallValue,
     Finding,
@@ -79,7 +80,7 @@ def _backends(project: Project, home: Module) -> Iterator[Finding]:
     project.reading("init_process_group", "get_backend")
     is_asked_for = any(True for _ in project.calls_of("torch.distributed.get_backend"))
     for module, call in project.calls_of(_INIT):
-        if not project.is_one_program(module.path, home.path):
+        if not project.is_one_program(module.path, home.path) or is_plain_test(module):
             continue
         given = argument(call, 0, "backend")
         if given is None and not call.args and all(k.arg is not None for k in call.keywords):
@@ -87,6 +88,8 @@ def _backends(project: Project, home: Module) -> Iterator[Finding]:
         told = project.evaluate(module, given) if given is not None else None
         name = told.value if isinstance(told, Literal) else None
         if isinstance(name, str) and name != "nccl":
+            continue
+        if isinstance(given, ast.JoinedStr) and "cpu:" in ast.unparse(given):
             continue
         if isinstance(given, ast.Constant) and not is_asked_for:
             yield finding(

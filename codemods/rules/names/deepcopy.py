@@ -23,8 +23,9 @@ def deepcopy(project: Project) -> Iterator[Finding]:
     """`copy.deepcopy(model)` and `AveragedModel(model)` fail on a sharded model, under FSDP1 and FSDP2 alike.
 
     Copy the model before it is sharded and shard the copy too; an average of weights is then
-    `torch._foreach_lerp_` over the two models' parameters. `torch.save(model)` fails as well, because the
-    class of a unit is made at run time: save a state dict.
+    `torch._foreach_lerp_` over the two models' parameters. `torch.save(model)` fails as well, under both:
+    save a state dict. Where something is pickled that is a sharded model only on some paths, nothing is said:
+    a program that works goes there with other objects.
     """
     for name in (*_COPIES, *_PICKLES):
         for module, call in project.calls_of(name):
@@ -32,7 +33,7 @@ def deepcopy(project: Project) -> Iterator[Finding]:
                 continue
             is_copied = name in _COPIES
             holding = project.sharded(module, call.args[0])
-            if isinstance(holding, No):
+            if isinstance(holding, No) or (isinstance(holding, Maybe) and not is_copied):
                 continue
             yield finding(
                 module,

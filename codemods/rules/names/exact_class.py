@@ -26,15 +26,16 @@ def exact_class(project: Project) -> Iterator[Finding]:
 
     `isinstance` also holds for subclasses, which can include more modules than before; the translation is
     therefore offered with `--unsafe-fixes`. Comparisons of class names (`type(m).__name__ == "Block"`) are
-    left to a person. Looked at are a sharded model, its parts, and loop variables over its `modules()`,
-    `named_modules()`, `children()`, in the loop and in functions that they are given to."""
+    left to a person. Looked at are the parts of a sharded model, and loop variables over its `modules()`,
+    `named_modules()`, `children()`, in the loop and in functions that they are given to. Of the sharded model
+    itself nothing is said: FSDP1's wrapper was of another class than the model as well."""
     for module in project.looked_at:
         for node in module.nodes(ast.Compare):
             assert isinstance(node, ast.Compare)
             subject, by_name = _subject(node)
             if subject is None or _is_about_wrapper(project, module, node):
                 continue
-            if not _is_submodule(project, module, subject):
+            if not _is_submodule(project, module, subject) or _failed_before(project, module, subject):
                 continue
             negative = isinstance(node.ops[0], ast.IsNot | ast.NotEq)
             edits = []
@@ -63,6 +64,13 @@ def _is_certain(project: Project, module: Module, subject: ast.expr) -> bool:
         if isinstance(project.sharded(module, held), Maybe):
             return False
     return True
+
+
+def _failed_before(project: Project, module: Module, subject: ast.expr) -> bool:
+    """Whether what is asked is FSDP1's wrapper itself, which was of another class than any model too."""
+    if project.links.parts_of(module, subject) or isinstance(project.sharded(module, subject), No):
+        return False
+    return not (isinstance(subject, ast.Name) and _is_loop_variable(project, module, subject))
 
 
 def _is_about_wrapper(project: Project, module: Module, question: ast.Compare) -> bool:

@@ -122,10 +122,41 @@ def _comes_later(wrapped: _Wrapped, call: ast.Call) -> bool:
     function, other = module.function(wrapped.call), module.function(call)
     start, end = module.span(wrapped.call).end, module.span(call).start
     if function is other:
-        return end > start and not _is_bound_between(wrapped, start, end)
+        is_later = end > start and not _is_in_other_branch(module, wrapped.call, call)
+        return is_later and not _is_bound_between(wrapped, start, end)
     own = module.class_of(wrapped.call)
     is_in_class = own is not None and own is module.class_of(call)
     return isinstance(wrapped.old, ast.Attribute) and is_in_class and getattr(other, "name", "") != "__init__"
+
+
+def _is_in_other_branch(module: Module, one: ast.AST, other: ast.AST) -> bool:
+    """Whether two places are in branches of which one run of their function takes one."""
+    above: dict[ast.AST, ast.AST] = {}
+    child = one
+    for parent in module.ancestors(one):
+        above[parent] = child
+        child = parent
+    child = other
+    for parent in module.ancestors(other):
+        if parent in above:
+            is_loop = any(isinstance(a, ast.For | ast.While) for a in _within_function(module, parent))
+            return isinstance(parent, ast.If) and not is_loop and _sides(parent, above[parent], child)
+        child = parent
+    return False
+
+
+def _within_function(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return
+        yield parent
+
+
+def _sides(branch: ast.If, one: ast.AST, other: ast.AST) -> bool:
+    """Whether one statement stands in the body of an `if` and another in its `else`."""
+    bodies = [any(part is node for part in branch.body) for node in (one, other)]
+    elses = [any(part is node for part in branch.orelse) for node in (one, other)]
+    return (bodies[0] and elses[1]) or (elses[0] and bodies[1])
 
 
 def _is_bound_between(wrapped: _Wrapped, start: int, end: int) -> bool:

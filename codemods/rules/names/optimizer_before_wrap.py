@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from codemods.analysis.origins import Origins
 from codemods.editing.moves import moved_behind, names_bound, names_in
 from codemods.rule import Edit, Finding, Module, No, Project, Safety, WrapCall, finding, rule
 
+_MANY = 8
+"""Optimizers of other functions before one wrap, from which on they are told at the wrap, in one."""
+_REMEDY_FOR_MANY = (
+    "let this function take the optimizer too, and give its `param_groups` the sharded parameters after the "
+    "wrap, or build the optimizers after it"
+)
+_Met: TypeAlias = "dict[WrapCall, list[tuple[Module, ast.Call, bool]]]"
+"""Wrap call -> the optimizers of other functions before it, and whether each gets the sharded parameters."""
 _REMEDY = "build the optimizer after the model is sharded, from the sharded model's parameters"
 
 
@@ -33,10 +42,11 @@ def optimizer(project: Project) -> Iterator[Finding]:
 
     Lists of parameters made for it and statements that need it (a scheduler) move along. Where the two are in
     different functions, or something in between uses the optimizer in another way, the place is left to a
-    person. Where the optimizer is given the sharded parameters again (`optimizer.__init__(...)`, new
-    `param_groups`), that is said and nothing is to do."""
+    person; of many that meet one wrap, as in a library, the wrap. Where the optimizer is given the sharded
+    parameters again (`optimizer.__init__(...)`, new `param_groups`), that is said and nothing is to do."""
     built: list[tuple[Module, ast.Call, ast.expr]] = []
     seen: set[ast.AST | None] = set()
+    met: _Met = {}
     for module, call in _optimizer_calls(project):
         for owner in _models_of(project, module, call):
             wrap = _later_wrap(project, module, call, owner)
@@ -45,16 +55,31 @@ def optimizer(project: Project) -> Iterator[Finding]:
                 continue
             moved = moved_behind(module, module.statement(call), wrap, ast.unparse(owner))
             is_repaired = not moved and _is_repaired(project, module, wrap)
-            yield _finding(module, call, moved, is_repaired=is_repaired)
+            site = _wrap_of(project, module, wrap)
+            if moved or site is None:
+                yield _finding(module, call, moved, is_repaired=is_repaired)
+            else:
+                met.setdefault(site, []).append((module, call, is_repaired))
             symbol = project.resolve(module, call.func)
             seen |= {call, symbol.node if symbol is not None else None}
             break
-    yield from _wrapped_elsewhere(project, built, seen)
+    _wrapped_elsewhere(project, built, seen, met)
+    for site, optimizers in met.items():
+        stale = [one for one in optimizers if not one[2]]
+        if len(stale) > _MANY:
+            yield _of_many(site, stale)
+        for module, call, is_repaired in optimizers:
+            if len(stale) > _MANY and not is_repaired:
+                continue
+            yield _finding(module, call, [], is_repaired=is_repaired)
 
 
 def _wrapped_elsewhere(
-    project: Project, built: list[tuple[Module, ast.Call, ast.expr]], seen: set[ast.AST | None]
-) -> Iterator[Finding]:
+    project: Project,
+    built: list[tuple[Module, ast.Call, ast.expr]],
+    seen: set[ast.AST | None],
+    met: _Met,
+) -> None:
     """Optimizers of a model that another function shards later."""
     origins = Origins(project.links)
     wrapped = [
@@ -69,9 +94,31 @@ def _wrapped_elsewhere(
         for site, there in wrapped:
             if made & there and origins.is_earlier((module, call), (site.module, site.node)):
                 is_repaired = _is_repaired(project, site.module, site.module.statement(site.node))
-                yield _finding(module, call, [], is_repaired=is_repaired)
+                met.setdefault(site, []).append((module, call, is_repaired))
                 seen.add(call)
                 break
+
+
+def _wrap_of(project: Project, module: Module, statement: ast.stmt) -> WrapCall | None:
+    """The wrap call in another function that a statement's call leads to, if it is one alone."""
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    held = project.links.held(module, value) if value is not None else ()
+    sites = [h for h in held if isinstance(h, WrapCall)]
+    is_here = any(site.node in ast.walk(statement) for site in sites)
+    return sites[0] if len(sites) == 1 and not is_here else None
+
+
+def _of_many(site: WrapCall, optimizers: list[tuple[Module, ast.Call, bool]]) -> Finding:
+    """One finding for a wrap that a library makes for all its users."""
+    places = [f"{module.path}:{module.place(call).line}" for module, call, _ in optimizers]
+    return finding(
+        site.module,
+        site.node,
+        "FM504",
+        f"`fully_shard` replaces parameters: {len(places)} optimizers built before this wrap would train "
+        f"nothing ({', '.join(places[:3])} and others)",
+        remedy=_REMEDY_FOR_MANY,
+    )
 
 
 def _finding(module: Module, call: ast.Call, moved: list[Edit], *, is_repaired: bool) -> Finding:
@@ -131,8 +178,27 @@ def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
 def _models_of(project: Project, module: Module, call: ast.Call) -> list[ast.expr]:
     """What an optimizer's parameters are taken from, or what is given to the function that builds it."""
     owners = project.links.parameter_owners(module, call) or _filled_from(module, call)
-    given = [*call.args, *(k.value for k in call.keywords)]
-    return owners or [a for a in given if isinstance(a, ast.Name | ast.Attribute)]
+    here = [owner for owner in owners if module.function(owner) is module.function(call)]
+    return here or [*_given(module, call), *owners]
+
+
+def _given(module: Module, call: ast.Call) -> Iterator[ast.expr]:
+    """Names and attributes that a call is given, and those given to the functions that group parameters for
+    it: `AdamW(groups(model))`, `groups = grouped(model); AdamW(groups)`."""
+    statement = module.statement(call)
+    block = module.block(statement)
+    bound = {
+        target.id: earlier.value
+        for earlier in block[: block.index(statement)]
+        if isinstance(earlier, ast.Assign)
+        for target in earlier.targets
+        if isinstance(target, ast.Name)
+    }
+    values = [call, *(bound[name] for name in names_in(call) if name in bound)]
+    for inner in (n for value in values for n in ast.walk(value) if isinstance(n, ast.Call)):
+        for argument in (*inner.args, *(k.value for k in inner.keywords)):
+            if isinstance(argument, ast.Name | ast.Attribute):
+                yield argument
 
 
 def _filled_from(module: Module, call: ast.Call) -> list[ast.expr]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from codemods.analysis.counts import count_goes_over_ranks
 from codemods.analysis.parameter_lists import parameters_of
 from codemods.analysis.summoned import is_model_summoned
+from codemods.editing.local_norms import local_norm_edits
 from codemods.rule import (
     Finding,
     Maybe,
@@ -18,6 +19,7 @@ from codemods.rule import (
     No,
     ParameterLoop,
     Project,
+    Safety,
     finding,
     parameter_loops,
     rule,
@@ -55,6 +57,8 @@ def parameter_values(project: Project) -> Iterator[Finding]:
       parameters then.
     - FM514: `p.grad.norm().item()` is this rank's part, `p.numpy()` and `p.data.copy_(plain)` raise,
       `dist.all_reduce(p.grad)` raises. Use `full_tensor()` for whole values, `to_local()` for this rank's.
+      A norm of one's own, squares of gradients summed in a loop and then over the ranks, is translated: the
+      shards of all ranks are the whole gradient, as FSDP1's parts were (not where parameters are ignored).
     - FM515: `sum(p.numel() for p in model.parameters())` was this rank's share and is the whole model's
       number; a factor of the world size after it, or a sum over ranks, counts twice. A plain count is a
       note, a count that is multiplied or summed needs a person.
@@ -117,6 +121,8 @@ def _of_loop(project: Project, module: Module, loop: ParameterLoop) -> Iterator[
         if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name):
             names |= {part.targets[0].id} if _root(part.value) in names else set()
     seen = set()
+    read = [node for node in _body(module, loop) if _code_of(node, names) == "FM514"]
+    edits = local_norm_edits(project, module, loop, dict.fromkeys(read)) if read else []
     for node in _body(module, loop):
         code = _code_of(node, names)
         if (
@@ -126,7 +132,17 @@ def _of_loop(project: Project, module: Module, loop: ParameterLoop) -> Iterator[
         ):
             continue
         seen.add(code)
-        yield _finding(project, module, node, code)
+        if code == "FM514" and edits:
+            yield finding(
+                module,
+                node,
+                code,
+                "squares of this rank's shards are summed, as before, and then over the ranks",
+                safety=Safety.SAFE,
+                edits=list(dict.fromkeys(edits)),
+            )
+        else:
+            yield _finding(project, module, node, code)
 
 
 def _is_of_parameters(project: Project, module: Module, loop: ParameterLoop, node: ast.AST) -> bool:
@@ -185,13 +201,16 @@ def _code_of(node: ast.AST, names: set[str]) -> str | None:
 
 
 def _root(node: ast.expr) -> str:
-    """`p` of `p`, `p.data`, `p.grad`, `p.grad.detach()`, `p.grad.data.norm(2)`, `p ** 2`."""
+    """`p` of `p`, `p.data`, `p.grad`, `p.grad.detach()`, `p.grad.data.norm(2)`, `p ** 2`; nothing of
+    `p.to_local().norm()`, a plain tensor."""
     while isinstance(node, ast.Attribute | ast.Call | ast.BinOp):
         match node:
             case ast.Call():
                 node = node.func
             case ast.BinOp():
                 node = node.left
+            case ast.Attribute(attr="_local_tensor" | "to_local" | "full_tensor"):
+                return ""
             case ast.Attribute():
                 node = node.value
     return node.id if isinstance(node, ast.Name) else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.plain_tests import is_plain_test
 from codemods.rule import CallValue, Finding, Literal, Module, Project, Value, finding, options, rule
 
 _MESSAGE = (
@@ -29,13 +30,13 @@ def tied_weights(project: Project) -> Iterator[Finding]:
     an error on new releases of torch, and silently two weights on releases up to 2.9. Nothing is said where
     the policy only makes units of other classes, so that both ends stay in the root. Otherwise leave both
     modules out of the policy, or shard them together: `fully_shard([model.embed, model.head])`. A call of
-    `tie_weights()` is looked at in the same way."""
+    `tie_weights()` is looked at in the same way. Nothing is said in tests that do not speak of FSDP."""
     if not project.wraps:
         return
     classes = _unit_classes(project)
     groups = {project.group(site.module.path) for site in project.wraps}
     for module in project.looked_at:
-        if project.group(module.path) not in groups:
+        if project.group(module.path) not in groups or is_plain_test(module):
             continue
         for call in module.calls() if classes is not None and _can_match({""}, classes) else ():
             if isinstance(call.func, ast.Attribute) and call.func.attr == "tie_weights":

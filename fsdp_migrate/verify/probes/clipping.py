@@ -41,7 +41,7 @@ def attach(session: Session) -> None:
                             {
                                 "function": clip.__qualname__,
                                 "max_norm": _number(_argument(arguments, keywords, 1, "max_norm", None)),
-                                "norm_type": _number(_argument(arguments, keywords, 2, "norm_type", 2.0)),
+                                "norm_type": _norm_type(clip, arguments, keywords),
                                 "norm": norm_of(arguments, keywords, result),
                             }
                         )
@@ -59,6 +59,13 @@ def attach(session: Session) -> None:
         )
     method = FullyShardedDataParallel.clip_grad_norm_
     FullyShardedDataParallel.clip_grad_norm_ = recorded(method, lambda _arguments, _keywords, result: result)  # type: ignore[method-assign]
+
+
+def _norm_type(clip: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> float:
+    """`clip_grads_with_norm_` is given the norm itself in that place, and no type."""
+    if clip.__name__ == "clip_grads_with_norm_":
+        return 2.0
+    return _number(_argument(arguments, keywords, 2, "norm_type", 2.0)) or 2.0
 
 
 def _argument(

@@ -34,7 +34,7 @@ class Recorder:
         folder.mkdir(parents=True)
         self.folder = folder
         self._events = (folder / EVENTS).open("w", encoding="utf-8")
-        self._tensors = (folder / TENSORS).open("wb")
+        self._tensors = (folder / TENSORS).open("wb", buffering=1 << 20)
         self._written = 0
         self._left = full_limit_bytes
 
@@ -66,8 +66,11 @@ class Recorder:
             self._sketched(step, quantity, dtype, group)
 
     def _full(self, step: int, quantity: str, dtype: torch.dtype, group: list[tuple[Slot, Tensor]]) -> None:
-        joined = torch.cat([values.reshape(-1) for _, values in group])
-        self._tensors.write(joined.view(torch.uint8).cpu().numpy().tobytes())
+        parts = [values.reshape(-1) for _, values in group]
+        if parts[0].device.type != "cpu":  # one copy to the host is faster than many
+            parts = [torch.cat(parts).cpu()]
+        for part in parts:
+            self._tensors.write(part.contiguous().view(torch.uint8).numpy().data)
         items = []
         for slot, _ in group:
             items.append({"slot": _place(slot), "at": self._written})

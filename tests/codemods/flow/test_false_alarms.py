@@ -8,8 +8,10 @@ import pytest
 from programs import Program, found_at
 
 _HEAD = """\
-import contextlib, copy, logging, torch
+import contextlib, copy, logging, pickle, torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import CPUOffload
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 """
 
@@ -102,6 +104,48 @@ SILENT = {
             return FSDP(net), scheduler
         model, scheduler = build()
         torch.save(scheduler.state_dict(), "f")  # <-
+    """,
+    "the class of FSDP1's wrapper itself": """
+        model = FSDP(model)
+        if type(model) is Engine:  # <-
+            pass
+    """,
+    "something is pickled that is a sharded model at times": """
+        def dump(thing):
+            pickle.dump(thing, file)  # <-
+        dump(FSDP(net))
+        dump(numbers)
+    """,
+    "this rank's part and the whole, asked for by name": """
+        model = FSDP(model)
+        for p in model.parameters():
+            print(p.to_local().norm(), p.full_tensor().sum())  # <-
+    """,
+    "this rank's part is written": """
+        model = FSDP(model)
+        for name, p in model.named_parameters():
+            p._local_tensor.copy_(saved[0])  # <-
+    """,
+    "a process group with a backend for the CPU": """
+        dist.init_process_group(f"cpu:gloo,{device}:{backend}")  # <-
+        model = FSDP(model, cpu_offload=CPUOffload(offload_params=True))
+    """,
+    "the old name in the branch that does not wrap": """
+        def shard(model, kind):
+            if kind == "fsdp":
+                sharded = FSDP(model)
+            elif kind == "fsdp2":
+                state = model.state_dict()  # <-
+                sharded = apply(model, state)
+            return sharded
+    """,
+    "a private name that the module defines anew": """
+        from torch.distributed.fsdp._common_utils import _get_module_fsdp_state
+        model = FSDP(model)
+        def _get_module_fsdp_state(module):
+            return module.state
+        def group_of(module):
+            return _get_module_fsdp_state(module)  # <-
     """,
     "the output of the model": """
         model = FSDP(model)

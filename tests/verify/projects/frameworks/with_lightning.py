@@ -45,7 +45,6 @@ def main() -> None:
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
-        enable_model_summary=False,
     )
     trainer.fit(Module(), torch.utils.data.DataLoader(tokens(), batch_size=4))
 

@@ -20,5 +20,4 @@ def main(path):
     #   options=StateDictOptions(full_state_dict=True, cpu_offload=True))`, called on
     #   every rank
     torch.save(model, path)
-    # TODO(fsdp-migrate FM508): test with `isinstance`
     return blocks, first, type(model) is Model, known

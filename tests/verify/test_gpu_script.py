@@ -1,0 +1,41 @@
+"""`benchmarks/gpu.sh --dry-run` runs to its end on a CPU, and writes one JSON and one table."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.timeout(900)
+def test_dry_run_goes_through_every_stage(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(ROOT / "benchmarks" / "gpu.sh"), "--dry-run", str(tmp_path / "out")],
+        env={**os.environ, "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=880,
+        check=False,
+    )
+    found = json.loads((tmp_path / "out" / "gpu.json").read_text())
+    assert done.returncode == 0, [stage for stage in found["stages"] if stage["code"]]
+    by_name = {stage["name"]: stage["result"] for stage in found["stages"]}
+    assert len(by_name) == 6
+    assert by_name["parity, world size 1"]["passed"] is True
+    assert len(by_name["speed, memory and overlap, bf16"]["performance"]) == 2
+    for world in (8, 64):
+        simulated = by_name[f"memory of rank 0 among {world}"]
+        assert simulated["world"] == world
+        assert [arm["name"] for arm in simulated["arms"]] == ["fsdp1", "fsdp2"]
+        assert all(arm["peak_allocated"] > 50 << 20 for arm in simulated["arms"])
+    variants = by_name["variants of FSDP2: plain, compiled, float8"]["variants"]
+    assert [one["name"] for one in variants] == ["plain", "compiled", "float8"]
+    assert variants[0]["seconds"] > 0
+    table = (tmp_path / "out" / "gpu.txt").read_text()
+    assert "parity holds" in table and table in done.stdout

@@ -1,0 +1,70 @@
+"""Printed numbers: which are compared, how far they may be apart, and what is no alarm."""
+
+from __future__ import annotations
+
+import pytest
+
+from fsdp_migrate.verify.printed import counts_whole_parameters, differences, prints_dtensors
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "label"),
+    [
+        ("step 3 loss 2.5000 12.1 ms", "step 3 loss 2.6000 99.7 ms", "loss"),
+        (
+            "{'loss': '3.94', 'grad_norm': '2.61'}",
+            "{'loss': '3.94', 'grad_norm': '1.85'}",
+            "grad_norm",
+        ),
+        ("weight mean -0.005490", "weight mean 0.000275", "weight mean"),
+        ("total 9,632 params", "total 19,264 params", "total"),
+        ("grad norm: 1e-3", "grad norm: 2e-3", "grad norm"),
+    ],
+)
+def test_number_of_training_that_differs_is_found(before: str, after: str, label: str) -> None:
+    found = differences((before,), (after,))
+    assert len(found) == 1
+    assert found[0].label == label
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("step 3 took 2.5 s", "step 3 took 7.5 s"),
+        ("tokens/s 512.0", "tokens/s 700.0"),
+        ("peak mem 12.5 GiB, loss 1.0", "peak mem 18.5 GiB, loss 1.0"),
+        ("loss 2.5000", "loss 2.5001"),
+        ("epoch 1", "epoch 2"),
+        ("loss nan", "loss nan"),
+        ("loss 1.0", "the loss is 2.0"),  # other words: another line
+    ],
+)
+def test_times_rates_and_rounding_are_no_difference(before: str, after: str) -> None:
+    assert differences((before,), (after,)) == []
+
+
+def test_arms_that_differ_by_rounding_print_other_digits() -> None:
+    assert differences(("loss 2.50",), ("loss 2.52",), tolerance=0.02) == []
+    assert len(differences(("loss 2.50",), ("loss 2.75",), tolerance=0.02)) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "numel", "whole"),
+    [
+        ("Trainable params: 3.2 K", 3233, True),
+        ("3233 params", 3233, True),
+        ("6466 params", 3233, False),  # counted on every rank, and summed again
+        ("loss 3.2", 3233, False),
+    ],
+)
+def test_count_of_whole_parameters_is_no_alarm(line: str, numel: int, whole: bool) -> None:
+    number = next(word for word in line.split() if word[0].isdigit())
+    before = line.replace(number, f"{float(number) / 2:g}")
+    (one,) = differences((before,), (line,))
+    assert counts_whole_parameters(one, numel) is whole
+
+
+def test_dtensor_in_a_line_is_seen_where_none_was() -> None:
+    shown = "norm DTensor(local_tensor=0.5, ...)"
+    assert prints_dtensors(("norm 0.7",), (shown,)) == shown
+    assert prints_dtensors((shown,), (shown,)) == ""
