@@ -230,6 +230,11 @@ class Links:
             self._known[key] = answer[0]
 
     @property
+    def asked(self) -> int:
+        """How many questions have an answer."""
+        return len(self._known)
+
+    @property
     def depth(self) -> int:
         """How many questions are open."""
         return len(self._active)

@@ -84,6 +84,10 @@ class Shelf:
         """The modules of some files, those that cannot be parsed left out."""
         return [module for path in paths if (module := self._load(path)) is not None]
 
+    def read(self, paths: Iterable[str]) -> list[Module]:
+        """Those of some files that are parsed."""
+        return [self._modules[path] for path in paths if path in self._modules]
+
     def is_read(self, path: str) -> bool:
         """Whether a file is parsed."""
         return path in self._modules
