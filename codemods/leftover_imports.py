@@ -42,7 +42,9 @@ def unread_imports(
                 continue
             is_attribute = isinstance(module.parent(node), ast.ClassDef)
             if (alias.asname or alias.name) in names and not is_attribute:
-                if not _is_understood(project, module, alias, name):
+                if _is_defined_anew(module, node, alias):
+                    yield left_name(module, node, name)
+                elif not is_understood(project, module, alias, name):
                     yield from _several(project, module, node, alias, name, spoken)
                 continue
             uses = [use for use in project.uses(name) if use.module is not module]
@@ -55,7 +57,16 @@ def unread_imports(
             yield _no_longer_taken(module, node, untaken)
 
 
-def _is_understood(project: Project, module: Module, alias: ast.alias, name: str) -> bool:
+def _is_defined_anew(module: Module, node: ast.ImportFrom, alias: ast.alias) -> bool:
+    """Whether a `def` or `class` further down at the top of the module has the name instead."""
+    local = alias.asname or alias.name
+    return module.parent(node) is module.tree and any(
+        isinstance(other, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and other.name == local
+        for other in module.tree.body[module.tree.body.index(node) :]
+    )
+
+
+def is_understood(project: Project, module: Module, alias: ast.alias, name: str) -> bool:
     """Whether some use of the imported name is known to be FSDP1's."""
     local = alias.asname or alias.name
     uses = (use.node for use in project.uses(name) if use.module is module)
@@ -76,7 +87,7 @@ def _several(
     wrapper itself is left to a person, because its calls are not found then.
     """
     local, short = alias.asname or alias.name, name.rpartition(".")[2]
-    scope, others = _alternatives(module, node, local, name)
+    scope, others = alternatives(module, node, local, name)
     if scope is None or not others:
         return
     uses = [
@@ -94,12 +105,12 @@ def _several(
             CODE,
             f"`{local}` is FSDP1's `{short}` or `{others[0].rpartition('.')[2]}`, and stays",
             remedy="import one of them alone where no FSDP1 model is made any more, and rewrite again",
-            is_note=short != "FullyShardedDataParallel" and any(map(_is_for_fsdp2, others)),
+            is_note=short != "FullyShardedDataParallel" and any(map(is_for_fsdp2, others)),
             shares={shared_type(project, module, short)} if short in WRAP_TYPES.values() else set(),
         )
 
 
-def _alternatives(
+def alternatives(
     module: Module, node: ast.ImportFrom, local: str, name: str
 ) -> tuple[Scope | None, list[str]]:
     """The scope in which an import binds a name, and what else that is imported as in it."""
@@ -110,7 +121,7 @@ def _alternatives(
     return None, []
 
 
-def _is_for_fsdp2(name: str) -> bool:
+def is_for_fsdp2(name: str) -> bool:
     """Whether something is what FSDP2 has, or is used with, in the place of a name of FSDP1's."""
     is_own = is_fsdp_namespace(name) and not is_fsdp1(name)
     return is_own or (name.startswith("torch.") and name.endswith(".GradScaler"))

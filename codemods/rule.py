@@ -73,7 +73,7 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from codemods.analysis.exports import names_taken
@@ -121,6 +121,7 @@ from codemods.editing.code import (
 from codemods.editing.optim_state_dicts import optim_saved
 from codemods.editing.optim_state_loads import optim_loaded, uses_orig_params
 from codemods.editing.removal import delete_aliases, delete_argument, delete_arguments
+from codemods.editing.resharding import resharded_before
 from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dict_blocks import BlockPlan, plan_block, run_time_choice, shared_by_choice
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
@@ -128,6 +129,7 @@ from codemods.editing.statements import (
     annotation_words,
     can_only_be_sharded,
     is_annotation,
+    is_behind_branch_that_shards,
     is_result_used,
     is_under_rank0,
     is_where_not_instance,
@@ -200,6 +202,7 @@ __all__ = [
     "insert_before",
     "insert_text",
     "is_annotation",
+    "is_behind_branch_that_shards",
     "is_for_other_stack",
     "is_fsdp1_import",
     "is_result_used",
@@ -219,6 +222,7 @@ __all__ = [
     "plan_block",
     "remove_with_item",
     "replace",
+    "resharded_before",
     "rule",
     "run_time_choice",
     "same_model",
@@ -243,6 +247,9 @@ class Rule:
         check: yields the findings; None for keyword rules, which the wrap call asks.
         manual: the docstring.
         order: rules with lower numbers have the first word where edits conflict.
+        where: text -> pattern of files that the rule has to see, though no sharded model may get there: those
+            with such a text that match its pattern. Files that name FSDP, and those that a model gets to, are
+            always there.
     """
 
     name: str
@@ -250,6 +257,7 @@ class Rule:
     check: Callable[[Project], Iterable[Finding]] | None
     manual: str
     order: int = 50
+    where: Mapping[bytes, bytes] = field(default_factory=dict)
 
     @property
     def first_sentence(self) -> str:
@@ -267,12 +275,12 @@ def register(found: Rule) -> None:
 
 
 def rule(
-    name: str, codes: Mapping[str, str], *, order: int = 50
+    name: str, codes: Mapping[str, str], *, order: int = 50, where: Mapping[bytes, bytes] | None = None
 ) -> Callable[[Callable[[Project], Iterator[Finding]]], Callable[[Project], Iterator[Finding]]]:
     """Register a rule function; see the module's docstring."""
 
     def decorate(check: Callable[[Project], Iterator[Finding]]) -> Callable[[Project], Iterator[Finding]]:
-        register(Rule(name, dict(codes), check, check.__doc__ or "", order))
+        register(Rule(name, dict(codes), check, check.__doc__ or "", order, where or {}))
         return check
 
     return decorate

@@ -11,6 +11,7 @@ from codemods.analysis.module import Module
 from codemods.analysis.origins import Origins
 from codemods.analysis.scopes import BindingKind
 from codemods.analysis.values import Choice, DictValue, Named, Opaque, Origin, options
+from codemods.partial_calls import calls_of_partial
 from codemods.project import Project
 from codemods.shard_call import SIGNATURE, Argument, keyword_rules
 from codemods.shared_types import shared_call, taken_types
@@ -173,6 +174,13 @@ def arguments_of(project: Project, site: WrapCall) -> tuple[list[Argument], bool
     for position, given in enumerate(site.arguments[0 if site.kind == "partial" else 1 :], start=1):
         name = SIGNATURE[position] if position < len(SIGNATURE) else f"argument {position}"
         add(name, site.module, given, given, at_call=True)
+    if site.kind == "partial":
+        calls, unknown = calls_of_partial(project, site)
+        for module, keyword in ((m, k) for m, c in calls for k in c.keywords):
+            if keyword.arg is None:
+                unknown = True
+            elif keyword.arg != "module":
+                add(keyword.arg, module, keyword.value, keyword, at_call=False)
     for keyword in site.settings.keywords:
         if keyword.arg is not None:
             if keyword.arg not in ("module", "wrapper_cls"):

@@ -29,13 +29,14 @@ from codemods.analysis.holding import (
 )
 from codemods.analysis.index import Symbol
 from codemods.analysis.module import Module
+from codemods.analysis.scopes import BindingKind
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
 
 _PASS_THROUGH_CALLS = frozenset({"torch.compile", "typing.cast", "copy.copy"})
-_PREPARED = frozenset({"prepare", "prepare_model", "setup_module", "setup"})
-_UNWRAPPED = frozenset({"unwrap_model", "extract_model_from_parallel", "unwrap"})
+PREPARED = frozenset({"prepare", "prepare_model", "setup_module", "setup"})
+UNWRAPPED = frozenset({"unwrap_model", "extract_model_from_parallel", "unwrap"})
 
 
 @dataclass(slots=True)
@@ -161,9 +162,9 @@ class Calls:
     def _handed_through(self, module: Module, node: ast.Call, path: Path) -> HeldSet | None:
         """`accelerator.prepare(model, optimizer)`, `accelerator.unwrap_model(model)` and their like."""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name in _UNWRAPPED and node.args:
+        if name in UNWRAPPED and node.args:
             return self.links.at(module, node.args[0], path)
-        if name not in _PREPARED or not node.args or not isinstance(node.func, ast.Attribute):
+        if name not in PREPARED or not node.args or not isinstance(node.func, ast.Attribute):
             return None
         if len(node.args) == 1:
             return self.links.at(module, node.args[0], path)
@@ -177,16 +178,37 @@ class Calls:
                 held |= self.links.at(module, argument, path[1:])
         return frozenset(held)
 
-    def _partial(self, module: Module, function: ast.expr) -> WrapCall | None:
-        """The `functools.partial(FSDP, ...)` that a called name holds."""
+    def _partial(self, module: Module, function: ast.expr, depth: int = 4) -> WrapCall | None:
+        """The `functools.partial(FSDP, ...)` that a called name holds, of this module or another."""
         if isinstance(function, ast.Call):
-            return self._partial_at(function)
-        found = module.scope_of(function).lookup(function.id) if isinstance(function, ast.Name) else None
-        for binding in reaching(module, *found, function) if found else ():
-            site = self._partial_at(binding.value)
-            if site is not None:
-                return site
-        return None
+            return self._partial_of(module, function, depth)
+        values: list[tuple[Module, ast.expr | None]] = []
+        if isinstance(function, ast.Name):
+            found = module.scope_of(function).lookup(function.id)
+            for binding in reaching(module, *found, function) if found else ():
+                values.append((module, binding.value))
+                if binding.kind is BindingKind.IMPORT:
+                    home = self.links.index.holder(module, binding.target)
+                    values += _module_values(home, binding.target.rpartition(".")[2])
+        elif isinstance(function, ast.Attribute):
+            holder = self.links.index.resolve(module, function.value)
+            if holder is not None and holder.module is not None and holder.node is holder.module.tree:
+                values += _module_values(holder.module, function.attr)
+            else:  # `self.shard = partial(FSDP, ...)`
+                stored = self.links.stores.attributes(function.attr)
+                values += [(s.module, s.value) for s in stored if not s.unpack]
+        sites = (self._partial_of(home, value, depth) for home, value in values)
+        return next((site for site in sites if site is not None), None)
+
+    def _partial_of(self, module: Module, node: ast.expr | None, depth: int) -> WrapCall | None:
+        """The wrap of `functools.partial(FSDP, ...)`, or of a partial of one."""
+        site = self._partial_at(node)
+        if site is not None or not isinstance(node, ast.Call) or not node.args or not depth:
+            return site
+        symbol = self.links.index.resolve(module, node.func)
+        if symbol is None or symbol.name != "functools.partial":
+            return None
+        return self._partial(module, node.args[0], depth - 1)
 
     def _partial_at(self, node: ast.expr | None) -> WrapCall | None:
         site = self.links.wraps.get(node) if isinstance(node, ast.Call) else None
@@ -217,3 +239,8 @@ class Calls:
                         is_entered = True
                         held |= self.links.functions.returned(home, method, path)
         return frozenset(held) if is_entered else self.links.at(module, context, path)
+
+
+def _module_values(module: Module | None, name: str) -> list[tuple[Module, ast.expr | None]]:
+    """What a variable of a module is given."""
+    return [(module, b.value) for b in module.scope.bindings.get(name, ())] if module is not None else []

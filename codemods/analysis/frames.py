@@ -68,7 +68,8 @@ def given_back(links: Links, frame: Frame, node: ast.expr, path: Path, steps: in
             if found is not None and found[0].node is frame.function:
                 bindings = reaching(home, *found, node)
                 if all(_is_plain(binding) for binding in bindings):
-                    return NOTHING.union(*(_bound(links, frame, b, path, steps) for b in bindings))
+                    held = NOTHING.union(*(_bound(links, frame, b, path, steps) for b in bindings))
+                    return links.variables.filled(home, node, path, held) if path else held
         case ast.Call() if frame.depth < _DEEPEST:
             functions = links.functions.meant(home, node.func)
             if len(functions) == 1 and node not in links.wraps:

@@ -27,6 +27,13 @@ def parameters_of(node: ast.AST) -> ast.expr | None:
     return None
 
 
+def _first(call: ast.Call) -> ast.expr | None:
+    """What an optimizer is built from: its first argument, or `params`."""
+    if call.args:
+        return call.args[0]
+    return next((k.value for k in call.keywords if k.arg == "params"), None)
+
+
 @dataclass(slots=True)
 class ParameterLists:
     """The part of `Links` that is about parameters."""
@@ -37,6 +44,7 @@ class ParameterLists:
         """`m` of every `m.parameters()` or `m.named_parameters()` that a call is given, through names."""
         found: list[OwnerAt] = []
         seen: set[ast.AST] = set()
+        groups: set[ast.AST | None] = {_first(call)}
         waiting: list[tuple[Module, ast.AST]] = [
             (module, given) for given in (*call.args, *(k.value for k in call.keywords))
         ]
@@ -47,19 +55,25 @@ class ParameterLists:
             seen.add(node)
             for part in ast.walk(node):
                 owner = parameters_of(part)
+                leads: list[tuple[Module, ast.AST]] = []
                 if owner is not None:
                     found.append((home, owner))
                 elif isinstance(part, ast.Call):
-                    waiting += self._returned(home, part)
+                    leads = self._returned(home, part, gives_groups=part in groups)
                 elif isinstance(part, ast.Name):
-                    waiting += self._bound(home, part)
+                    leads = self._bound(home, part)
+                waiting += leads
+                groups |= {value for _, value in leads} if part in groups else set()
         return found
 
-    def _returned(self, module: Module, call: ast.Call) -> list[tuple[Module, ast.AST]]:
-        """What a function of the project returns that only gives parameter groups."""
+    def _returned(
+        self, module: Module, call: ast.Call, *, gives_groups: bool
+    ) -> list[tuple[Module, ast.AST]]:
+        """What a function of the project returns that only gives parameter groups: by its name, or because
+        an optimizer is built from nothing else."""
         found: list[tuple[Module, ast.AST]] = []
         for home, function in self.links.functions.meant(module, call.func):
-            if not isinstance(function, ast.Lambda) and "param" in function.name:
+            if not isinstance(function, ast.Lambda) and (gives_groups or "param" in function.name):
                 found += [(home, value) for value in home.results(function)[0]]
         return found
 
@@ -77,13 +91,13 @@ class ParameterLists:
         match node:
             case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in NAMES:
                 yield owner
-            case ast.Call(func=ast.Attribute(value=owner, attr="values" | "items")) if depth:
+            case ast.Call(func=ast.Attribute(value=owner, attr="values" | "items" | "keys")) if depth:
                 yield from self.iterated(module, owner, depth - 1)
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[*_, last]) if (
                 depth and name in _KEPT
             ):
                 yield from self.iterated(module, last, depth - 1)
-            case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() if depth:
+            case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp() if depth:
                 yield from self._filtered(module, node, depth)
             case ast.Name() if depth:
                 seen = module.scope_of(node).lookup(node.id)
@@ -92,12 +106,30 @@ class ParameterLists:
                     if is_assigned and binding.value is not None:
                         yield from self.iterated(module, binding.value, depth - 1)
 
+    def is_mapping(self, module: Module, node: ast.expr) -> bool:
+        """Whether an iterable of parameters is a dict of them: a loop over it goes over names."""
+        match node:
+            case ast.Call(func=ast.Attribute(attr="keys")) | ast.Call(func=ast.Name(id="dict")):
+                return True
+            case ast.Name():
+                seen = module.scope_of(node).lookup(node.id)
+                values = [b.value for b in reaching(module, *seen, node)] if seen is not None else []
+                return any(
+                    value is not None and not isinstance(value, ast.Name) and self.is_mapping(module, value)
+                    for value in values
+                )
+        return isinstance(node, ast.DictComp)
+
     def _filtered(
-        self, module: Module, node: ast.ListComp | ast.GeneratorExp | ast.SetComp, depth: int
+        self,
+        module: Module,
+        node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp,
+        depth: int,
     ) -> Iterator[ast.expr]:
-        kept = {n.id for n in ast.walk(node.elt) if isinstance(n, ast.Name)}
-        if not isinstance(node.elt, ast.Name | ast.Tuple):
+        element = node.value if isinstance(node, ast.DictComp) else node.elt
+        if not isinstance(element, ast.Name | ast.Tuple):
             return
+        kept = {n.id for n in ast.walk(element) if isinstance(n, ast.Name)}
         for generator in node.generators:
             bound = {n.id for n in ast.walk(generator.target) if isinstance(n, ast.Name)}
             if kept & bound:

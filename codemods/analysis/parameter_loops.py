@@ -37,7 +37,10 @@ def parameter_loops(project: Project, module: Module) -> Iterator[ParameterLoop]
             assert isinstance(node, ast.For | ast.comprehension)
             for target, source in _pairs(node.target, node.iter):
                 for owner in project.links.parameters.iterated(module, source):
-                    yield _loop(node, owner, target)
+                    if isinstance(target, ast.Name) and project.links.parameters.is_mapping(module, source):
+                        yield ParameterLoop(node, owner, frozenset(), target.id)
+                    else:
+                        yield _loop(node, owner, target)
 
 
 def _loop(node: ast.For | ast.comprehension, owner: ast.expr, target: ast.expr) -> ParameterLoop:

@@ -146,12 +146,18 @@ class Variables:
 
     def _with_items(self, module: Module, scope: Scope, name: str, path: Path, held: HeldSet) -> HeldSet:
         """What a container was made with, and what is put into it anywhere."""
+        is_global = isinstance(scope.node, ast.Module)
         items = [
             item
-            for item in self.links.stores.items(name)
+            for item in self.links.stores.items_of_variable(module, name, is_global=is_global)
             if isinstance(item.container, ast.Name) and self.variable(item.module, item.container) is scope
         ]
         return put_into(self.links, items, path, held)
+
+    def filled(self, module: Module, node: ast.Name, path: Path, held: HeldSet) -> HeldSet:
+        """What a variable's container has at a path, given what its bindings hold there."""
+        scope = self.variable(module, node)
+        return self._with_items(module, scope, node.id, path, held) if scope is not None else held
 
     def variable(self, module: Module, node: ast.Name) -> Scope | None:
         """The scope, of whatever module, in which the variable that a name means is bound."""

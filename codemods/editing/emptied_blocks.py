@@ -27,7 +27,8 @@ def with_gates(module: Module, going: Iterable[ast.stmt]) -> dict[ast.stmt, ast.
 
 
 def stand_ins(module: Module, gone: Iterable[tuple[ast.AST, str]]) -> set[ast.stmt]:
-    """`FSDP = None` in a handler of the `try` in which a name that goes was imported.
+    """`FSDP = None` in a handler of the `try`, or the other branch of the `if`, in which a name that goes was
+    imported.
 
     Args:
         gone: import statement and local name.
@@ -35,8 +36,10 @@ def stand_ins(module: Module, gone: Iterable[tuple[ast.AST, str]]) -> set[ast.st
     found: set[ast.stmt] = set()
     for node, name in gone:
         for parent in module.ancestors(node):
-            if isinstance(parent, ast.Try):
-                handled = [s for handler in parent.handlers for s in handler.body]
+            if isinstance(parent, ast.Try | ast.If):
+                handled = [*parent.body, *parent.orelse]
+                if isinstance(parent, ast.Try):
+                    handled = [s for handler in parent.handlers for s in handler.body]
                 found |= {s for s in handled if isinstance(s, ast.Assign) and _stands_in(s, name)}
     return found
 

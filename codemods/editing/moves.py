@@ -68,8 +68,10 @@ def lists_for(block: list[ast.stmt], first: ast.stmt, model: str) -> list[ast.st
     """The statements before another one that list the model's parameters for it."""
     derived: list[ast.stmt] = []
     tainted: set[str] = set()
+    groups = _groups_of(first)
     for statement in block[: block.index(first)]:
-        if _lists_parameters(statement, model) or tainted & names_in(statement):
+        is_group = bool(groups & names_bound(statement)) and _is_given(statement, model)
+        if is_group or _lists_parameters(statement, model) or tainted & names_in(statement):
             derived.append(statement)
             tainted |= names_bound(statement)
     needed = names_in(first)
@@ -85,6 +87,25 @@ def _lists_parameters(statement: ast.stmt, model: str) -> bool:
     return any(
         isinstance(node, ast.Attribute) and node.attr in _LISTS and ast.unparse(node.value) == model
         for node in ast.walk(statement)
+    )
+
+
+def _groups_of(statement: ast.stmt) -> set[str]:
+    """The names in what an optimizer is built from."""
+    found: set[str] = set()
+    for call in (n for n in ast.walk(statement) if isinstance(n, ast.Call)):
+        given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "params")]
+        found |= {name for argument in given for name in names_in(argument)}
+    return found
+
+
+def _is_given(statement: ast.stmt, model: str) -> bool:
+    """Whether a call in a statement is given the model under that name."""
+    return any(
+        ast.unparse(argument) == model
+        for call in ast.walk(statement)
+        if isinstance(call, ast.Call)
+        for argument in (*call.args, *(k.value for k in call.keywords))
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace as replaced
 from typing import TYPE_CHECKING
 
 from codemods.analysis.module import Module
-from codemods.analysis.state_dict_choices import KindChoice, decided_at_run_time
+from codemods.analysis.state_dict_choices import KindChoice, choices, decided_at_run_time, is_for_other_stack
 from codemods.analysis.state_dict_kinds import LOCAL
 from codemods.analysis.state_dicts import (
     Block,
@@ -24,6 +24,7 @@ from codemods.editing.block_models import gives_model_away, is_model, is_part
 from codemods.editing.code import code, delete, replace, stands_alone, unwrap_block
 from codemods.editing.optim_state_dicts import STATIC_SAVES, optim_saved
 from codemods.editing.optim_state_loads import STATIC_LOADS, optim_loaded
+from codemods.editing.resharding import resharded_before
 from codemods.editing.sharded_optim import load_sharded_optimizer
 from codemods.editing.state_dicts import API, Edits, Refused, model_loaded, model_saved, plain_options
 from codemods.editing.statements import remove_with_item
@@ -144,16 +145,30 @@ def _translate(
         is_model(project, block, receiver) or is_part(block, receiver)
     ):
         if name == "load_state_dict":
-            return model_loaded(module, call, setting)
+            return _after_resharding(project, block, call, model_loaded(module, call, setting), setting)
         return model_saved(module, call, setting, shared.model)
     holder = project.resolve(module, receiver)
     if holder is None or not holder.name.endswith(".FullyShardedDataParallel"):
         return []
     if name in STATIC_SAVES:
-        return optim_saved(project, module, call, setting, shared.optim)
+        edits = optim_saved(project, module, call, setting, shared.optim)
+        return _after_resharding(project, block, call, edits, None)
     if name in STATIC_LOADS:
-        return optim_loaded(project, module, call, setting)
+        return _after_resharding(project, block, call, optim_loaded(project, module, call, setting), None)
     return []
+
+
+def _after_resharding(
+    project: Project, block: Block, call: ast.Call, edits: Edits, setting: Setting | None
+) -> Edits:
+    """The edits of a call and, where it needs shards that can be gathered, what reshards the model first.
+
+    Args:
+        setting: of a model that is loaded: shards are loaded into whatever is there.
+    """
+    if isinstance(edits, Refused) or (setting is not None and setting.kind is Kind.SHARDED):
+        return edits
+    return [*resharded_before(project, block.module, call, block.model), *edits]
 
 
 def _bound_options(
@@ -218,6 +233,7 @@ def _used_for_blocks_only(project: Project, definition: tuple[Module, ast.Assign
     target = assignment.targets[0]
     assert isinstance(target, ast.Name)
     arguments = {a: b for b in blocks(project) for a in (*b.call.args, *(k.value for k in b.call.keywords))}
+    going = _given_to_lasting(project)
     for module in list(project.modules.values()):
         for node in module.nodes(ast.Name):
             assert isinstance(node, ast.Name)
@@ -225,9 +241,24 @@ def _used_for_blocks_only(project: Project, definition: tuple[Module, ast.Assign
                 continue
             if _definition(project, module, node) != definition:
                 continue
+            if node in going:
+                continue
             if node not in arguments or _is_refused(project, arguments[node]):
                 return False
     return True
+
+
+def _given_to_lasting(project: Project) -> set[ast.expr]:
+    """What calls of `set_state_dict_type` that go are given."""
+    run_time, lasting = decided_at_run_time(project).calls, [c for c in choices(project) if c.lasts]
+    if any(choice.is_local for choice in lasting):
+        return set()
+    return {
+        argument
+        for choice in lasting
+        if choice.call not in run_time and not is_for_other_stack(project, choice)
+        for argument in (*choice.call.args, *(k.value for k in choice.call.keywords))
+    }
 
 
 def _is_refused(project: Project, block: Block) -> bool:

@@ -246,6 +246,24 @@ def is_where_other_branch_shards(module: Module, node: ast.AST, text: str) -> bo
     return False
 
 
+def is_behind_branch_that_shards(module: Module, node: ast.AST, text: str) -> bool:
+    """Whether a branch that treats `<text>` as FSDP1's wrapper leaves the function before a place."""
+    child = node
+    for parent in module.ancestors(node):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(parent, name, None)
+            if not isinstance(block, list) or not any(child is statement for statement in block):
+                continue
+            for earlier in (s for s in block[: block.index(child)] if isinstance(s, ast.If)):
+                calls = (n for s in earlier.body for n in ast.walk(s) if isinstance(n, ast.Call))
+                if isinstance(earlier.body[-1], ast.Return) and any(_only_fsdp1(c, text) for c in calls):
+                    return True
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return False
+        child = parent
+    return False
+
+
 def _only_fsdp1(call: ast.Call, text: str) -> bool:
     """`<text>.clip_grad_norm_(...)`, `FSDP.state_dict_type(<text>, ...)` and their like."""
     if not isinstance(call.func, ast.Attribute):

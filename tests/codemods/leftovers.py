@@ -238,6 +238,7 @@ def _bind_imports(module: _Module) -> None:
                     module.stars.append(source)
                 else:
                     module.bindings[alias.asname or alias.name] = f"{source}.{alias.name}"
+    _forget_defined_anew(module)
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
             origin = _origin(module, node.value)
@@ -246,6 +247,17 @@ def _bind_imports(module: _Module) -> None:
                     continue
                 if module.bindings.setdefault(target.id, origin) is origin:
                     module.aliases[target.id] = node.lineno
+
+
+def _forget_defined_anew(module: _Module) -> None:
+    """An import at the top of a module means nothing where a `def` or `class` further down has its name."""
+    imported: set[str] = set()
+    for statement in module.tree.body:
+        if isinstance(statement, ast.ImportFrom):
+            imported.update(alias.asname or alias.name for alias in statement.names)
+        is_definition = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        if is_definition and statement.name in imported:
+            module.bindings.pop(statement.name, None)
 
 
 def _absolute(module: _Module, node: ast.ImportFrom) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from codemods.rule import (
     AtRunTime,
     Finding,
+    Kind,
     No,
     Project,
     Refused,
@@ -22,6 +23,7 @@ from codemods.rule import (
     is_where_not_instance,
     is_where_other_branch_shards,
     model_loaded,
+    resharded_before,
     rule,
     state_dict_block_around,
 )
@@ -44,7 +46,9 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
         set_model_state_dict(model, state, options=StateDictOptions(full_state_dict=True))
 
     `set_model_state_dict` puts shards into the dict it is given; where the dict is read again afterwards it
-    gets a shallow copy. Loading before the model is sharded needs no change and gets none."""
+    gets a shallow copy. Where the program evaluates the model, its units are resharded first: after a forward
+    pass without a backward pass the root still shows whole, temporary parameters. Loading before the model is
+    sharded needs no change and gets none."""
     for call in project.method_calls("load_state_dict"):
         holding = project.sharded(call.module, call.receiver)
         text = ast.unparse(call.receiver)
@@ -63,6 +67,8 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
         if isinstance(edits, Refused):
             yield finding(call.module, call.node, "FM403", edits.why, remedy=_REMEDY)
             continue
+        if setting is None or setting.kind is not Kind.SHARDED:
+            edits = [*resharded_before(project, call.module, call.node, call.receiver), *edits]
         yield finding(
             call.module,
             call.node,

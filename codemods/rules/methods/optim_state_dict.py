@@ -22,6 +22,7 @@ from codemods.rule import (
     finding,
     in_force,
     optim_saved,
+    resharded_before,
     rule,
 )
 
@@ -43,6 +44,9 @@ def optim_state_dict(project: Project) -> Iterator[Finding]:
         moments = FSDP.optim_state_dict(model, optimizer)
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         moments = get_optimizer_state_dict(model, optimizer, options=options)
+
+    Where the program evaluates the model and its own state dict was not taken just before, the units are
+    resharded first: the root would still show temporary parameters, which the optimizer does not have.
 
     `FSDP.full_optim_state_dict` is the same with whole tensors on rank 0, `FSDP.sharded_optim_state_dict`
     with shards. `FSDP.rekey_optim_state_dict` between names and numbers is a function of the helper module;
@@ -70,7 +74,7 @@ def optim_state_dict(project: Project) -> Iterator[Finding]:
             "FM404",
             "optimizer state is asked for by the state dict functions of torch.distributed.checkpoint",
             safety=Safety.SAFE,
-            edits=edits,
+            edits=[*resharded_before(project, use.module, use.node, model), *edits],
         )
     for use in project.static_calls("rekey_optim_state_dict"):
         yield _rekeyed(use)

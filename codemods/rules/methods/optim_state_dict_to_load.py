@@ -25,6 +25,7 @@ from codemods.rule import (
     in_force,
     load_sharded_optimizer,
     optim_loaded,
+    resharded_before,
     rule,
     state_dict_block_around,
 )
@@ -43,7 +44,11 @@ _REMEDY = (
 )
 
 
-@rule("optim_state_dict_to_load", {"FM405": "loading optimizer state in FSDP1's form"})
+@rule(
+    "optim_state_dict_to_load",
+    {"FM405": "loading optimizer state in FSDP1's form"},
+    where={b"load_sharded_optimizer_state_dict": b""},
+)
 def optim_state_dict_to_load(project: Project) -> Iterator[Finding]:
     """`FSDP.optim_state_dict_to_load(...)` and the `load_state_dict` after it become
     `set_optimizer_state_dict(...)`.
@@ -78,7 +83,7 @@ def optim_state_dict_to_load(project: Project) -> Iterator[Finding]:
         if isinstance(edits, Refused):
             yield finding(use.module, use.node, "FM405", edits.why, remedy=_REMEDY)
             continue
-        yield _done(use.module, use.node, edits)
+        yield _done(use.module, use.node, [*resharded_before(project, use.module, use.node, model), *edits])
     for module, call in project.calls_of(_OLD_LOAD):
         if state_dict_block_around(project, module, call, None) is not None:
             continue

@@ -5,7 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import Edit, Finding, Module, NameUse, Project, Safety, Span, delete, finding, rule
+from codemods.rule import (
+    Edit,
+    Finding,
+    Module,
+    NameUse,
+    Project,
+    Safety,
+    Span,
+    code,
+    delete,
+    finding,
+    replace,
+    rule,
+)
 from codemods.torch_names import is_fsdp1
 
 _REMEDY = "every torch that has `fully_shard` has all of it: drop the question and the fallback"
@@ -22,7 +35,8 @@ def availability(project: Project) -> Iterator[Finding]:
 
     is for a torch without FSDP; each torch with `fully_shard` has all of it. The question goes where it is
     one of several conditions, or guards nothing but what happens without FSDP, and the fallback with the
-    import. Elsewhere it is left to a person.
+    import. Where a switch of the program decides what is imported (`if USE_FSDP: ... else: FSDP = None`), the
+    question becomes one about the switch. Elsewhere it is left to a person.
     """
     asked: dict[Module, dict[ast.expr, NameUse]] = {}
     for name in project.used_names():
@@ -32,7 +46,7 @@ def availability(project: Project) -> Iterator[Finding]:
                 asked.setdefault(use.module, {})[question] = use
     for module, questions in asked.items():
         for question, use in _joined(module, questions):
-            yield _answered(use, question)
+            yield from _answered(project, use, question)
 
 
 def _asks(question: ast.Compare, node: ast.expr) -> bool:
@@ -68,13 +82,65 @@ def _is_there(question: ast.expr) -> bool:
     return isinstance(question, ast.Compare) and isinstance(question.ops[0], ast.IsNot)
 
 
-def _answered(use: NameUse, question: ast.expr) -> Finding:
+def _answered(project: Project, use: NameUse, question: ast.expr) -> Iterator[Finding]:
     module = use.module
+    gate = _switch(project, module, use.node)
+    if gate is not None:
+        yield from _about_switch(use, question, *gate)
+        return
     edit = _edit(module, question, is_there=_is_there(question))
     message = f"whether there is a `{use.symbol.name.rsplit('.', 1)[-1]}` is no question with FSDP2"
     if edit is None:
-        return finding(module, question, "FM530", message, remedy=_REMEDY)
-    return finding(module, question, "FM530", message, safety=Safety.SAFE, edits=[edit])
+        yield finding(module, question, "FM530", message, remedy=_REMEDY)
+    else:
+        yield finding(module, question, "FM530", message, safety=Safety.SAFE, edits=[edit])
+
+
+def _switch(project: Project, module: Module, name: ast.expr) -> tuple[Module, ast.If] | None:
+    """The `if` of which one branch imports the name and the other has none, where it asks about something
+    else than torch; in another module if the name is imported from there."""
+    found = module.scope_of(name).lookup(name.id) if isinstance(name, ast.Name) else None
+    bindings = [(module, binding) for binding in (found[1] if found is not None else ())]
+    for _, binding in list(bindings):
+        home = project.index.holder(module, binding.target) if binding.target else None
+        if home is not None:
+            own = binding.target.rpartition(".")[2]
+            bindings += [(home, b) for b in home.scope.bindings.get(own, ())]
+    for home, binding in bindings:
+        parent = home.parent(home.statement(binding.node))
+        is_none = isinstance(binding.value, ast.Constant) and binding.value.value is None
+        if is_none and isinstance(parent, ast.If) and not _is_about_torch(parent.test):
+            return home, parent
+    return None
+
+
+def _is_about_torch(test: ast.expr) -> bool:
+    """Whether a condition asks what is installed, or which version of it."""
+    words = ("torch", "version", "available", "find_spec", "hasattr", "dist.", "has_fsdp", "modules")
+    return any(word in ast.unparse(test).lower() for word in words)
+
+
+def _about_switch(use: NameUse, question: ast.expr, home: Module, gate: ast.If) -> Iterator[Finding]:
+    """The question asked of the switch itself, where that is a name that is bound once."""
+    module, test = use.module, gate.test
+    message = f"whether `{module.code(use.node)}` was imported is up to `{home.code(gate.test)}`"
+    found = home.scope_of(test).lookup(test.id) if isinstance(test, ast.Name) else None
+    here = module.scope_of(question).lookup(test.id) if isinstance(test, ast.Name) else None
+    if found is None or here is None or here[0] is not found[0] or len(found[1]) != 1:
+        remedy = "ask that condition itself: with FSDP2 there is always something to import"
+        yield finding(module, question, "FM530", message, remedy=remedy)
+        for statement in (*gate.body, *gate.orelse) if home is not module else ():
+            if isinstance(statement, ast.ImportFrom):
+                message = f"this import stays as long as {module.path} asks for it"
+                yield finding(home, statement, "FM530", message, is_note=True)
+        return
+    imports = any(isinstance(s, ast.ImportFrom) for s in gate.body)
+    positive = imports == _is_there(question)
+    parent = module.parent(question)
+    needs_no_brackets = isinstance(parent, ast.BoolOp | ast.stmt | ast.IfExp | ast.keyword)
+    text = "{test}" if positive else "not {test}" if needs_no_brackets else "(not {test})"
+    edits = [replace(module, question, code(module, text, test=test))]
+    yield finding(module, question, "FM530", message, safety=Safety.SAFE, edits=edits)
 
 
 def _edit(module: Module, question: ast.expr, *, is_there: bool) -> Edit | None:

@@ -10,10 +10,24 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.library_calls import held_by_libraries
-from codemods.rule import Edit, Finding, NameUse, Project, Ref, Safety, delete_argument, finding, rule
+from codemods.leftover_imports import alternatives, is_for_fsdp2, is_understood
+from codemods.rule import (
+    Edit,
+    Finding,
+    Module,
+    NameUse,
+    Project,
+    Ref,
+    Safety,
+    code,
+    delete_argument,
+    finding,
+    replace,
+    rule,
+)
 from codemods.shared_types import WRAP_TYPES, shared_call, shared_type
 from codemods.subclass_calls import subclass_calls
-from codemods.torch_names import MIXED_PRECISION_FIELDS
+from codemods.torch_names import MIXED_PRECISION_FIELDS, canonical
 from codemods.wrap_site import refusal, stray_keywords
 
 _PREFIX = "torch.distributed.fsdp."
@@ -58,8 +72,8 @@ def config_types(project: Project) -> Iterator[Finding]:
     names = {f"{_PREFIX}{name}": name for name in TYPES}
     names |= {f"{_PREFIX}wrap.{name}": new for name, new in POLICIES.items()}
     held = held_by_libraries(project)
-    for canonical, new in names.items():
-        for use in project.uses(canonical):
+    for name, new in names.items():
+        for use in project.uses(name):
             span = use.module.span(use.node)
             place = next((h for h in held.get(use.module.path, ()) if h.span.holds(span)), None)
             if place is not None:
@@ -75,6 +89,39 @@ def config_types(project: Project) -> Iterator[Finding]:
                 yield _moved(project, use, new)
                 if new == "MixedPrecision":
                     yield from _low_precision_gradients(use)
+    for module in list(project.modules.values()):
+        if "MixedPrecisionPolicy" in module.text and project.group(module.path) in moving:
+            yield from _one_of_two(project, module)
+
+
+def _one_of_two(project: Project, module: Module) -> Iterator[Finding]:
+    """`MP`, which a function imports as FSDP2's `MixedPrecisionPolicy` or as FSDP1's `MixedPrecision`: the
+    latter becomes the helper module's, as what it is compared with and given to does."""
+    name = f"{_PREFIX}MixedPrecision"
+    for node in module.nodes(ast.ImportFrom):
+        assert isinstance(node, ast.ImportFrom)
+        is_alone = len(node.names) == 1 and not node.level and module.function(node) is not None
+        if not is_alone or canonical(f"{node.module}.{node.names[0].name}") != name:
+            continue
+        local = node.names[0].asname or node.names[0].name
+        if local == "MixedPrecision":
+            continue  # the helper module's would have the same name within the function
+        scope, others = alternatives(module, node, local, name)
+        if scope is None or not others or not all(map(is_for_fsdp2, others)):
+            continue
+        if is_understood(project, module, node.names[0], name):
+            continue
+        yield finding(
+            module,
+            node,
+            "FM201",
+            "`MixedPrecision` comes from the helper module",
+            safety=Safety.SAFE,
+            edits=[replace(module, node, code(module, local + " = {helper.MixedPrecision}"))],
+            needs={f"field:{field}" for field in MIXED_PRECISION_FIELDS if field != _GRADIENTS},
+            remedy="change `MixedPrecision` together with the wrap calls that take it",
+            shares={shared_type(project, module, "MixedPrecision")},
+        )
 
 
 def _given(use: NameUse, taker: str) -> Finding:
@@ -148,7 +195,7 @@ def _is_assigned_to(project: Project) -> bool:
     """Whether the project changes a precision after it is made: `policy.param_dtype = torch.float16`."""
     return any(
         isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-        for module in project.modules.values()
+        for module in project.reading(*MIXED_PRECISION_FIELDS)
         for node in module.named(*MIXED_PRECISION_FIELDS)
     )
 

@@ -9,7 +9,8 @@ import ast
 from collections.abc import Iterator
 
 from codemods.editing.moves import lists_for
-from codemods.rule import Finding, Module, No, Project, Safety, code, finding, insert_before, rule
+from codemods.editing.resharding import resharding
+from codemods.rule import Finding, Module, No, Project, Safety, finding, insert_before, rule
 
 _DEPTH = 2
 
@@ -30,7 +31,7 @@ def optimizer_after_forward(project: Project) -> Iterator[Finding]:
                 module.reshard()
         optimizer = AdamW(model.parameters())
     """
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         for call in module.calls():
             if not project.links.builds_optimizer(module, call):
                 continue
@@ -39,14 +40,7 @@ def optimizer_after_forward(project: Project) -> Iterator[Finding]:
                     project, module, call, owner
                 ):
                     continue
-                lines = code(
-                    module,
-                    "# After a forward pass the root shows temporary parameters.\n"
-                    "for module in {model}.modules():\n"
-                    "    if isinstance(module, {torch.distributed.fsdp.FSDPModule}):\n"
-                    "        module.reshard()",
-                    model=ast.unparse(owner),
-                )
+                lines = resharding(module, owner)
                 yield finding(
                     module,
                     call,

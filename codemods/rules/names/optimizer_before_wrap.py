@@ -24,7 +24,12 @@ _Met: TypeAlias = "dict[WrapCall, list[tuple[Module, ast.Call, bool]]]"
 _REMEDY = "build the optimizer after the model is sharded, from the sharded model's parameters"
 
 
-@rule("optimizer", {"FM504": "an optimizer built before the model is sharded"}, order=20)
+@rule(
+    "optimizer",
+    {"FM504": "an optimizer built before the model is sharded"},
+    order=20,
+    where={b"param": rb"(?i)(?:\b(?:optim|adam|sgd|lion)\w*|\w(?:optimizer|adamw))[ \t]*\("},
+)
 def optimizer(project: Project) -> Iterator[Finding]:
     """An optimizer built from `model.parameters()` before the wrap is moved behind it.
 
@@ -154,26 +159,46 @@ def _is_repaired(project: Project, module: Module, wrap: ast.stmt, depth: int = 
 
 def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
     """Every call that builds an optimizer, or calls a function of the project that builds and returns one."""
-    builders: set[ast.AST] = set()
-    for module in list(project.modules.values()):
+    builders: dict[ast.FunctionDef | ast.AsyncFunctionDef, Module] = {}
+    for module in project.looked_at:
         for call in module.calls():
             if project.links.builds_optimizer(module, call):
                 yield module, call
                 function = module.function(call)
                 if function is not None:
-                    builders.add(function)
-    for module in list(project.modules.values()):
-        for call in module.calls():
-            symbol = project.resolve(module, call.func)
-            if symbol is not None and symbol.node in builders and project.links.optimizers(module, call):
-                yield module, call
+                    builders[function] = module
+    calls = [
+        found for function, home in builders.items() for found in project.links.callers.of(home, function)
+    ]
+    for module, call in sorted(calls, key=lambda found: (found[0].path, found[0].span(found[1]).start)):
+        if project.links.optimizers(module, call):
+            yield module, call
 
 
 def _models_of(project: Project, module: Module, call: ast.Call) -> list[ast.expr]:
     """What an optimizer's parameters are taken from, or what is given to the function that builds it."""
     owners = project.links.parameter_owners(module, call) or _filled_from(module, call)
-    given = [*call.args, *(k.value for k in call.keywords)]
-    return owners or [a for a in given if isinstance(a, ast.Name | ast.Attribute)]
+    here = [owner for owner in owners if module.function(owner) is module.function(call)]
+    return here or [*_given(module, call), *owners]
+
+
+def _given(module: Module, call: ast.Call) -> Iterator[ast.expr]:
+    """Names and attributes that a call is given, and those given to the functions that group parameters for
+    it: `AdamW(groups(model))`, `groups = grouped(model); AdamW(groups)`."""
+    statement = module.statement(call)
+    block = module.block(statement)
+    bound = {
+        target.id: earlier.value
+        for earlier in block[: block.index(statement)]
+        if isinstance(earlier, ast.Assign)
+        for target in earlier.targets
+        if isinstance(target, ast.Name)
+    }
+    values = [call, *(bound[name] for name in names_in(call) if name in bound)]
+    for inner in (n for value in values for n in ast.walk(value) if isinstance(n, ast.Call)):
+        for argument in (*inner.args, *(k.value for k in inner.keywords)):
+            if isinstance(argument, ast.Name | ast.Attribute):
+                yield argument
 
 
 def _filled_from(module: Module, call: ast.Call) -> list[ast.expr]:

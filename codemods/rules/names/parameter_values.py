@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from codemods.analysis.counts import count_goes_over_ranks
 from codemods.analysis.parameter_lists import parameters_of
 from codemods.analysis.summoned import is_model_summoned
+from codemods.editing.local_norms import local_norm_edits
 from codemods.rule import (
     Finding,
     Maybe,
@@ -18,6 +19,7 @@ from codemods.rule import (
     No,
     ParameterLoop,
     Project,
+    Safety,
     finding,
     parameter_loops,
     rule,
@@ -55,12 +57,14 @@ def parameter_values(project: Project) -> Iterator[Finding]:
       parameters then.
     - FM514: `p.grad.norm().item()` is this rank's part, `p.numpy()` and `p.data.copy_(plain)` raise,
       `dist.all_reduce(p.grad)` raises. Use `full_tensor()` for whole values, `to_local()` for this rank's.
+      A norm of one's own, squares of gradients summed in a loop and then over the ranks, is translated: the
+      shards of all ranks are the whole gradient, as FSDP1's parts were (not where parameters are ignored).
     - FM515: `sum(p.numel() for p in model.parameters())` was this rank's share and is the whole model's
       number; a factor of the world size after it, or a sum over ranks, counts twice. A plain count is a
       note, a count that is multiplied or summed needs a person.
 
     Within `summon_full_params` of the same model parameters are whole before and after: nothing is said."""
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         yield from _of_mapped(project, module)
         for loop in parameter_loops(project, module):
             model = loop.owner
@@ -117,6 +121,8 @@ def _of_loop(project: Project, module: Module, loop: ParameterLoop) -> Iterator[
         if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name):
             names |= {part.targets[0].id} if _root(part.value) in names else set()
     seen = set()
+    read = [node for node in _body(module, loop) if _code_of(node, names) == "FM514"]
+    edits = local_norm_edits(project, module, loop, dict.fromkeys(read)) if read else []
     for node in _body(module, loop):
         code = _code_of(node, names)
         if (
@@ -126,7 +132,17 @@ def _of_loop(project: Project, module: Module, loop: ParameterLoop) -> Iterator[
         ):
             continue
         seen.add(code)
-        yield _finding(project, module, node, code)
+        if code == "FM514" and edits:
+            yield finding(
+                module,
+                node,
+                code,
+                "squares of this rank's shards are summed, as before, and then over the ranks",
+                safety=Safety.SAFE,
+                edits=list(dict.fromkeys(edits)),
+            )
+        else:
+            yield _finding(project, module, node, code)
 
 
 def _is_of_parameters(project: Project, module: Module, loop: ParameterLoop, node: ast.AST) -> bool:

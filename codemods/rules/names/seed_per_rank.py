@@ -6,28 +6,35 @@ Source: `torch/distributed/fsdp/_fully_shard/_fsdp_param.py` (each rank keeps a 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
+from codemods.analysis.origins import Origins
 from codemods.rule import Finding, Literal, Module, Project, WrapCall, finding, options, rule
 from codemods.wrap_site import arguments_of
 
 _SEEDS = ("torch.manual_seed", "torch.random.manual_seed", "torch.cuda.manual_seed_all")
 _FUNCTIONS = ("set_seed", "seed_everything", "set_random_seed", "seed_all", "setup_seed", "fix_seed")
 
+_CALLED_WITH_RANK = rb"(?i)seed\w*[ \t]*\([\s\S]{0,300}?rank"
 
-@rule("seed per rank", {"FM526": "ranks can start from different weights"})
+
+@rule(
+    "seed per rank", {"FM526": "ranks can start from different weights"}, where={b"seed": _CALLED_WITH_RANK}
+)
 def seed_per_rank(project: Project) -> Iterator[Finding]:
     """Where each rank has a seed of its own and nothing sends rank 0's weights round, ranks can differ.
 
     On a mesh of one dimension the model is then put together from parts of different models, under FSDP1 and
     FSDP2 alike, but of other parts; on a mesh that replicates the replicas never agree.
     `sync_module_states=True` (kept by the rewrite), or one seed for all ranks while the model is built, makes
-    them equal. Noted at a wrap without it, where a function that sets a seed is given the rank."""
-    modules = list(project.modules.values()) if project.wraps else []
+    them equal. Noted at a wrap without it, where a function that sets a seed is given the rank, unless what
+    sets the seed last before the model is built, in the same function, gives all ranks the same."""
+    modules = project.looked_at if project.wraps else []
     seeding = [module.path for module in modules if _seeds_by_rank(project, module)]
     for site in project.wraps:
         is_seeded = any(project.is_one_program(path, site.module.path) for path in seeding)
-        if is_seeded and not _may_sync(project, site):
+        if is_seeded and not _may_sync(project, site) and not _has_common_seed(project, site):
             yield finding(
                 site.module,
                 site.node,
@@ -44,9 +51,55 @@ def _may_sync(project: Project, site: WrapCall) -> bool:
     return unknown or any(not isinstance(value, Literal) or bool(value.value) for value in told)
 
 
+def _has_common_seed(project: Project, site: WrapCall) -> bool:
+    """Whether a seed that all ranks share is set last before each place where the model can be built."""
+    origins = Origins(project.links)
+    made = origins.of(site.module, site.wrapped) if site.wrapped is not None else frozenset()
+    built = [(origins.homes[node], node) for node in made if isinstance(node, ast.Call)]
+    return bool(built) and all(_is_common(project, home, node) for home, node in built)
+
+
+def _is_common(project: Project, module: Module, built: ast.Call) -> bool:
+    function, start = module.function(built), module.span(built).start
+    seeds = [
+        call
+        for call in module.calls()
+        if module.function(call) is function
+        and module.span(call).start < start
+        and _is_seed(project, module, call)
+        and module.statement(call) in _block_around(module, built)
+    ]
+    return bool(seeds) and not _is_by_rank(project, module, max(seeds, key=lambda c: module.span(c).start))
+
+
+def _block_around(module: Module, node: ast.AST) -> set[ast.stmt]:
+    """Every statement of the blocks that a node stands in."""
+    around = [module.statement(node), *(p for p in module.ancestors(node) if isinstance(p, ast.stmt))]
+    function = module.function(node)
+    inside = [s for s in around if s is not function and module.function(s) is function]
+    return {one for statement in inside for one in module.block(statement)}
+
+
+def _is_by_rank(project: Project, module: Module, call: ast.Call) -> bool:
+    """Whether a call that sets the seed is given the rank, or a function of the project that asks for it."""
+    if any("rank" in ast.unparse(a).lower() for a in (*call.args, *(k.value for k in call.keywords))):
+        return True
+    for home, function in project.links.functions.meant(module, call.func):
+        if isinstance(function, ast.Lambda):
+            return True
+        parameters = {a.arg for a in (*function.args.args, *function.args.kwonlyargs)}
+        for inner in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
+            words = {n.id for n in ast.walk(inner) if isinstance(n, ast.Name)}
+            given = {word for word in words if "rank" in word.lower()}
+            asks = "rank" in ast.unparse(inner).lower() and not given <= parameters
+            if _is_seed(project, home, inner) and (asks or ("rank" in ast.unparse(inner) and not given)):
+                return True
+    return False
+
+
 def _seeds_by_rank(project: Project, module: Module) -> bool:
     """Whether the seed of all random numbers depends on the rank: `torch.manual_seed(seed + rank)`."""
-    return any(
+    return re.search(_CALLED_WITH_RANK, module.text.encode()) is not None and any(
         _is_seed(project, module, call)
         and any("rank" in ast.unparse(a).lower() for a in (*call.args, *(k.value for k in call.keywords)))
         for call in module.calls()
@@ -55,6 +108,15 @@ def _seeds_by_rank(project: Project, module: Module) -> bool:
 
 def _is_seed(project: Project, module: Module, call: ast.Call) -> bool:
     """Not so for a generator's own seed."""
+    if not any("seed" in word for word in _last_words(call.func)):
+        return False
     symbol = project.resolve(module, call.func)
     name = symbol.name if symbol is not None else ast.unparse(call.func)
-    return name in _SEEDS or name.rpartition(".")[2] in _FUNCTIONS
+    # A function of the project is named `path.py:function`.
+    return name in _SEEDS or name.replace(":", ".").rpartition(".")[2] in _FUNCTIONS
+
+
+def _last_words(callee: ast.expr) -> tuple[str, ...]:
+    if isinstance(callee, ast.Attribute):
+        return (callee.attr,)
+    return (callee.id,) if isinstance(callee, ast.Name) else ()

@@ -19,6 +19,7 @@ from codemods.rule import (
     argument,
     code,
     finding,
+    is_behind_branch_that_shards,
     is_result_used,
     is_where_not_instance,
     is_where_other_branch_shards,
@@ -45,7 +46,9 @@ def torch_clip(project: Project) -> Iterator[Finding]:
             text = ast.unparse(model)
             if is_where_not_instance(module, call, text) or _already_full(module, call):
                 continue
-            if is_where_other_branch_shards(module, call, text):
+            if is_where_other_branch_shards(module, call, text) or is_behind_branch_that_shards(
+                module, call, text
+            ):
                 continue
             edits = []
             if is_result_used(module, call):

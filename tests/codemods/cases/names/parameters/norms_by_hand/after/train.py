@@ -7,9 +7,7 @@ def summed(model):
     total = torch.zeros(())
     for parameter in model.parameters():
         if parameter.grad is not None:
-            # TODO(fsdp-migrate FM514): use `full_tensor()` for whole values or
-            #   `to_local()` for this rank's, and drop reductions of your own
-            total += parameter.grad.norm(2) ** 2
+            total += parameter.grad.to_local().norm(2) ** 2
     dist.all_reduce(total)
     return total.sqrt().item()
 

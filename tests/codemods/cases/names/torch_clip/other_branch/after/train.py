@@ -1,6 +1,8 @@
 import torch
 from torch.distributed.fsdp import fully_shard
 
+from fsdp2_sharding import shard_model
+
 
 def train(model, batches, lr, args):
     fully_shard(model)
@@ -13,3 +15,14 @@ def train(model, batches, lr, args):
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
+
+
+def clip(model, args):
+    if args.fsdp:
+        return torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).full_tensor()
+    return torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+
+def main(model, batches, args):
+    train(model, batches, 0.1, args)
+    return clip(shard_model(model), args)

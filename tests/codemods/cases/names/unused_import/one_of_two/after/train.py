@@ -29,6 +29,8 @@ def shard(model, version):
     if version == 2:
         from torch.distributed.fsdp import MixedPrecisionPolicy as Precision
     else:
+        # TODO(fsdp-migrate FM201): change `MixedPrecision` together with the wrap calls
+        #   that take it
         from torch.distributed.fsdp import MixedPrecision as Precision
     precision = Precision(param_dtype=torch.bfloat16)
     if version == 2:

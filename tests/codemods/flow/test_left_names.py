@@ -26,6 +26,13 @@ def test_a_name_of_fsdp1_has_a_finding(text: str) -> None:
     assert found.get(("main.py", 2))
 
 
+def test_an_import_that_a_function_replaces_has_the_finding_not_the_functions_uses() -> None:
+    name = "_get_module_fsdp_state"
+    own = f"def {name}(module):\n    return module.state\n"
+    text = f"{_HEAD}from torch.distributed.fsdp._common_utils import {name}\n{own}state = {name}(model)\n"
+    assert found_at(Program({"main.py": text}, "main.py", 2)) == {("main.py", 2): {"FM516"}}
+
+
 def test_a_method_of_that_name_in_the_project_is_not_fsdp1s() -> None:
     own = "class Units:\n    @staticmethod\n    def fsdp_modules(m): return []\n"
     text = f"{_HEAD}{own}\nUnits.fsdp_modules(x)\n"

@@ -1,0 +1,42 @@
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import ShardingStrategy
+
+from model import Model
+from seeds import seed_everything, set_seed
+
+CPU = torch.device("cpu")
+
+
+def common(rank):
+    set_seed(7)
+    model = Model()
+    set_seed(7, rank)  # the order of the data differs
+    return FSDP(model, device_id=CPU, sharding_strategy=ShardingStrategy.NO_SHARD)
+
+
+def common_again(rank):
+    set_seed(7, rank)
+    torch.manual_seed(7)
+    return FSDP(Model(), device_id=CPU, sharding_strategy=ShardingStrategy.NO_SHARD)
+
+
+def of_this_rank(rank):
+    set_seed(7, rank=rank)
+    return FSDP(Model(), device_id=CPU, sharding_strategy=ShardingStrategy.NO_SHARD)
+
+
+def asked_within():
+    seed_everything(7)
+    return FSDP(Model(), device_id=CPU, sharding_strategy=ShardingStrategy.NO_SHARD)
+
+
+def main(out):
+    rank = dist.get_rank()
+    return {
+        "common": common(rank),
+        "common_again": common_again(rank),
+        "of_this_rank": of_this_rank(rank),
+        "asked_within": asked_within(),
+    }

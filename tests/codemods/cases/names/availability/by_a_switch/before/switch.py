@@ -1,0 +1,2 @@
+class Switch:
+    is_on = True

@@ -1,0 +1,35 @@
+import torch
+
+import norms
+from fsdp2_sharding import ModuleWrapPolicy, ShardingStrategy, shard_model
+from model import Block, Model, batch, loss_of
+
+
+def refused(model, log):
+    return [
+        norms.of_one_rank(model),
+        norms.largest(model),
+        norms.averaged(model),
+        norms.used_before(model, log),
+    ]
+
+
+def main(out, strategy, use_orig_params, log=None):
+    model = shard_model(
+        Model(),
+        auto_wrap_policy=ModuleWrapPolicy({Block}),
+        sharding_strategy=ShardingStrategy[strategy],
+        device_id=torch.device("cpu"),
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    found = []
+    for step in range(2):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        found += [norms.in_a_loop(model), norms.of_numbers(model)]
+        found.append(norms.in_an_expression(model))
+        optimizer.step()
+    if log is not None:
+        found += refused(model, log)
+    return {"norms": found, "model": model}
