@@ -195,7 +195,7 @@ class Calls:
             if holder is not None and holder.module is not None and holder.node is holder.module.tree:
                 values += _module_values(holder.module, function.attr)
             else:  # `self.shard = partial(FSDP, ...)`
-                stored = self.links.stores.attributes(function.attr)
+                stored = self.links.stores.attributes(function.attr, [module])
                 values += [(s.module, s.value) for s in stored if not s.unpack]
         sites = (self._partial_of(home, value, depth) for home, value in values)
         return next((site for site in sites if site is not None), None)
