@@ -195,7 +195,8 @@ class Calls:
             if holder is not None and holder.module is not None and holder.node is holder.module.tree:
                 values += _module_values(holder.module, function.attr)
             else:  # `self.shard = partial(FSDP, ...)`
-                stored = self.links.stores.attributes(function.attr)
+                has_partial = any(site.kind == "partial" for site in self.links.wraps.values())
+                stored = self.links.stores.anywhere(function.attr) if has_partial else ()
                 values += [(s.module, s.value) for s in stored if not s.unpack]
         sites = (self._partial_of(home, value, depth) for home, value in values)
         return next((site for site in sites if site is not None), None)

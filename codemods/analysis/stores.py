@@ -73,6 +73,12 @@ class Stores:
         for module in self._shelf.load(sorted(paths)):
             yield from self.here(module, name)
 
+    def anywhere(self, name: str) -> Iterator[AttributeStore]:
+        """Every assignment to an attribute of that name, of `self` and `cls` too."""
+        own = self._shelf.where(name, rb"\s*(?::[^=\n]*)?=(?!=)", Before.A_DOT)
+        for module in self._shelf.load(sorted(self._storing(name).union(own))):
+            yield from self.here(module, name)
+
     def _storing(self, name: str) -> set[str]:
         where = self._shelf.where
         return {
