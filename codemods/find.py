@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from codemods.editing.helper_places import is_written
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from codemods.rule import Rule
 
 
-def find_all(project: Project, jobs: int = 1) -> list[Finding]:
+def find_all(
+    project: Project, jobs: int = 1, skipped: Mapping[str, str] = MappingProxyType({})
+) -> list[Finding]:
     """What every rule finds, in the rules' order of precedence.
 
     The helper module of an earlier run is FSDP2 code; what its functions take may still be either kind.
@@ -22,6 +25,7 @@ def find_all(project: Project, jobs: int = 1) -> list[Finding]:
     Args:
         jobs: processes that share the rules. Those of a hundred codes go to one: they ask much the same, and
             answers are remembered.
+        skipped: files that could not be parsed, with those that questions lead to.
     """
     from codemods.rule import all_rules
 
@@ -30,9 +34,12 @@ def find_all(project: Project, jobs: int = 1) -> list[Finding]:
     for rule in rules:
         families.setdefault(min(rule.codes)[:3] if jobs > 1 else "", []).append(rule)
     largest_first = sorted(families.values(), key=len, reverse=True)
+    asked = mapped(lambda f: (_by_rule(project, f), {*project.modules, *skipped}), largest_first, jobs)
     found: dict[str, list[Finding]] = {}
-    for part in mapped(lambda family: _by_rule(project, family), largest_first, jobs):
+    for part, _ in asked:
         found.update(part)
+    # What questions have led other processes to is read here too.
+    project.links.shelf.load(sorted({path for _, paths in asked for path in paths} - project.modules.keys()))
     ours = {path for path, module in project.modules.items() if is_written(module.tree)}
     each = (finding for rule in rules for finding in found[rule.name])
     return list(dict.fromkeys(finding for finding in each if finding.place.path not in ours))

@@ -19,7 +19,7 @@ from codemods.project import Project
 from codemods.torch_names import FSDP, is_fsdp1, is_fsdp_namespace
 
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
-_UNMISTAKABLE = frozenset(
+UNMISTAKABLE = frozenset(
     {"_all_handles", "_flat_param", "_fsdp_wrapped_module", "_fully_sharded_module_to_handle", "flat_param"}
     | {
         "flatten_sharded_optim_state_dict",
@@ -31,8 +31,8 @@ _UNMISTAKABLE = frozenset(
     | {"shard_full_optim_state_dict", "sharded_optim_state_dict", "summon_full_params"}
 )
 """Attributes that no other library has."""
-_UNMISTAKABLE_TEXT = re.compile("|".join(sorted(_UNMISTAKABLE)) + "|FullyShardedDataParallel")
-_METHODS = frozenset(name for name in _UNMISTAKABLE if not name.startswith("_") and name != "flat_param")
+_UNMISTAKABLE_TEXT = re.compile("|".join(sorted(UNMISTAKABLE)) + "|FullyShardedDataParallel")
+_METHODS = frozenset(name for name in UNMISTAKABLE if not name.startswith("_") and name != "flat_param")
 
 
 def left_over(
@@ -66,7 +66,7 @@ def left_over(
                 continue
             spoken.add((module.path, module.place(module.statement(node)).line))
             yield left_name(module, node, name)
-    for module in list(project.modules.values()):
+    for module in project.naming:
         yield from _in_text(project, module, edits, spoken)
         yield from unread_imports(project, module, edits, spoken)
         if _UNMISTAKABLE_TEXT.search(module.text):
@@ -75,7 +75,7 @@ def left_over(
 
 def _spoken_by_todos(project: Project) -> Iterator[tuple[str, int]]:
     """Statements below which an earlier run left a TODO of a rule: what it found is still said there."""
-    for path, module in project.modules.items():
+    for path, module in list(project.modules.items()):
         for comment in todo.todos(module):
             if CODE not in comment.codes:
                 yield path, todo.code_line_below(module, comment.line)
@@ -122,10 +122,8 @@ def _can_be_wrapper(project: Project, module: Module, node: ast.expr) -> bool:
 
 
 def _unmistakable_names(module: Module) -> Iterator[tuple[ast.expr, str]]:
-    for node in module.nodes(ast.Attribute):
-        assert isinstance(node, ast.Attribute)
-        if node.attr in _UNMISTAKABLE:
-            yield node, node.attr
+    for node in module.attributes(*UNMISTAKABLE):
+        yield node, node.attr
     for call in module.calls():
         match call:
             case ast.Call(
@@ -134,9 +132,9 @@ def _unmistakable_names(module: Module) -> Iterator[tuple[ast.expr, str]]:
             ):
                 # With the object itself in its place nothing goes wrong where there is none.
                 is_itself = bool(rest) and ast.unparse(rest[0]) == ast.unparse(owner)
-                if name in _UNMISTAKABLE and not is_itself:
+                if name in UNMISTAKABLE and not is_itself:
                     yield call, name
-    for compare in module.nodes(ast.Compare):
+    for compare in module.nodes(ast.Compare) if "FullyShardedDataParallel" in module.text else ():
         assert isinstance(compare, ast.Compare)
         for part in (n for side in (compare.left, *compare.comparators) for n in ast.walk(side)):
             if isinstance(part, ast.Constant) and part.value == "FullyShardedDataParallel":

@@ -57,7 +57,7 @@ def decide(
     Args:
         held: findings that are left although they could be done, and why.
     """
-    ignored = {path: todo.ignores(module) for path, module in project.modules.items()}
+    ignored = {path: todo.ignores(module) for path, module in list(project.modules.items())}
     reported: list[Reported] = []
     edits: _Edits = {}
     findings = sorted(findings, key=lambda f: f.fades)
@@ -91,7 +91,7 @@ def _leftovers(
     project: Project, reported: list[Reported], off: list[Finding], only: frozenset[str] | None
 ) -> list[Reported]:
     """FSDP1 names that stay and of which nothing is said."""
-    ignored = {path: todo.ignores(module) for path, module in project.modules.items()}
+    ignored = {path: todo.ignores(module) for path, module in list(project.modules.items())}
     edits: _Edits = {}
     for item in reported:
         _remember(edits, item)

@@ -61,9 +61,10 @@ def plan_rewrite(
     """
     project, skipped = _project(target, files, options, only)
     files, configs = split(files)
+    read = len(project.modules)  # what single questions lead to later is not counted: it may be asked twice
     if jobs is None:
         jobs = processors() if len(project.modules) >= _MANY_MODULES else 1
-    every = findings = find_all(project, jobs)
+    every = findings = find_all(project, jobs, skipped)
     elsewhere: Counter[str] = Counter()
     absent: list[Finding] = []
     if only is not None:
@@ -98,7 +99,7 @@ def plan_rewrite(
         tuple(reported),
         tuple(sites),
         len(files),
-        len(project.modules),
+        read,
         skipped,
         (settings.searched, settings.read),
         _in_order([*(found for found, _ in suppressed), *settings.suppressions]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,10 @@ class Project:
     """Everything known about the code; rules only ask.
 
     Attributes:
-        modules: path -> module, only those that name FSDP or are linked with one that does.
+        modules: path -> module: those that name FSDP, those that sharded models can get to, and whatever a
+            question has led to.
+        looked_at: those of them that rules look through.
+        linked: the files that name FSDP, what imports them, and what all of these import.
         mentions: coarse words found in any file read or not: `batch_norm`, `set_device`.
         line_length: what the repository's formatter is set to, if it says.
         imports: path -> paths of the project's files that it imports.
@@ -65,6 +68,8 @@ class Project:
     evaluator: Evaluator
     meanings: Meanings
     wraps: list[WrapCall] = field(default_factory=list)
+    looked_at: list[Module] = field(default_factory=list)
+    linked: tuple[str, ...] = ()
     mentions: frozenset[str] = frozenset()
     imports: dict[str, set[str]] = field(default_factory=dict)
     line_length: int | None = None
@@ -72,8 +77,9 @@ class Project:
     dropped: Shortened | None = None
     _groups: Groups[str] | None = None
     _imported_by: dict[str, set[str]] = field(default_factory=dict)
+    _seen: set[Module] = field(default_factory=set)
+    _also: set[Module] = field(default_factory=set)
     _uses: dict[str, list[NameUse]] = field(default_factory=dict)
-    _methods: dict[str, list[MethodCall]] | None = None
 
     def as_it_is(self, path: str) -> Module:
         """A file as the disk holds it, with the branches that `--drop-fsdp1` takes out."""
@@ -83,6 +89,10 @@ class Project:
     def resolve(self, module: Module, node: ast.expr) -> Symbol | None:
         """What a name or attribute chain means; `symbol.name` is canonical (`codemods.torch_names`)."""
         return self.index.resolve(module, node)
+
+    def outside(self, module: Module, node: ast.expr) -> Symbol | None:
+        """What a name or attribute chain means if that is nothing of the project; cheaper than `resolve`."""
+        return self.index.outside(module, node, self.links.shelf)
 
     def meaning(self, module: Module, text: str) -> str | None:
         """The canonical name that dotted text in a type or comment means at the top of a module."""
@@ -108,9 +118,10 @@ class Project:
         """A name for files that belong together: one imports the other, or a third imports both."""
         if self._groups is None:
             self._groups = Groups[str]()
-            for importer in self.modules:
+            linked = dict.fromkeys(self.linked or self.modules)
+            for importer in linked:
                 imported = self.imports.get(importer, ())
-                self._groups.join([importer, *(other for other in imported if other in self.modules)])
+                self._groups.join([importer, *(other for other in imported if other in linked)])
         return self._groups.of(path)
 
     def with_wraps(self) -> frozenset[str]:
@@ -138,15 +149,45 @@ class Project:
 
     def method_calls(self, *names: str) -> Iterator[MethodCall]:
         """Every `x.<name>(...)`, whatever x is."""
-        if self._methods is None:
-            self._methods = {}
-            for module in list(self.modules.values()):
-                for call in module.calls():
-                    if isinstance(call.func, ast.Attribute):
-                        found = MethodCall(module, call, call.func.value)
-                        self._methods.setdefault(call.func.attr, []).append(found)
         for name in names:
-            yield from self._methods.get(name, [])
+            for module in self.looked_at:
+                for call in module.called(name):
+                    if isinstance(call.func, ast.Attribute):
+                        yield MethodCall(module, call, call.func.value)
+
+    def reading(self, *words: str) -> list[Module]:
+        """The modules in whose text one of some names stands, of all that are linked by imports."""
+        shelf = self.links.shelf
+        found = shelf.load(sorted({path for word in words for path in shelf.with_word(word)}))
+        self._also.update(found)
+        return found
+
+    def with_takers(self, names: Mapping[str, Iterable[str]]) -> list[Module]:
+        """Some files, and those that may take one of their names, directly or by way of a star import.
+
+        Args:
+            names: path -> names.
+        """
+        shelf, importers = self.links.shelf, self._importers()
+        wanted = set(names)
+        for path, words in names.items():
+            waiting, asked = [path], {path}
+            while waiting:
+                for taker in importers.get(waiting.pop(), ()):
+                    if taker in asked or taker not in shelf:
+                        continue
+                    asked.add(taker)
+                    if shelf.has_star(taker):
+                        waiting.append(taker)
+                    elif not any(word.encode() in shelf.import_words(taker) for word in words):
+                        continue
+                    wanted.add(taker)
+        return shelf.load(sorted(wanted))
+
+    @property
+    def naming(self) -> list[Module]:
+        """The modules that name FSDP, or something that another one has from it."""
+        return self.links.naming
 
     def static_calls(self, *names: str) -> Iterator[MethodCall]:
         """Every `FSDP.<name>(...)`, the class under whatever name, or a sharded model in its place."""
@@ -176,11 +217,13 @@ class Project:
         return sorted(name for name in self._all_uses() if name.startswith("torch.distributed."))
 
     def _all_uses(self) -> dict[str, list[NameUse]]:
-        if not self._uses:
-            for module in list(self.modules.values()):
-                for node, symbol in self.meanings.of(module):
-                    if symbol.module is None:
-                        self._uses.setdefault(symbol.name, []).append(NameUse(module, node, symbol))
+        for module in (*self.looked_at, *sorted(self._also, key=lambda module: module.path)):
+            if module in self._seen:
+                continue
+            self._seen.add(module)
+            for node, symbol in self.meanings.of(module):
+                if symbol.module is None:
+                    self._uses.setdefault(symbol.name, []).append(NameUse(module, node, symbol))
         return self._uses
 
 

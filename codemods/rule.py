@@ -73,7 +73,7 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from codemods.analysis.exports import names_taken
@@ -247,6 +247,9 @@ class Rule:
         check: yields the findings; None for keyword rules, which the wrap call asks.
         manual: the docstring.
         order: rules with lower numbers have the first word where edits conflict.
+        where: text -> pattern of files that the rule has to see, though no sharded model may get there: those
+            with such a text that match its pattern. Files that name FSDP, and those that a model gets to, are
+            always there.
     """
 
     name: str
@@ -254,6 +257,7 @@ class Rule:
     check: Callable[[Project], Iterable[Finding]] | None
     manual: str
     order: int = 50
+    where: Mapping[bytes, bytes] = field(default_factory=dict)
 
     @property
     def first_sentence(self) -> str:
@@ -271,12 +275,12 @@ def register(found: Rule) -> None:
 
 
 def rule(
-    name: str, codes: Mapping[str, str], *, order: int = 50
+    name: str, codes: Mapping[str, str], *, order: int = 50, where: Mapping[bytes, bytes] | None = None
 ) -> Callable[[Callable[[Project], Iterator[Finding]]], Callable[[Project], Iterator[Finding]]]:
     """Register a rule function; see the module's docstring."""
 
     def decorate(check: Callable[[Project], Iterator[Finding]]) -> Callable[[Project], Iterator[Finding]]:
-        register(Rule(name, dict(codes), check, check.__doc__ or "", order))
+        register(Rule(name, dict(codes), check, check.__doc__ or "", order, where or {}))
         return check
 
     return decorate

@@ -74,7 +74,8 @@ def decode(path: str, data: bytes) -> SourceFile:
     encoding, _ = tokenize.detect_encoding(lambda: next(lines, b""))
     text = data.decode(encoding)
     crlf, lf = text.count("\r\n"), text.count("\n")
-    newline = "\r\n" if crlf * 2 > lf else "\n"
+    lone = text.count("\r") - crlf  # the line ending of the oldest Macs, which Python still reads
+    newline = "\r" if lone > lf else "\r\n" if crlf * 2 > lf else "\n"
     return SourceFile(path, data, text, encoding, newline)
 
 

@@ -22,7 +22,7 @@ def subclass_calls(project: Project) -> dict[ast.ClassDef, Calls]:
     for use in project.uses(FSDP):
         parent = use.module.parent(use.node)
         if isinstance(parent, ast.ClassDef) and any(base is use.node for base in parent.bases):
-            classes = {parent, *(heir for heir, _ in project.links.classes.heirs(parent))}
+            classes = {parent, *(heir for heir, _ in project.links.classes.heirs(parent, use.module))}
             found[parent] = list(_calls(project, classes))
     return found
 
@@ -39,7 +39,7 @@ def taken_by(project: Project, calls: Calls) -> frozenset[str]:
 
 def _calls(project: Project, classes: Collection[ast.ClassDef]) -> Iterator[tuple[Module, ast.Call]]:
     names = [node.name for node in classes]
-    for module in project.modules.values():
+    for module in project.reading(*names):
         for call in module.calls() if any(name in module.text for name in names) else ():
             if _is_own_init(module, call, classes) or any(
                 _is_among(project, module, node, classes) for node in (call.func, *call.args[:1])

@@ -57,7 +57,7 @@ def suppressions_in(
         if item.outcome is Outcome.IGNORED:
             ignored.setdefault(item.finding.place.path, []).append(item.finding)
     found = []
-    for path, module in project.modules.items():
+    for path, module in list(project.modules.items()):
         for comment in todo.ignores(module) if only is None or path in only else ():
             those = [f for f in ignored.get(path, ()) if suppresses(module, comment, f)]
             at = _place(module, comment)
@@ -112,7 +112,7 @@ def old_todos(project: Project, reported: list[Reported], only: frozenset[str] |
         if r.outcome in (Outcome.TODO, Outcome.IGNORED)
     }
     found: list[Reported] = []
-    for path, module in project.modules.items():
+    for path, module in list(project.modules.items()):
         if only is not None and path not in only:
             continue
         ignored = todo.ignores(module)

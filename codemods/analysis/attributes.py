@@ -26,14 +26,13 @@ from codemods.analysis.holding import (
 )
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind
+from codemods.analysis.spread_marks import INSIDE
 from codemods.analysis.stores import AttributeStore
 from codemods.analysis.variables import defined, put_into
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
 
-_INSIDE = frozenset({"module", "_fsdp_wrapped_module", "_orig_mod"})
-"""What a wrapper or a compiled module calls the module inside it."""
 _PROPERTIES = frozenset({"property", "cached_property", "functools.cached_property", "abstractproperty"})
 
 
@@ -43,6 +42,9 @@ class Attributes:
 
     links: Links
     _chains: dict[ast.expr, str] = field(default_factory=dict)
+    _classes: dict[HeldSet, tuple[frozenset[ast.ClassDef], frozenset[ast.ClassDef]]] = field(
+        default_factory=dict
+    )
 
     def attribute(self, module: Module, node: ast.Attribute, path: Path) -> HeldSet:
         """What an attribute holds where it is read."""
@@ -59,7 +61,7 @@ class Attributes:
             return self.links.variables.of_module(base.module, node.attr, path)
         receivers = self.links.held(module, node.value)
         held = self._of_all(module, receivers, node.attr, path, not_yet)
-        if node.attr in _INSIDE and not path:
+        if node.attr in INSIDE and not path:
             held |= _inside(node.attr, receivers)
         if not any(isinstance(h, Instance | Defined | Record) for h in receivers):
             held |= self._same_class_chain(module, node, path, not_yet)
@@ -70,7 +72,7 @@ class Attributes:
         """What `getattr(holder, name)` gives."""
         receivers = self.links.held(module, holder)
         held = self._of_all(module, receivers, name, path, frozenset())
-        if name in _INSIDE and not path:
+        if name in INSIDE and not path:
             held |= _inside(name, receivers)
         return held
 
@@ -111,8 +113,9 @@ class Attributes:
         """
         held: set[Held] = set()
         is_wrapped_in_place = False
-        family = {node for node, _ in self.links.classes.family(owner)}
-        for store in self.links.stores.attributes(name):
+        family = self.links.classes.family_nodes(owner)
+        homes = [home for _, home in self.links.classes.family(owner)]
+        for store in self.links.stores.attributes(name, homes):
             if store.target not in not_yet and self._is_of(store.module, store.holder, owner, family):
                 held |= self.links.at(store.module, store.value, (*store.unpack, *path))
                 is_wrapped_in_place |= self._wraps_itself(store)
@@ -120,7 +123,7 @@ class Attributes:
         if path:
             items = [
                 item
-                for item in self.links.stores.items(name)
+                for item in self.links.stores.items_of_attribute(name, homes)
                 if isinstance(item.container, ast.Attribute)
                 and self._is_of(item.module, item.container.value, owner, family)
             ]
@@ -129,19 +132,25 @@ class Attributes:
             return frozenset(h for h in held if not isinstance(h, Other | Instance))
         return frozenset(held)
 
-    def _is_of(self, module: Module, holder: ast.expr, owner: Instance, family: set[ast.ClassDef]) -> bool:
+    def _is_of(
+        self, module: Module, holder: ast.expr, owner: Instance, family: frozenset[ast.ClassDef]
+    ) -> bool:
         """Whether an attribute of `holder` is one of the object's."""
         if isinstance(holder, ast.Name) and holder.id in ("self", "cls"):
             return module.class_of(holder) in family
-        for one in self.links.held(module, holder):
-            match one:
-                case Defined(node=ast.ClassDef() as node):
-                    if node in family:
-                        return True
-                case Instance():
-                    if one.node in family or self.links.classes.is_a(one, owner.node):
-                        return True
-        return False
+        classes, related = self._classes_of(self.links.held(module, holder))
+        return not classes.isdisjoint(family) or owner.node in related
+
+    def _classes_of(self, held: HeldSet) -> tuple[frozenset[ast.ClassDef], frozenset[ast.ClassDef]]:
+        """The classes of objects, and those that they have something of."""
+        known = self._classes.get(held)
+        if known is None:
+            objects = [one for one in held if isinstance(one, Instance)]
+            classes = {one.node for one in objects}
+            classes |= {h.node for h in held if isinstance(h, Defined) and isinstance(h.node, ast.ClassDef)}
+            related = frozenset().union(*map(self.links.classes.family_nodes, objects))
+            known = self._classes[held] = frozenset(classes), related
+        return known
 
     def _in_body(self, owner: Instance, name: str, path: Path) -> HeldSet:
         """What the bodies of the classes say: values, fields, properties, methods."""
@@ -170,9 +179,9 @@ class Attributes:
             held.add(DECLARED)
         if statement.value is not None:
             held |= self.links.at(home, statement.value, path)
-        for node, where in [(owner, home), *self.links.classes.heirs(owner)]:
+        for node, where in [(owner, home), *self.links.classes.heirs(owner, home)]:
             fields = self.links.classes.fields(node, where)
-            for module, call in self.links.callers.get(node, []):
+            for module, call in self.links.callers.of(where, node):
                 for value, inner in given_to(fields, name, call):
                     held |= self.links.at(module, value, (*inner, *path))
         for module, call, replaced in self.links.functions.replacements(name):
@@ -193,9 +202,11 @@ class Attributes:
         owner, text = module.class_of(node), self._chain(node)
         if owner is None or not text.startswith("self."):
             return NOTHING
-        family = {one for one, _ in self.links.classes.family(Instance(owner, module, is_exact=False))}
+        family = dict(self.links.classes.family(Instance(owner, module, is_exact=False)))
+        homes = dict.fromkeys(sorted(family.values(), key=lambda home: home.path))
+        stores = self.links.stores
         held: set[Held] = set()
-        for store in self.links.stores.attributes(node.attr):
+        for store in (s for home in homes for s in stores.here(home, node.attr)):
             if not isinstance(store.target, ast.Attribute) or store.target in not_yet:
                 continue
             if self._chain(store.target) == text and store.module.class_of(store.target) in family:
@@ -220,7 +231,7 @@ class Attributes:
 
         Also the targets of the function that are assigned on no path to the place.
         """
-        stores = [s for s in self.links.stores.attributes(node.attr) if s.module is module]
+        stores = self.links.stores.here(module, node.attr)
         if not stores:
             return None, frozenset()
         scope, text = module.scope_of(node), self._chain(node)

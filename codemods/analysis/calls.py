@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from codemods.analysis.link import Links
 
 _PASS_THROUGH_CALLS = frozenset({"torch.compile", "typing.cast", "copy.copy"})
-_PREPARED = frozenset({"prepare", "prepare_model", "setup_module", "setup"})
-_UNWRAPPED = frozenset({"unwrap_model", "extract_model_from_parallel", "unwrap"})
+PREPARED = frozenset({"prepare", "prepare_model", "setup_module", "setup"})
+UNWRAPPED = frozenset({"unwrap_model", "extract_model_from_parallel", "unwrap"})
 
 
 @dataclass(slots=True)
@@ -162,9 +162,9 @@ class Calls:
     def _handed_through(self, module: Module, node: ast.Call, path: Path) -> HeldSet | None:
         """`accelerator.prepare(model, optimizer)`, `accelerator.unwrap_model(model)` and their like."""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name in _UNWRAPPED and node.args:
+        if name in UNWRAPPED and node.args:
             return self.links.at(module, node.args[0], path)
-        if name not in _PREPARED or not node.args or not isinstance(node.func, ast.Attribute):
+        if name not in PREPARED or not node.args or not isinstance(node.func, ast.Attribute):
             return None
         if len(node.args) == 1:
             return self.links.at(module, node.args[0], path)
@@ -190,10 +190,13 @@ class Calls:
                 if binding.kind is BindingKind.IMPORT:
                     home = self.links.index.holder(module, binding.target)
                     values += _module_values(home, binding.target.rpartition(".")[2])
-        elif isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        elif isinstance(function, ast.Attribute):
             holder = self.links.index.resolve(module, function.value)
             if holder is not None and holder.module is not None and holder.node is holder.module.tree:
                 values += _module_values(holder.module, function.attr)
+            else:  # `self.shard = partial(FSDP, ...)`
+                stored = self.links.stores.attributes(function.attr, [module])
+                values += [(s.module, s.value) for s in stored if not s.unpack]
         sites = (self._partial_of(home, value, depth) for home, value in values)
         return next((site for site in sites if site is not None), None)
 

@@ -6,9 +6,11 @@ import ast
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from codemods.analysis.callers import Callers
 from codemods.analysis.holding import Instance
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
+from codemods.analysis.shelf import Shelf
 
 ClassAt: TypeAlias = "tuple[ast.ClassDef, Module]"
 Method: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef"
@@ -16,18 +18,21 @@ Method: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef"
 
 @dataclass(slots=True)
 class Classes:
-    """Answers how classes are related.
-
-    Attributes:
-        modules: every module read.
-    """
+    """Answers how classes are related."""
 
     index: Index
-    modules: dict[str, Module]
+    shelf: Shelf
+    callers: Callers
     _lineages: dict[ast.ClassDef, list[ClassAt]] = field(default_factory=dict)
     _methods: dict[ast.ClassDef, dict[str, Method]] = field(default_factory=dict)
     _fields: dict[ast.ClassDef, list[str]] = field(default_factory=dict)
-    _heirs: dict[ast.ClassDef, list[ClassAt]] | None = None
+    _heirs: dict[ast.ClassDef, list[ClassAt]] = field(default_factory=dict)
+    _children: dict[ast.ClassDef, list[ClassAt]] = field(default_factory=dict)
+    _super: dict[Method, bool] = field(default_factory=dict)
+    _standing: dict[Instance, list[ClassAt]] = field(default_factory=dict)
+    _families: dict[Instance, list[ClassAt]] = field(default_factory=dict)
+    _family_nodes: dict[Instance, frozenset[ast.ClassDef]] = field(default_factory=dict)
+    _inherited: dict[tuple[ast.ClassDef, str], list[tuple[Module, Method]]] = field(default_factory=dict)
 
     def lineage(self, node: ast.ClassDef, module: Module) -> list[ClassAt]:
         """A class and its bases in the project, the nearest first."""
@@ -48,32 +53,57 @@ class Classes:
         self._lineages[node] = found
         return found
 
-    def heirs(self, node: ast.ClassDef) -> list[ClassAt]:
-        """The classes that derive from a class, at whatever distance."""
-        if self._heirs is None:
-            self._heirs = {}
-            for module in list(self.modules.values()):
-                for heir in module.nodes(ast.ClassDef):
-                    assert isinstance(heir, ast.ClassDef)
-                    for base, _ in self.lineage(heir, module)[1:]:
-                        self._heirs.setdefault(base, []).append((heir, module))
-        return self._heirs.get(node, [])
+    def heirs(self, node: ast.ClassDef, module: Module) -> list[ClassAt]:
+        """The classes that derive from a class, at whatever distance, in the order of files and lines."""
+        known = self._heirs.get(node)
+        if known is None:
+            found: dict[ast.ClassDef, Module] = {}
+            waiting = [(node, module)]
+            while waiting:
+                for heir, home in self._derived(*waiting.pop()):
+                    if heir not in found and heir is not node:
+                        found[heir] = home
+                        waiting.append((heir, home))
+            known = sorted(found.items(), key=lambda one: (one[1].path, one[0].lineno))
+            self._heirs[node] = known
+        return known
+
+    def _derived(self, node: ast.ClassDef, module: Module) -> list[ClassAt]:
+        """The classes that name a class among their bases."""
+        if node not in self._children:
+            self._children[node] = [
+                (heir, home)
+                for home in self.callers.naming_as_base(module, node)
+                for heir in home.nodes(ast.ClassDef)
+                if isinstance(heir, ast.ClassDef) and self._has_base(heir, home, node)
+            ]
+        return self._children[node]
+
+    def _has_base(self, heir: ast.ClassDef, home: Module, node: ast.ClassDef) -> bool:
+        symbols = (self.index.resolve(home, base) for base in heir.bases)
+        return any(symbol is not None and symbol.node is node for symbol in symbols)
 
     def family(self, instance: Instance) -> list[ClassAt]:
         """The classes whose methods can run on an object."""
-        found = list(self.lineage(instance.node, instance.module))
-        for heir, module in self.standing_in(instance):
-            found += self.lineage(heir, module)
-        return list(dict.fromkeys(found))
+        known = self._families.get(instance)
+        if known is None:
+            found = list(self.lineage(instance.node, instance.module))
+            for heir, module in self.standing_in(instance):
+                found += self.lineage(heir, module)
+            known = self._families[instance] = list(dict.fromkeys(found))
+        return known
 
     def standing_in(self, instance: Instance) -> list[ClassAt]:
         """The heirs that an object can be of."""
         if instance.is_exact:
             return []
-        heirs, within = self.heirs(instance.node), instance.within
-        if within is None or not heirs:
-            return heirs
-        return [(heir, module) for heir, module in heirs if self._runs(self.lineage(heir, module), within)]
+        known = self._standing.get(instance)
+        if known is None:
+            known, within = self.heirs(instance.node, instance.module), instance.within
+            if within is not None:
+                known = [(h, m) for h, m in known if self._runs(self.lineage(h, m), within)]
+            self._standing[instance] = known
+        return known
 
     def _runs(self, line: list[ClassAt], method: Method) -> bool:
         """Whether the objects of a class run a method of a base: not where it is overridden for good."""
@@ -81,13 +111,27 @@ class Classes:
             own = self._defined(node).get(method.name)
             if own is method:
                 return True
-            if own is not None and not _calls_super(own, method.name):
+            if own is not None and not self._calls_super(own):
                 return False
         return True
 
+    def _calls_super(self, method: Method) -> bool:
+        """Whether a method calls the one it overrides."""
+        known = self._super.get(method)
+        if known is None:
+            known = self._super[method] = _calls_super(method, method.name)
+        return known
+
+    def family_nodes(self, instance: Instance) -> frozenset[ast.ClassDef]:
+        """The same without their modules."""
+        known = self._family_nodes.get(instance)
+        if known is None:
+            known = self._family_nodes[instance] = frozenset(node for node, _ in self.family(instance))
+        return known
+
     def is_a(self, instance: Instance, owner: ast.ClassDef) -> bool:
         """Whether an object has what a class defines."""
-        return any(node is owner for node, _ in self.family(instance))
+        return owner in self.family_nodes(instance)
 
     def methods(self, instance: Instance, name: str) -> list[tuple[Module, Method]]:
         """The methods that `x.<name>` can mean: the nearest one, and those of heirs that may stand in."""
@@ -102,9 +146,12 @@ class Classes:
 
     def inherited(self, owner: ast.ClassDef, module: Module, name: str) -> list[tuple[Module, Method]]:
         """What `super().<name>` can mean in a class: of a mixin also what stands beside it."""
+        known = self._inherited.get((owner, name))
+        if known is not None:
+            return known
         lineages = [self.lineage(owner, module)]
-        lineages += [self.lineage(heir, home) for heir, home in self.heirs(owner)]
-        found: list[tuple[Module, Method]] = []
+        lineages += [self.lineage(heir, home) for heir, home in self.heirs(owner, module)]
+        found: list[tuple[Module, Method]] = self._inherited.setdefault((owner, name), [])
         for line in lineages:
             position = next((i for i, (node, _) in enumerate(line) if node is owner), 0)
             nearest = self._nearest(line[position + 1 :], name)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from codemods.analysis.callers import Callers
 from codemods.analysis.evaluate import Evaluator
 from codemods.analysis.holding import WrapCall
 from codemods.analysis.index import Index
@@ -14,18 +16,15 @@ from codemods.analysis.link import Links
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
 from codemods.analysis.reach import reached, turned
-from codemods.analysis.scopes import below
+from codemods.analysis.shelf import Shelf, imported_names, shelf_of
+from codemods.analysis.spread_starts import follow
 from codemods.editing.layout import configured_line_length
 from codemods.editing.notebooks import code_bytes, read_notebook
 from codemods.model import Options
 from codemods.project import Project
 from codemods.sources import decode, names_fsdp
-from codemods.torch_names import FSDP
+from codemods.torch_names import FSDP, is_fsdp_namespace
 
-_IMPORT = re.compile(
-    rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^#\r\n]*)|import[ \t]+([^#\r\n]+))",
-    re.MULTILINE,
-)
 _COARSE_WORDS = {
     "batch_norm": re.compile(rb"BatchNorm|torchvision|timm\b"),
     "set_device": re.compile(rb"\.set_device\(|set_device_index\("),
@@ -44,12 +43,13 @@ class Reader:
     texts: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     data: dict[str, bytes] = field(default_factory=dict)
+    cells: dict[str, bytes] = field(default_factory=dict)
     modules: dict[str, Module] = field(default_factory=dict)
 
     def with_texts(self, texts: dict[str, str]) -> Reader:
         """The same files, some with other texts; those that are as before are not parsed again."""
         same = {p: m for p, m in self.modules.items() if p not in texts or m.text == texts[p]}
-        return Reader(self.target, dict(texts), dict(self.skipped), self.data, same)
+        return Reader(self.target, dict(texts), dict(self.skipped), self.data, self.cells, same)
 
     def bytes_of(self, path: str) -> bytes:
         """The contents of a file; empty where it cannot be read (and is reported)."""
@@ -65,8 +65,11 @@ class Reader:
 
     def code_of(self, path: str) -> bytes:
         """The Python in a file, for searches by pattern."""
-        data = self.bytes_of(path)
-        return code_bytes(data) if path.endswith(".ipynb") else data
+        if not path.endswith(".ipynb"):
+            return self.bytes_of(path)
+        if path not in self.cells:
+            self.cells[path] = code_bytes(self.bytes_of(path))
+        return self.cells[path]
 
     def load(self, path: str) -> Module | None:
         """Decode and parse a file."""
@@ -93,7 +96,7 @@ class Reader:
 def read_project(
     target: Path, files: list[str], options: Options, reader: Reader | None = None
 ) -> tuple[Project, dict[str, str]]:
-    """Read what names FSDP, what imports that, and what those import; nothing else is parsed.
+    """Read what names FSDP, and of what is linked with it by imports that which sharded models can get to.
 
     Args:
         reader: what has been read already.
@@ -104,18 +107,30 @@ def read_project(
     reader = reader or Reader(target)
     index = Index([path for path in files if not path.endswith(".ipynb")], reader.load)
     hits = [path for path in files if names_fsdp(reader.bytes_of(path))]
-    importing = {path: _imports(reader.code_of(path)) for path in files}
+    importing = {path: imported_names(reader.code_of(path)) for path in files}
     targets = {path: _located(index, path, names) for path, names in importing.items()}
-    for path in _closure(hits, targets):
-        reader.load(path)
-    project = link(index, reader.modules, options)
+    linked = _closure(hits, targets)
+    shelf = Shelf(linked, reader.code_of, reader.load, targets, reader.modules)
+    shelf.load(linked if options.drop_fsdp1 else {*hits, *_told_by_rules(shelf)})
+    project = link(index, reader.modules, options, shelf)
     words = (
         w for w, pattern in _COARSE_WORDS.items() if any(pattern.search(d) for d in reader.data.values())
     )
     project.mentions = frozenset(words)
     project.imports = targets
+    project.linked = tuple(linked)
     project.line_length = _line_length(target)
     return project, reader.skipped
+
+
+def _told_by_rules(shelf: Shelf) -> set[str]:
+    """Files that rules have to see, though no model may get there."""
+    from codemods.leftovers import UNMISTAKABLE
+    from codemods.rule import all_rules
+
+    found = {path for word in sorted(UNMISTAKABLE) for path in shelf.with_word(word)}
+    wanted = [(text, pattern) for rule in all_rules() for text, pattern in rule.where.items()]
+    return found.union(*(shelf.speaking(text, pattern) for text, pattern in wanted))
 
 
 def _line_length(target: Path) -> int | None:
@@ -132,17 +147,47 @@ def _line_length(target: Path) -> int | None:
     return None
 
 
-def link(index: Index, modules: dict[str, Module], options: Options) -> Project:
-    """The project of these modules."""
-    meanings = Meanings(index)
-    known = -1
-    while known != len(modules):  # following a name can read a module that no pattern announced
-        known = len(modules)
-        callers = _callers(meanings, modules)
-        wraps = _wrap_calls(index, meanings, modules)
-    index.freeze(modules)
-    links = Links(index, modules, callers, {w.node: w for w in wraps})
-    return Project(options, modules, index, links, Evaluator(index, callers), meanings, wraps)
+def link(index: Index, modules: dict[str, Module], options: Options, shelf: Shelf | None = None) -> Project:
+    """The project of these modules.
+
+    Args:
+        shelf: the files that are linked with them; only these if None.
+    """
+    shelf = shelf or shelf_of(modules)
+    meanings = Meanings(index, shelf)
+    naming: list[Module] = []
+    wraps: list[WrapCall] = []
+    while len(naming) != len(modules):  # following a name can read a module that no pattern announced
+        new = [module for module in modules.values() if module not in set(naming)]
+        naming += new
+        wraps += _wrap_calls(index, meanings, new)
+        shelf.load(sorted({path for module in new for path in _taking(module, shelf)}))
+    wraps.sort(key=lambda w: (w.module.path, w.node.lineno, w.node.col_offset))
+    callers = Callers(index, shelf)
+    links = Links(index, shelf, naming, callers, {w.node: w for w in wraps})
+    links.spread = follow(links, meanings)
+    for path in sorted(modules):  # in the order of their names, whatever led to them
+        modules[path] = modules.pop(path)
+    project = Project(options, modules, index, links, Evaluator(index, callers), meanings, wraps)
+    project.looked_at = list(modules.values())
+    return project
+
+
+def _taking(module: Module, shelf: Shelf) -> Iterator[str]:
+    """Files that may take one of FSDP's names from a module that imports it, under a name without `fsdp`."""
+    names = {
+        alias.asname or alias.name
+        for node in module.nodes(ast.ImportFrom)
+        if isinstance(node, ast.ImportFrom) and is_fsdp_namespace(node.module or "") and not node.level
+        for alias in node.names
+    }
+    for node in module.tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
+            names.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    for name in sorted(names):
+        if not names_fsdp(name.encode()):
+            users = shelf.users(module.path)
+            yield from (p for p in shelf.with_word(name) if p in users and shelf.may_name(p, name))
 
 
 def _closure(hits: list[str], targets: dict[str, set[str]]) -> list[str]:
@@ -153,22 +198,6 @@ def _closure(hits: list[str], targets: dict[str, set[str]]) -> list[str]:
 def _located(index: Index, path: str, names: list[str]) -> set[str]:
     found = (index.locate(name, path) for name in names)
     return {other for other in found if other is not None and other != path}
-
-
-def _imports(data: bytes) -> list[str]:
-    """Dotted names that a file may import, by pattern: more than it does, never less."""
-    names: list[str] = []
-    for source, imported, plain in _IMPORT.findall(data):
-        if source:
-            base = source.decode()
-            names.append(base)
-            for part in imported.decode(errors="replace").strip("()").split(","):
-                word = part.split("#")[-1].split()[:1] if "\n" not in part else part.split()[-1:]
-                if word and word[0].isidentifier():
-                    names.append(below(base, word[0]))
-        else:
-            names += [part.split()[0] for part in plain.decode(errors="replace").split(",") if part.split()]
-    return names
 
 
 def _enabling(index: Index, module: Module, call: ast.Call) -> ast.With | None:
@@ -184,20 +213,9 @@ def _enabling(index: Index, module: Module, call: ast.Call) -> ast.With | None:
     return None
 
 
-def _callers(meanings: Meanings, modules: dict[str, Module]) -> dict[ast.AST, list[tuple[Module, ast.Call]]]:
-    """Definition -> calls of it, `functools.partial(f, ...)` and thread-like `target=f` left out."""
-    found: dict[ast.AST, list[tuple[Module, ast.Call]]] = {}
-    for module in list(modules.values()):
-        for call, symbol in meanings.calls(module):
-            if symbol.module is not None and symbol.node is not None:
-                found.setdefault(symbol.node, []).append((module, call))
-    return found
-
-
-def _wrap_calls(index: Index, meanings: Meanings, modules: dict[str, Module]) -> list[WrapCall]:
+def _wrap_calls(index: Index, meanings: Meanings, modules: list[Module]) -> list[WrapCall]:
     found = []
-    for path in sorted(modules):
-        module = modules[path]
+    for module in modules:
         for call, symbol in meanings.calls(module):
             name = symbol.name
             if name == FSDP:
@@ -208,4 +226,4 @@ def _wrap_calls(index: Index, meanings: Meanings, modules: dict[str, Module]) ->
                 made = index.resolve(module, call.args[0])
                 if made is not None and made.name == FSDP:
                     found.append(WrapCall(module, call, "partial"))
-    return sorted(found, key=lambda w: (w.module.path, w.node.lineno, w.node.col_offset))
+    return found

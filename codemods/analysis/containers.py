@@ -29,6 +29,8 @@ _SAME = frozenset({"list", "tuple", "OrderedDict", "ModuleList", "deque", "Mappi
 _SOME_ORDER = frozenset(
     {"sorted", "reversed", "iter", "set", "frozenset", "filter", "tqdm", "cycle", "chain"}
 )
+KEEPING = _SAME | _SOME_ORDER
+"""What makes a container with the elements of another."""
 METHODS = frozenset({"get", "pop", "setdefault", "values", "items", "keys", "popitem", "popleft", "copy"})
 """Methods of containers that classes of a project have too."""
 

@@ -36,11 +36,13 @@ def entry_methods(project: Project) -> list[EntryMethod]:
     """Methods to register at a wrap, so that they gather parameters as `forward` does."""
     found: dict[tuple[str, frozenset[WrapCall]], EntryMethod] = {}
     has_it: dict[str, bool] = {}
-    for module in list(project.modules.values()) if project.wraps else ():
+    for module in project.looked_at if project.wraps else ():
         for call in module.calls():
             if not isinstance(call.func, ast.Attribute):
                 continue
             name = call.func.attr
+            if not project.links.may_be_sharded(call.func.value):
+                continue
             # Names first: most calls are of methods that no wrapped model has.
             if name not in has_it:
                 has_it[name] = any(computes(project.links, site, name) for site in project.wraps)

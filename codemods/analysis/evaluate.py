@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 
 from codemods.analysis.arguments import argument_for, default_of, is_bound_call
+from codemods.analysis.callers import Callers
 from codemods.analysis.dict_writes import writes
 from codemods.analysis.flow import reaching
 from codemods.analysis.holding import key_of
@@ -33,11 +34,11 @@ class Evaluator:
     """Follows expressions to values.
 
     Attributes:
-        callers: function definition -> its calls in the project, so that parameters have values.
+        callers: the calls of functions in the project, so that parameters have values.
     """
 
     index: Index
-    callers: dict[ast.AST, list[tuple[Module, ast.Call]]] = field(default_factory=dict)
+    callers: Callers
     _active: set[ast.AST] = field(default_factory=set)
 
     def evaluate(self, module: Module, node: ast.expr) -> Value:
@@ -157,7 +158,8 @@ class Evaluator:
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             return Opaque(f"parameter `{binding.name}`", origin)
         values: list[Value] = []
-        for caller, call in self.callers.get(function, []):
+        calls = self.callers.of(module, function)
+        for caller, call in calls:
             bound = is_bound_call(self.index, module, function, caller, call)
             argument = argument_for(function, binding.name, call, bound=bound)
             if isinstance(argument, ast.expr):
@@ -165,9 +167,9 @@ class Evaluator:
             elif argument is None:
                 values.append(Opaque(f"parameter `{binding.name}`", origin))
         default = default_of(function, binding.name)
-        if default is not None and (not values or len(values) < len(self.callers.get(function, []))):
+        if default is not None and (not values or len(values) < len(calls)):
             values.append(self.evaluate(module, default))
-        if not self.callers.get(function):
+        if not calls:
             values.append(Opaque(f"parameter `{binding.name}`", origin))
         return choice(values, origin)
 

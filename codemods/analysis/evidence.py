@@ -4,7 +4,9 @@ methods."""
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 from codemods.analysis.flow import reaching
 from codemods.analysis.index import Index, Symbol
@@ -31,11 +33,11 @@ class Evidence:
     """Answers from single places, without following values.
 
     Attributes:
-        modules: every module read.
+        naming: the modules that say FSDP.
     """
 
     index: Index
-    modules: dict[str, Module]
+    naming: list[Module]
     _evidence: dict[tuple[str, ast.AST, str], list[ast.expr]] | None = field(default=None)
 
     def annotated(self, module: Module, annotation: ast.expr) -> bool:
@@ -89,7 +91,7 @@ class Evidence:
             return False
         if self._evidence is None:
             self._evidence = {}
-            for home in list(self.modules.values()):
+            for home in self.naming:
                 for call in home.calls():
                     subject = self._subject(home, call)
                     if subject is not None:
@@ -97,6 +99,11 @@ class Evidence:
                         self._evidence.setdefault(key, []).append(subject)
         subjects = self._evidence.get((module.path, module.scope_of(node).node, ast.unparse(node)), [])
         return any(_is_same(module, node, subject) for subject in subjects)
+
+    def subjects(self, module: Module) -> list[ast.expr]:
+        """What FSDP1's static methods are called on in a module."""
+        found = (self._subject(module, call) for name in _STATIC for call in module.called(name))
+        return [subject for subject in found if subject is not None]
 
     def _subject(self, module: Module, call: ast.Call) -> ast.expr | None:
         if not isinstance(call.func, ast.Attribute) or call.func.attr not in _STATIC:
@@ -126,7 +133,7 @@ def is_optimizer(symbol: Symbol | None, call: ast.Call) -> bool:
     if symbol is not None and symbol.name.startswith("torch.optim.") and "lr_scheduler" not in symbol.name:
         return True
     # Names first: few calls have such a name, and most have arguments to look through.
-    if not any(_names_optimizer(n) for n in ast.walk(call.func)):
+    if not any(map(_names_optimizer, _words_of(call.func))):
         return False
     return any(
         isinstance(n, ast.Attribute) and n.attr in ("parameters", "named_parameters")
@@ -135,11 +142,22 @@ def is_optimizer(symbol: Symbol | None, call: ast.Call) -> bool:
     )
 
 
-def _names_optimizer(node: ast.AST) -> bool:
-    if isinstance(node, ast.Name):
-        name = node.id.lower()
-    elif isinstance(node, ast.Attribute):
-        name = node.attr.lower()
-    else:
-        return False
+def _words_of(callee: ast.expr) -> Iterator[str]:
+    """Every name in what is called."""
+    while isinstance(callee, ast.Attribute):
+        yield callee.attr
+        callee = callee.value
+    if isinstance(callee, ast.Name):
+        yield callee.id
+        return
+    for node in ast.walk(callee):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+
+
+@cache
+def _names_optimizer(word: str) -> bool:
+    name = word.lower()
     return name.startswith(("optim", "adam", "sgd", "lion")) or name.endswith(("optimizer", "adamw"))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from codemods.analysis.arguments import arguments_for, default_of, is_bound_call, is_static
 from codemods.analysis.holding import NOTHING, UNSEEN, Defined, Held, HeldSet, Instance, Path
-from codemods.analysis.indirect_calls import indirect_calls
+from codemods.analysis.indirect_calls import IndirectCalls
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import FunctionNode
+from codemods.analysis.shelf import Before
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
@@ -37,11 +39,15 @@ class Functions:
     """The part of `Links` that is about calling."""
 
     links: Links
-    _by_attribute: dict[str, list[tuple[Module, ast.Call]]] | None = None
-    _replaced: dict[str, list[tuple[Module, ast.Call, ast.expr]]] | None = None
-    _indirect: dict[ast.AST, list[tuple[Module, ast.Call]]] | None = None
+    _replaced: dict[str, list[tuple[Module, ast.Call, ast.expr]]] = field(default_factory=dict)
+    _indirectly: dict[ast.AST, list[tuple[Module, ast.Call]]] = field(default_factory=dict)
+    _indirect_calls: IndirectCalls = field(init=False)
     _calls: dict[ast.AST, list[CallOf]] = field(default_factory=dict)
     _searching: dict[ast.AST, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        links = self.links
+        self._indirect_calls = IndirectCalls(links.index, links.classes, links.shelf, links.callers)
 
     def meant(self, module: Module, callee: ast.expr) -> list[FunctionAt]:
         """The functions and methods of the project that a callee can mean."""
@@ -52,6 +58,8 @@ class Functions:
             return [(symbol.module, symbol.node)] if symbol.module is not None else []
         found: list[FunctionAt] = []
         if isinstance(callee, ast.Attribute):
+            if not self.links.shelf.may_define(callee.attr):
+                return []
             for holder in self.links.held(module, callee.value):
                 if isinstance(holder, Instance):
                     found += self.links.classes.methods(holder, callee.attr)
@@ -101,7 +109,7 @@ class Functions:
         if isinstance(function, ast.Lambda):
             return self._calls_of_lambda(module, function)
         owner = module.parent(function)
-        calls = [*self.links.callers.get(function, []), *self._indirect_calls().get(function, [])]
+        calls = [*self.links.callers.of(module, function), *self._indirect(module, function)]
         found = [self.call_of(module, function, home, call) for home, call in calls]
         if isinstance(owner, ast.ClassDef):
             if function.name == "__init__":
@@ -112,10 +120,10 @@ class Functions:
     def _constructions(self, module: Module, function: ast.AST, owner: ast.ClassDef) -> list[CallOf]:
         """Calls of a class, and of classes that inherit its constructor."""
         found = []
-        for node, home in [(owner, module), *self.links.classes.heirs(owner)]:
+        for node, home in [(owner, module), *self.links.classes.heirs(owner, module)]:
             used = self.links.classes.methods(Instance(node, home), "__init__")
             if any(method is function for _, method in used):
-                calls = [*self.links.callers.get(node, []), *self._indirect_calls().get(node, [])]
+                calls = [*self.links.callers.of(home, node), *self._indirect(home, node)]
                 found += [CallOf(where, call, True) for where, call in calls]
                 found += self._by_cls(node, home)
         return found
@@ -134,7 +142,7 @@ class Functions:
     ) -> list[CallOf]:
         found = []
         is_bound = not is_static(function)
-        for home, call in self._calls_by_attribute().get(function.name, []):
+        for home, call in self._calls_by_attribute(function.name, owner, module):
             assert isinstance(call.func, ast.Attribute)
             if _is_super(call.func.value):
                 inside = home.class_of(call)
@@ -150,33 +158,39 @@ class Functions:
                     break
         return found
 
-    def _calls_by_attribute(self) -> dict[str, list[tuple[Module, ast.Call]]]:
-        if self._by_attribute is None:
-            self._by_attribute = {}
-            for module in self.links.modules.values():
-                for call in module.calls():
-                    if isinstance(call.func, ast.Attribute):
-                        self._by_attribute.setdefault(call.func.attr, []).append((module, call))
-        return self._by_attribute
+    def _calls_by_attribute(
+        self, name: str, owner: ast.ClassDef, module: Module
+    ) -> Iterator[tuple[Module, ast.Call]]:
+        """Every `x.name(...)` that may be a method of a class.
+
+        `self` and `super()` can be so only in the class, its bases and its heirs.
+        """
+        family = {home.path for _, home in self.links.classes.family(Instance(owner, module, is_exact=False))}
+        others = self.links.shelf.where(name, rb"\s*\)*\s*\(", Before.ANOTHER_CALLED)
+        for home in self.links.shelf.load(sorted(family.union(others))):
+            for call in home.called(name):
+                if isinstance(call.func, ast.Attribute):
+                    yield home, call
 
     def replacements(self, name: str) -> list[tuple[Module, ast.Call, ast.expr]]:
         """Every `dataclasses.replace(x, name=value)`, whatever it is called, and the value."""
-        if self._replaced is None:
-            self._replaced = {}
-            calls = [(m, c) for m, c in self._calls_by_attribute().get("replace", []) if c.args]
-            for module in self.links.modules.values():
-                if "dataclasses" in module.text:
-                    calls += [(module, c) for c in module.called("replace") if _is_replace(c)]
-            for module, call in calls:
-                for keyword in call.keywords:
-                    if keyword.arg is not None:
-                        self._replaced.setdefault(keyword.arg, []).append((module, call, keyword.value))
-        return self._replaced.get(name, [])
+        if name not in self._replaced:
+            found: list[tuple[Module, ast.Call, ast.expr]] = []
+            shelf = self.links.shelf
+            paths = set(shelf.where(name, rb"\s*=(?!=)")).intersection(shelf.with_word("replace"))
+            for module in shelf.load(sorted(paths)):
+                is_imported = "dataclasses" in module.text
+                for call in module.called("replace"):
+                    if call.args and (isinstance(call.func, ast.Attribute) or is_imported):
+                        found += [(module, call, k.value) for k in call.keywords if k.arg == name]
+            self._replaced[name] = found
+        return self._replaced[name]
 
-    def _indirect_calls(self) -> dict[ast.AST, list[tuple[Module, ast.Call]]]:
-        if self._indirect is None:
-            self._indirect = indirect_calls(self.links.index, self.links.classes, self.links.modules)
-        return self._indirect
+    def _indirect(self, module: Module, definition: ast.AST) -> list[tuple[Module, ast.Call]]:
+        """The calls of a definition that something else makes."""
+        if definition not in self._indirectly:
+            self._indirectly[definition] = list(self._indirect_calls.of(module, definition))
+        return self._indirectly[definition]
 
     def _calls_of_lambda(self, module: Module, function: ast.Lambda) -> list[CallOf]:
         """Calls through the variable that a lambda is assigned to, or at its own place."""
@@ -211,10 +225,6 @@ class Functions:
             if default is not None:
                 held |= self.links.at(module, default, path)
         return frozenset(held) if calls else frozenset({UNSEEN})
-
-
-def _is_replace(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Name) and call.func.id == "replace" and bool(call.args)
 
 
 def _is_super(node: ast.expr) -> bool:

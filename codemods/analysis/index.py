@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind, Scope
 from codemods.torch_names import canonical, public_names_of
+
+if TYPE_CHECKING:
+    from codemods.analysis.shelf import Shelf
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +51,59 @@ class Index:
         self._resolving: set[tuple[Scope, str]] = set()
         self._known: dict[tuple[Scope, str], Symbol | None] = {}
         self._resolved: dict[ast.expr, Symbol | None] = {}
+        self._leading_out: dict[tuple[str, str], bool] = {}
         self._located: dict[tuple[str, str], tuple[str, ...]] = {}
 
-    def freeze(self, read: Iterable[str]) -> None:
-        """From now on only modules already read are found, so that every question has the same answer."""
-        self._paths &= set(read)
-        self._by_tail = {k: [p for p in v if p in self._paths] for k, v in self._by_tail.items()}
-        self._located.clear()
+    def outside(self, module: Module, node: ast.expr, shelf: Shelf) -> Symbol | None:
+        """What a name or chain means if that is nothing of the project; no file is read to find out."""
+        head = node
+        while isinstance(head, ast.Attribute):
+            head = head.value
+        if not isinstance(head, ast.Name) or self.is_elsewhere(module, head, shelf):
+            return None
+        symbol = self.resolve(module, node)
+        return symbol if symbol is not None and symbol.module is None else None
+
+    def is_elsewhere(self, module: Module, name: ast.Name, shelf: Shelf) -> bool:
+        """Whether a name, with the attribute that is taken from it, is of a file that is not read yet."""
+        found = module.scope_of(name).lookup(name.id)
+        parent = module.parent(name)
+        attribute = parent.attr if isinstance(parent, ast.Attribute) else ""
+        return found is not None and all(
+            binding.kind is BindingKind.IMPORT and self.ends_in(module, binding.target, attribute, shelf)
+            for binding in found[1]
+        )
+
+    def ends_in(self, module: Module, target: str, attribute: str, shelf: Shelf) -> bool:
+        """Whether an import's dotted target, and an attribute of it if one is taken, is something of a file
+        that is not read yet and has it from nowhere outside the project."""
+        path = self.locate(target, module.path)
+        if path is None:
+            target, attribute = _parent(target)
+            path = self.locate(target, module.path) if target else None
+        if path is None or path == module.path or shelf.is_read(path):
+            return False
+        return not attribute or not self._leads_out(path, attribute, shelf)
+
+    def _leads_out(self, path: str, name: str, shelf: Shelf) -> bool:
+        """Whether a file may have a name from outside the project."""
+        key = path, name
+        if key in self._leading_out:
+            return self._leading_out[key]
+        self._leading_out[key] = False  # in a circle of imports
+        found = self._leading_out[key] = any(
+            self._may_bring(path, target, name, shelf)
+            for target in shelf.imported(path)
+            if target.endswith((f".{name}", ".*")) or target == name
+        ) or (name.encode() in shelf.import_words(path) and shelf.is_renamed(path, name))
+        return found
+
+    def _may_bring(self, path: str, target: str, name: str, shelf: Shelf) -> bool:
+        if self.locate(target, path) is not None:
+            return False
+        parent, _ = _parent(target)
+        holder = self.locate(parent, path) if parent else None
+        return holder is None or (holder != path and self._leads_out(holder, name, shelf))
 
     def find(self, dotted: str, importer: str) -> Module | None:
         """The project's module of that name as seen from a file; leading dots are relative imports."""
@@ -191,9 +241,7 @@ class Index:
 
     def holder(self, module: Module, target: str) -> Module | None:
         """The other module of the project whose name an import's dotted target takes."""
-        dots = len(target) - len(target.lstrip("."))
-        head = target.rpartition(".")[0]
-        parent = head if len(head) > dots else target[:dots]
+        parent, _ = _parent(target)
         found = self.find(parent, module.path) if parent else None
         return found if found is not module else None
 
@@ -208,6 +256,13 @@ class Index:
                 if found:
                     return found
         return None
+
+
+def _parent(target: str) -> tuple[str, str]:
+    """What an import's dotted target is taken from, leading dots kept, and its last name."""
+    dots = len(target) - len(target.lstrip("."))
+    head, _, last = target.rpartition(".")
+    return (head if len(head) > dots else target[:dots]), last
 
 
 def _preferred(symbols: list[Symbol]) -> Symbol | None:

@@ -49,7 +49,7 @@ def is_lightning(symbol: Symbol) -> bool:
 
 def trainer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
     """Every call of `TrainingArguments`, of a class of TRL, or of a project's class derived from one."""
-    for module in project.modules.values():
+    for module in project.looked_at:
         for call in module.calls() if "fsdp" in module.text else ():
             symbol = project.resolve(module, call.func)
             if symbol is not None and is_training_arguments(project, symbol):
@@ -85,9 +85,10 @@ def values_called_fsdp(project: Project, module: Module) -> Iterator[ast.expr]:
             if "fsdp" in names and statement.value is not None:
                 yield _default(statement.value)
     for call in module.calls():
-        symbol = project.resolve(module, call.func)
+        told = [k.value for k in call.keywords if k.arg == "fsdp"]
+        symbol = project.resolve(module, call.func) if told else None
         if symbol is None or not is_training_arguments(project, symbol):
-            yield from (k.value for k in call.keywords if k.arg == "fsdp")
+            yield from told
 
 
 def _default(value: ast.expr) -> ast.expr:
@@ -186,8 +187,8 @@ def _origins(value: Value) -> Iterator[tuple[Module, ast.expr]]:
 
 def _outside_calls(project: Project, word: str) -> Iterator[tuple[Module, ast.Call, Symbol]]:
     """Calls of names from outside the project, in modules where a word stands."""
-    for module in project.modules.values():
+    for module in project.looked_at:
         for call in module.calls() if word in module.text else ():
-            symbol = project.resolve(module, call.func)
-            if symbol is not None and symbol.module is None:
+            symbol = project.outside(module, call.func)
+            if symbol is not None:
                 yield module, call, symbol

@@ -11,6 +11,7 @@ import ast
 from dataclasses import dataclass, field
 
 from codemods.analysis.attributes import Attributes
+from codemods.analysis.callers import Callers
 from codemods.analysis.calls import Calls
 from codemods.analysis.classes import Classes
 from codemods.analysis.containers import Containers
@@ -38,6 +39,9 @@ from codemods.analysis.holding import (
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
 from codemods.analysis.parameter_lists import ParameterLists
+from codemods.analysis.shelf import Shelf
+from codemods.analysis.spread import Spread
+from codemods.analysis.spread_marks import MODEL, OPTIMIZER, SAID
 from codemods.analysis.stores import Stores
 from codemods.analysis.variables import Variables
 
@@ -56,14 +60,16 @@ class Links:
     """Answers what expressions hold.
 
     Attributes:
-        modules: every module read.
-        callers: function or class definition -> its calls.
+        shelf: the files that can be read.
+        naming: the modules that say FSDP.
+        callers: the calls of functions and classes.
         wraps: the call nodes that are wrap calls.
     """
 
     index: Index
-    modules: dict[str, Module]
-    callers: dict[ast.AST, list[tuple[Module, ast.Call]]]
+    shelf: Shelf
+    naming: list[Module]
+    callers: Callers
     wraps: dict[ast.Call, WrapCall]
     _known: dict[tuple[ast.expr, Path], HeldSet] = field(default_factory=dict)
     _active: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
@@ -72,6 +78,7 @@ class Links:
     _tries: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
     _optimizers: dict[ast.Call, bool] = field(default_factory=dict)
     _is_possible: bool = False
+    spread: Spread | None = None
     evidence: Evidence = field(init=False)
     stores: Stores = field(init=False)
     classes: Classes = field(init=False)
@@ -83,9 +90,9 @@ class Links:
     parameters: ParameterLists = field(init=False)
 
     def __post_init__(self) -> None:
-        self.evidence = Evidence(self.index, self.modules)
-        self.stores = Stores(self.modules)
-        self.classes = Classes(self.index, self.modules)
+        self.evidence = Evidence(self.index, self.naming)
+        self.stores = Stores(self.shelf)
+        self.classes = Classes(self.index, self.shelf, self.callers)
         self.functions = Functions(self)
         self.variables = Variables(self)
         self.attributes = Attributes(self)
@@ -93,12 +100,12 @@ class Links:
         self.calls = Calls(self)
         self.parameters = ParameterLists(self)
         words = ("FullyShardedDataParallel", "FSDP")
-        texts = (module.text for module in self.modules.values())
+        texts = (module.text for module in self.naming)
         self._is_possible = bool(self.wraps) or any(word in text for text in texts for word in words)
 
     def sharded(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds a sharded model where it stands."""
-        if not self._is_possible:
+        if not self.may_be_sharded(node):
             return No()
         held = self.held(module, node)
         sites = frozenset(h for h in held if isinstance(h, WrapCall))
@@ -116,7 +123,15 @@ class Links:
 
     def parts_of(self, module: Module, node: ast.expr) -> bool:
         """Whether an expression can hold a module inside a sharded model."""
-        return self._is_possible and any(isinstance(h, Part) for h in self.held(module, node))
+        return self._can_hold(node, MODEL) and any(isinstance(h, Part) for h in self.held(module, node))
+
+    def may_be_sharded(self, node: ast.expr) -> bool:
+        """Whether a sharded model can get to an expression at all."""
+        return self._is_possible and self._can_hold(node, MODEL, SAID)
+
+    def _can_hold(self, node: ast.expr, *marks: str) -> bool:
+        """Whether one of some marks gets to an expression."""
+        return self.spread is None or self.spread.has(node, *marks)
 
     def is_unseen(self, module: Module, node: ast.expr) -> bool:
         """Whether it was not found where what an expression holds comes from."""
@@ -131,14 +146,17 @@ class Links:
         """Whether a call constructs an optimizer."""
         known = self._optimizers.get(call)
         if known is None:
-            known = self._optimizers[call] = is_optimizer(self.index.resolve(module, call.func), call)
+            symbol = None
+            if "optim" in module.text:
+                symbol = self.index.outside(module, call.func, self.shelf)
+            known = self._optimizers[call] = is_optimizer(symbol, call)
         return known
 
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds the optimizer of a sharded model."""
         sites: set[WrapCall] = set()
         certain, found = True, False
-        for home, call in self.optimizers(module, node) if self._is_possible else ():
+        for home, call in self.optimizers(module, node) if self._can_hold(node, OPTIMIZER) else ():
             for owner in self.parameters.owners(home, call):
                 match self.sharded(*owner):
                     case Sharded(owned):
@@ -210,6 +228,11 @@ class Links:
         self._tries[key] = self._tries.get(key, 0) + 1
         if self._tries[key] >= _TRIES:
             self._known[key] = answer[0]
+
+    @property
+    def asked(self) -> int:
+        """How many questions have an answer."""
+        return len(self._known)
 
     @property
     def depth(self) -> int:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from codemods.analysis.index import Index, Symbol
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
+from codemods.analysis.shelf import Shelf
 
 Meaning: TypeAlias = "tuple[ast.Name | ast.Attribute, Symbol]"
 
@@ -17,11 +18,13 @@ class Meanings:
     """Finds in each file, once, every name and chain that means something.
 
     A name can only do so where an import, a definition, or an assignment of another name binds it, or where
-    nothing does and a star import may; a chain starts at such a name. Most names of a file are neither.
+    nothing does and a star import may; a chain starts at such a name. Most names of a file are neither. What
+    a file defines that is not read yet is left out: nothing of FSDP is there.
     """
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, shelf: Shelf) -> None:
         self._index = index
+        self._shelf = shelf
         self._found: dict[Module, list[Meaning]] = {}
 
     def of(self, module: Module) -> list[Meaning]:
@@ -42,6 +45,8 @@ class Meanings:
     def _under(self, module: Module, word: str) -> Iterator[Meaning]:
         for name in module.named(word):
             node: ast.AST | None = name if isinstance(name, ast.Name) else None
+            if isinstance(name, ast.Name) and self._index.is_elsewhere(module, name, self._shelf):
+                continue
             while isinstance(node, ast.Name | ast.Attribute):
                 symbol = self._index.resolve(module, node)
                 if symbol is None:

@@ -52,6 +52,13 @@ class Module:
         found = [node for word in words for node in self._by_word().get(word, ())]
         return sorted(found, key=_end) if len(found) > 1 else found
 
+    def attributes(self, *words: str) -> list[ast.Attribute]:
+        """Every attribute of these names, in the order of the text, the outer ones of a chain first."""
+        found = [n for word in words for n in self._by_word().get(word, ()) if isinstance(n, ast.Attribute)]
+        return sorted(
+            found, key=lambda n: (n.lineno, n.col_offset, -(n.end_lineno or 0), -(n.end_col_offset or 0))
+        )
+
     def words(self) -> set[str]:
         """Every name that is used; attributes do not count."""
         return {word for word, nodes in self._by_word().items() if isinstance(nodes[0], ast.Name)}

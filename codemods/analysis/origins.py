@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from codemods.analysis.arguments import arguments_for
 from codemods.analysis.flow import reaching
@@ -19,6 +20,9 @@ from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind
 
 _DEPTH = 40
+_MOST = 2000
+"""Places that are looked at for one answer."""
+_At: TypeAlias = "tuple[Module, ast.AST, tuple[int, ...]]"
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -32,114 +36,112 @@ class Origins:
 
     links: Links
     homes: dict[ast.AST, Module] = field(default_factory=dict)
-    _active: set[ast.AST] = field(default_factory=set)
+    _known: dict[ast.expr, frozenset[ast.AST]] = field(default_factory=dict)
 
     def of(self, module: Module, node: ast.expr) -> frozenset[ast.AST]:
         """The calls (or parameters of functions that nobody calls) that made what an expression holds.
 
         A wrap gives the module it is given, since `fully_shard` works in place.
         """
-        if node in self._active or len(self._active) > _DEPTH:
-            return frozenset()
-        self._active.add(node)
-        try:
-            return self._of(module, node)
-        finally:
-            self._active.discard(node)
+        known = self._known.get(node)
+        if known is not None:
+            return known
+        made: set[ast.AST] = set()
+        seen: set[tuple[ast.AST, tuple[int, ...]]] = set()
+        waiting: list[_At] = [(module, node, ())]
+        while waiting and len(seen) < _MOST:
+            home, at, path = waiting.pop()
+            if (at, path) in seen:
+                continue
+            seen.add((at, path))
+            if isinstance(at, ast.expr):
+                for before in self._before(home, at, path):
+                    if before[1] is at and before[2] == path:
+                        self.homes[at] = home
+                        made.add(at)
+                    waiting.append(before)
+            else:  # a parameter that nothing is known of
+                self.homes[at] = home
+                made.add(at)
+        found = self._known[node] = frozenset(made)
+        return found
 
-    def _of(self, module: Module, node: ast.expr) -> frozenset[ast.AST]:
+    def _before(self, module: Module, node: ast.expr, path: tuple[int, ...]) -> Iterator[_At]:
+        """Where what is at a path of an expression comes from; itself where it is made there."""
         match node:
+            case _ if path:
+                yield from self._element(module, node, path)
             case ast.Name():
-                return self._name(module, node)
+                found = module.scope_of(node).lookup(node.id)
+                for binding in reaching(module, *found, node) if found is not None else ():
+                    if binding.kind is BindingKind.PARAMETER:
+                        yield from self._parameter(module, binding)
+                    elif binding.kind is BindingKind.ASSIGN and binding.value is not None:
+                        yield module, binding.value, binding.unpack
             case ast.Attribute():
-                return self._attribute(module, node)
+                yield from self._attribute(module, node)
             case ast.Call():
-                return self._call(module, node)
+                yield from self._call(module, node)
             case ast.IfExp():
-                return self.of(module, node.body) | self.of(module, node.orelse)
+                yield from ((module, node.body, ()), (module, node.orelse, ()))
             case ast.BoolOp():
-                return frozenset().union(*(self.of(module, value) for value in node.values))
+                yield from ((module, value, ()) for value in node.values)
             case ast.NamedExpr():
-                return self.of(module, node.value)
-        return frozenset()
+                yield module, node.value, ()
 
-    def _name(self, module: Module, node: ast.Name) -> frozenset[ast.AST]:
-        found = module.scope_of(node).lookup(node.id)
-        live = reaching(module, *found, node) if found is not None else []
-        return frozenset().union(*(self._binding(module, binding) for binding in live))
-
-    def _binding(self, module: Module, binding: Binding) -> frozenset[ast.AST]:
-        if binding.kind is BindingKind.PARAMETER:
-            return self._parameter(module, binding)
-        if binding.kind is not BindingKind.ASSIGN or binding.value is None:
-            return frozenset()
-        return self._element(module, binding.value, binding.unpack)
-
-    def _element(self, module: Module, value: ast.expr, path: tuple[int, ...]) -> frozenset[ast.AST]:
-        if not path:
-            return self.of(module, value)
+    def _element(self, module: Module, value: ast.expr, path: tuple[int, ...]) -> Iterator[_At]:
         if isinstance(value, ast.Tuple | ast.List):
             is_there = -len(value.elts) <= path[0] < len(value.elts)
-            if not is_there or any(isinstance(element, ast.Starred) for element in value.elts):
-                return frozenset()
-            return self._element(module, value.elts[path[0]], path[1:])
+            if is_there and not any(isinstance(element, ast.Starred) for element in value.elts):
+                yield module, value.elts[path[0]], path[1:]
+            return
         function = self._function(module, value.func) if isinstance(value, ast.Call) else None
-        if function is None or value in self._active:
-            return frozenset()
-        self._active.add(value)
-        try:
+        if function is not None:
             home, definition = function
-            parts = [self._element(home, one, path) for one in home.results(definition)[0]]
-        finally:
-            self._active.discard(value)
-        return frozenset().union(*parts)
+            yield from ((home, one, path) for one in home.results(definition)[0])
 
-    def _parameter(self, module: Module, binding: Binding) -> frozenset[ast.AST]:
+    def _parameter(self, module: Module, binding: Binding) -> Iterator[_At]:
         parameter = binding.node
         arguments = module.parent(parameter)
         function = module.parent(arguments) if arguments is not None else None
         if not isinstance(function, _Function) or not isinstance(parameter, ast.arg):
-            return frozenset()
+            return
         calls = self.links.functions.calls(module, function)
         if not calls:
-            return self._made(module, parameter)
-        found: set[ast.AST] = set()
+            yield module, parameter, ()
         for call in calls:
             for given, path in arguments_for(function, parameter, call.node, (), bound=call.is_bound):
                 if not path:
-                    found |= self.of(call.module, given)
-        return frozenset(found)
+                    yield call.module, given, ()
 
-    def _attribute(self, module: Module, node: ast.Attribute) -> frozenset[ast.AST]:
+    def _attribute(self, module: Module, node: ast.Attribute) -> Iterator[_At]:
         owners = [h for h in self.links.held(module, node.value) if isinstance(h, Instance)]
-        found: set[ast.AST] = set()
-        classes = {c for owner in owners for c, _ in self.links.classes.lineage(owner.node, owner.module)}
-        for store in self.links.stores.attributes(node.attr) if classes else ():
+        classes = {c: m for o in owners for c, m in self.links.classes.lineage(o.node, o.module)}
+        homes = dict.fromkeys(sorted(classes.values(), key=lambda home: home.path))
+        for store in (s for home in homes for s in self.links.stores.here(home, node.attr)):
             is_own = isinstance(store.holder, ast.Name) and store.holder.id == "self"
             if is_own and store.module.class_of(store.holder) in classes:
-                found |= self._element(store.module, store.value, store.unpack)
-        return frozenset(found)
+                yield store.module, store.value, store.unpack
 
-    def _call(self, module: Module, node: ast.Call) -> frozenset[ast.AST]:
+    def _call(self, module: Module, node: ast.Call) -> Iterator[_At]:
         site = self.links.wraps.get(node)
         if site is not None:
-            return self.of(module, site.wrapped) if site.wrapped is not None else frozenset()
+            if site.wrapped is not None:
+                yield module, site.wrapped, ()
+            return
         if isinstance(node.func, ast.Attribute) and node.func.attr in PASS_THROUGH:
-            return self.of(module, node.func.value)
+            yield module, node.func.value, ()
+            return
         function = self._function(module, node.func)
         if function is None:
-            return self._made(module, node)
+            yield module, node, ()
+            return
         home, definition = function
-        returned = (self.of(home, one) for one in home.results(definition)[0])
-        return frozenset().union(*returned)
+        yield from ((home, one, ()) for one in home.results(definition)[0])
 
     def _function(self, module: Module, callee: ast.expr) -> tuple[Module, _Function] | None:
         meant = self.links.functions.meant(module, callee)
         return next(((home, one) for home, one in meant if isinstance(one, _Function)), None)
-
-    def _made(self, module: Module, node: ast.AST) -> frozenset[ast.AST]:
-        self.homes[node] = module
-        return frozenset({node})
 
     def is_earlier(self, one: tuple[Module, ast.AST], other: tuple[Module, ast.AST]) -> bool:
         """Whether a place is reached before another, as far as one function shows both.

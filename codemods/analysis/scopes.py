@@ -141,6 +141,18 @@ def bindings_of(node: ast.AST) -> Iterator[Binding]:
             yield Binding(node.name, BindingKind.OTHER, node)
 
 
+def targets_of(target: ast.expr) -> Iterator[ast.Name | ast.Attribute | ast.Subscript]:
+    """The single targets of an assignment's left side."""
+    match target:
+        case ast.Name() | ast.Attribute() | ast.Subscript():
+            yield target
+        case ast.Tuple() | ast.List():
+            for element in target.elts:
+                yield from targets_of(element)
+        case ast.Starred():
+            yield from targets_of(target.value)
+
+
 def _targets(
     target: ast.expr, kind: BindingKind, node: ast.AST, value: ast.expr | None, unpack: tuple[int, ...] = ()
 ) -> Iterator[Binding]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from codemods.analysis.holding import Path, key_of
 from codemods.analysis.module import Module
+from codemods.analysis.shelf import Before, Shelf
 
-_ONE = frozenset({"append", "add", "appendleft"})
-_MANY = frozenset({"extend", "update", "extendleft"})
+ONE = frozenset({"append", "add", "appendleft"})
+MANY = frozenset({"extend", "update", "extendleft"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,34 +50,73 @@ class ItemStore:
 
 
 class Stores:
-    """Every store of the project, found in one walk when first asked for."""
+    """Every store of the project, found in one walk of each module that can hold one."""
 
-    def __init__(self, modules: dict[str, Module]) -> None:
-        self._modules = modules
-        self._attributes: dict[str, list[AttributeStore]] | None = None
-        self._items: dict[str, list[ItemStore]] = {}
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._attributes: dict[Module, dict[str, list[AttributeStore]]] = {}
+        self._items: dict[Module, dict[str, list[ItemStore]]] = {}
 
-    def attributes(self, name: str) -> list[AttributeStore]:
-        """Every assignment to an attribute of that name."""
-        return self._read().get(name, [])
+    def here(self, module: Module, name: str) -> list[AttributeStore]:
+        """Every assignment to an attribute of that name in one module."""
+        if module not in self._attributes:
+            found: dict[str, list[AttributeStore]] = {}
+            for store in _attribute_stores(module):
+                found.setdefault(_name_of(store.target), []).append(store)
+            self._attributes[module] = found
+        return self._attributes[module].get(name, [])
 
-    def items(self, name: str) -> list[ItemStore]:
-        """Everything put into containers that a variable or attribute of that name holds."""
-        self._read()
-        return self._items.get(name, [])
+    def attributes(self, name: str, homes: Iterable[Module] = ()) -> Iterator[AttributeStore]:
+        """Every assignment to an attribute of that name of anything but `self` and `cls`; in the homes of
+        those too."""
+        paths = {home.path for home in homes}.union(self._storing(name))
+        for module in self._shelf.load(sorted(paths)):
+            yield from self.here(module, name)
 
-    def _read(self) -> dict[str, list[AttributeStore]]:
-        if self._attributes is None:
-            self._attributes = {}
-            for module in list(self._modules.values()):
-                for store in _attribute_stores(module):
-                    name = _name_of(store.target)
-                    self._attributes.setdefault(name, []).append(store)
-                for item in _item_stores(module):
-                    container = item.container
-                    name = container.id if isinstance(container, ast.Name) else container.attr
-                    self._items.setdefault(name, []).append(item)
-        return self._attributes
+    def _storing(self, name: str) -> set[str]:
+        where = self._shelf.where
+        return {
+            *where(name, rb"\s*(?::[^=\n]*)?=(?!=)", Before.ANOTHER),
+            *where(name, _LISTED + rb"[)\]]?[ \t]*=(?!=)", Before.ANOTHER, _LINE + _LISTED),
+            *where(name, rb"[^=()]*[)\]]\s*=(?!=)", Before.ANOTHER, rb"(?:^|\n)[ \t]*[(\[][^=()]*"),
+            *where(name, rb"[\'\"]", before=rb"\bsetattr\s*\([^\'\"]*[\'\"]"),
+        }
+
+    def items_here(self, module: Module, name: str) -> list[ItemStore]:
+        """Everything that one module puts into containers that a variable or attribute of that name holds."""
+        if module not in self._items:
+            found: dict[str, list[ItemStore]] = {}
+            for item in _item_stores(module):
+                container = item.container
+                word = container.id if isinstance(container, ast.Name) else container.attr
+                found.setdefault(word, []).append(item)
+            self._items[module] = found
+        return self._items[module].get(name, [])
+
+    def items_of_variable(self, module: Module, name: str, *, is_global: bool) -> Iterator[ItemStore]:
+        """What may be put into a variable of a module, by other modules too where it is a global one."""
+        if not is_global:
+            yield from self.items_here(module, name)
+            return
+        paths = self._shelf.users(module.path).intersection(self._shelf.where(name, _FILLING))
+        for home in self._shelf.load(sorted({module.path, *paths})):
+            yield from self.items_here(home, name)
+
+    def items_of_attribute(self, name: str, homes: Iterable[Module]) -> Iterator[ItemStore]:
+        """What is put into an attribute of that name of anything but `self` and `cls`; in the homes of those
+        too."""
+        others = self._shelf.where(name, _FILLING, Before.ANOTHER)
+        for module in self._shelf.load(sorted({home.path for home in homes}.union(others))):
+            yield from self.items_here(module, name)
+
+
+_LINE = rb"(?:^|\n)[ \t]*[(\[]?"
+_LISTED = rb"[\w.,\[\]\'\" \t*]*"
+"""Targets of an assignment in one line."""
+_FILLING = rb"\s*\)*\s*(?:\[|[-+*/|&^%@]{1,2}=|\.\s*(?:" + (
+    b"|".join(word.encode() for word in sorted(ONE | MANY | {"insert", "setdefault"})) + rb")\b)"
+)
+"""Behind the name of a container: something is put into it."""
 
 
 def _name_of(target: ast.Attribute | ast.Call) -> str:
@@ -128,13 +168,13 @@ def _item_stores(module: Module) -> Iterator[ItemStore]:
 
 def _by_method(module: Module, call: ast.Call, method: ast.Attribute) -> Iterator[ItemStore]:
     container, arguments = method.value, call.args
-    if method.attr in _ONE and len(arguments) == 1:
+    if method.attr in ONE and len(arguments) == 1:
         yield from _stored(module, call, container, (None,), arguments[0])
     elif method.attr == "insert" and len(arguments) == 2:
         yield from _stored(module, call, container, (None,), arguments[1])
     elif method.attr == "setdefault" and len(arguments) == 2:
         yield from _stored(module, call, container, (key_of(arguments[0]),), arguments[1])
-    elif method.attr in _MANY:
+    elif method.attr in MANY:
         for argument in arguments[:1]:
             yield from _stored(module, call, container, (), argument, is_spread=True)
         for keyword in call.keywords:

@@ -146,9 +146,10 @@ class Variables:
 
     def _with_items(self, module: Module, scope: Scope, name: str, path: Path, held: HeldSet) -> HeldSet:
         """What a container was made with, and what is put into it anywhere."""
+        is_global = isinstance(scope.node, ast.Module)
         items = [
             item
-            for item in self.links.stores.items(name)
+            for item in self.links.stores.items_of_variable(module, name, is_global=is_global)
             if isinstance(item.container, ast.Name) and self.variable(item.module, item.container) is scope
         ]
         return put_into(self.links, items, path, held)

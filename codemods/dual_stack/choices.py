@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from codemods.analysis.arguments import argument_for, is_bound_call
+from codemods.analysis.module import Module
 from codemods.dual_stack.marks import Marks, Stack
 from codemods.project import Project
 
@@ -118,7 +119,7 @@ def find_choices(project: Project, marks: Marks) -> Choices:
 def _telling(project: Project, own: frozenset[str], pairs: dict[str, set[Pair]]) -> dict[str, set[Pair]]:
     """The names under which FSDP2's value is asked for; under others `"fsdp"` may mean either stack."""
     asked: set[tuple[str, str]] = set()
-    for module in project.modules.values() if pairs else ():
+    for module in list(project.modules.values()) if pairs else ():
         for node in module.nodes(ast.Compare):
             assert isinstance(node, ast.Compare)
             for subject in (node.left, *node.comparators):
@@ -134,7 +135,7 @@ def _telling(project: Project, own: frozenset[str], pairs: dict[str, set[Pair]])
 
 
 def _is_set_outside(project: Project) -> bool:
-    texts = [module.text for module in project.modules.values()]
+    texts = [module.text for module in list(project.modules.values())]
     return any("fsdp_plugin" in text for text in texts) and not any(
         f"class {_PLUGIN}" in text for text in texts
     )
@@ -206,7 +207,7 @@ def _handed_on(project: Project, pairs: dict[str, set[Pair]]) -> dict[str, set[P
 
 def _same_value(project: Project) -> Iterator[tuple[str, str]]:
     """Pairs of names of which one is assigned, or passed as, the other."""
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for node in (*module.nodes(ast.Assign), *module.nodes(ast.AnnAssign)):
             assert isinstance(node, ast.Assign | ast.AnnAssign)
             value = setting_name(node.value) if node.value is not None else None
@@ -220,7 +221,7 @@ def _same_value(project: Project) -> Iterator[tuple[str, str]]:
                 name = setting_name(keyword.value) if keyword.arg else None
                 if name is not None and keyword.arg is not None and name != keyword.arg:
                     yield name, keyword.arg
-    for definition, calls in project.links.callers.items():
+    for definition, calls in _callers(project).items():
         function, bound = _called(definition), isinstance(definition, ast.ClassDef)
         for parameter in (*function.args.posonlyargs, *function.args.args) if function is not None else ():
             for module, call in calls:
@@ -232,6 +233,16 @@ def _same_value(project: Project) -> Iterator[tuple[str, str]]:
                 name = setting_name(given) if isinstance(given, ast.expr) else None
                 if name is not None and name != parameter.arg:
                     yield name, parameter.arg
+
+
+def _callers(project: Project) -> dict[ast.AST, list[tuple[Module, ast.Call]]]:
+    """Definition -> calls of it by name."""
+    found: dict[ast.AST, list[tuple[Module, ast.Call]]] = {}
+    for module in list(project.modules.values()):
+        for call, symbol in project.meanings.calls(module):
+            if symbol.module is not None and symbol.node is not None:
+                found.setdefault(symbol.node, []).append((module, call))
+    return found
 
 
 def _called(definition: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:

@@ -190,7 +190,7 @@ def _add(
 
 def _passed_on(project: Project, marks: Marks, single: set[ast.AST]) -> Iterator[ast.AST]:
     names = {getattr(node, "name", "") for node in single}
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for node in module.named(*names):
             if not isinstance(node.ctx, ast.Load):
                 continue

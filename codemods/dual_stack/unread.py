@@ -45,7 +45,7 @@ def unread_edits(
         mentioned: words of the files that are no Python.
     """
     by_path: dict[str, list[Edit]] = {}
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         text = before.get(module.path, module.text)
         if text == module.text:
             continue
@@ -107,7 +107,7 @@ def _calls(project: Project, module: Module, function: ast.FunctionDef) -> list[
     """Every call of a function; None where it is mentioned in another way, or another may be meant."""
     found: list[_Call] = []
     word = re.compile(rf"\b{re.escape(function.name)}\b")
-    for other in project.modules.values():
+    for other in list(project.modules.values()):
         if function.name not in other.text:
             continue
         calls = list(_resolved(project, other, function))

@@ -85,7 +85,8 @@ class _Words:
     def __init__(self, project: Project) -> None:
         self._project = project
         self._counts = {
-            path: Counter(_WORD.findall(m.text)) - _paths_imported(m) for path, m in project.modules.items()
+            path: Counter(_WORD.findall(m.text)) - _paths_imported(m)
+            for path, m in list(project.modules.items())
         }
 
     def of(self, path: str) -> Counter[str]:
@@ -227,7 +228,7 @@ def is_imported_elsewhere(project: Project, module: Module, name: str) -> bool:
     return any(
         alias.name in (name, "*")
         and project.index.find("." * n.level + (n.module or ""), other.path) is module
-        for other in project.modules.values()
+        for other in list(project.modules.values())
         if other is not module
         for n in other.nodes(ast.ImportFrom)
         if isinstance(n, ast.ImportFrom)

@@ -184,7 +184,9 @@ def _helper_changes(used: list[tuple[HelperHome, frozenset[str]]], target: Path)
 def _exports(project: Project, drafts: dict[str, Module]) -> set[tuple[str, str]]:
     """(file, name) of names that some file, as it will be, imports from another file of the project."""
     named = {path: _names_read(draft) for path, draft in drafts.items()}
-    before = {path: _names_read(module) for path, module in project.modules.items()}
+    gone = {path: _names_read(project.modules[path]) - words for path, words in named.items()}
+    modules = project.with_takers(gone)
+    before = {module.path: _names_read(module) for module in modules}
 
     def reads(module: Module) -> set[str]:
         found = named.get(module.path)
@@ -193,7 +195,7 @@ def _exports(project: Project, drafts: dict[str, Module]) -> set[tuple[str, str]
     def goes_unread(module: Module, name: str) -> bool:
         return named.get(module.path) is not None and name in before[module.path]
 
-    return names_taken(project.modules.values(), project.index, reads, goes_unread)
+    return names_taken(modules, project.index, reads, goes_unread)
 
 
 def _names_read(module: Module) -> set[str]:

@@ -35,7 +35,7 @@ def dead_functions(
             continue
         for function in _candidates(module, edits[path]):
             word = re.compile(rf"\b{re.escape(function.name)}\b")
-            others = (m.text for m in project.modules.values() if m.path != path)
+            others = (m.text for m in project.reading(function.name) if m.path != path)
             was_used = len(word.findall(module.text)) > len(word.findall(module.code(function)))
             new = without_functions(text, {function.name})
             if was_used and not word.search(new) and not any(word.search(other) for other in others):

@@ -38,7 +38,7 @@ def style_of(project: Project, target: Path) -> Style:
 def _quote(project: Project) -> str:
     """Single quotes where nearly all strings of the files that were read have them."""
     quotes: Counter[str] = Counter()
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for node in module.nodes(ast.Constant):
             assert isinstance(node, ast.Constant)
             if isinstance(node.value, str):
@@ -53,7 +53,7 @@ def _quote(project: Project) -> str:
 def _indent(project: Project) -> str:
     """The step that nearly all functions and classes are indented by."""
     steps: Counter[str] = Counter()
-    for module in project.modules.values():
+    for module in list(project.modules.values()):
         for kind in (ast.FunctionDef, ast.ClassDef):
             for node in module.nodes(kind):
                 assert isinstance(node, ast.FunctionDef | ast.ClassDef)

@@ -91,7 +91,7 @@ class ImportGroups:
         borders = [(a, b) for a, b in pairs if (self._group_of(a) == own) != (self._group_of(b) == own)]
         for earlier, later in borders or pairs:
             end, start = self._module.span(earlier).end, self._module.span(later).start
-            parted = "\n" in self._module.text[self._module.line_end(end) : start]
+            parted = bool(set("\r\n") & set(self._module.text[self._module.line_end(end) : start]))
             if self._group_of(earlier) != self._group_of(later) and not parted:
                 return False
             if self._group_of(earlier) > self._group_of(later):

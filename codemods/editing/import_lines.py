@@ -131,7 +131,7 @@ def _with_names(
     text = module.text[span.start : span.end]
     head = text[: re.match(r"from\s+[.\w\s]+?\s+import\s*", text).end()].rstrip()  # type: ignore[union-attr]
     indent = " " * (span.start - module.line_start(span.start))
-    multi_line = "\n" in text
+    multi_line = "\n" in text or "\r" in text
     one_line = f"{head} {', '.join(shown)}"
     if not multi_line and len(indent) + len(one_line) <= width and "(" not in text:
         return span.start, span.end, one_line
@@ -166,7 +166,7 @@ def _in_functions(
         line = import_line(source, items, width, indent) if items[0].name else plain_import(items[0])
         if place in own:  # and not in a gate that stays for what else it imports
             taken.append(place)
-            after = module.text[module.line_end(span.end) :].split("\n", 1)[0]
+            after = module.text[module.line_end(span.end) :].partition("\r")[0].partition("\n")[0]
             if isinstance(place, ast.If | ast.Try) and after.strip():
                 line += "\n"  # formatters want a blank line after imports
             changes.append((span.start, span.end, line))

@@ -64,7 +64,7 @@ def test_crlf(expected: str, tmp_path: Path) -> None:
 
 def test_carriage_returns_alone(expected: str, tmp_path: Path) -> None:
     after = rewritten(tmp_path, PLAIN.replace("\n", "\r").encode())
-    assert ast.dump(ast.parse(after)) == ast.dump(ast.parse(expected))
+    assert after.decode() == expected.replace("\n", "\r")
 
 
 def test_mixed_line_endings_of_kept_lines_stay(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def command_lists(project: Project) -> Iterator[Finding]:
     text of which that is not known, and one made with an f-string, is left to you. A program that gives its
     own parser an argument `--fsdp` means something of its own by it: nothing changes there.
     """
-    own = {project.group(module.path) for module in project.modules.values() if _defines_flag(module)}
-    for module in project.modules.values():
+    own = {project.group(module.path) for module in project.looked_at if _defines_flag(module)}
+    for module in project.looked_at:
         if _FLAG not in module.text or project.group(module.path) in own:
             continue
         for kind in (ast.List, ast.Tuple):

@@ -73,13 +73,13 @@ def lightning_strategy(project: Project) -> Iterator[Finding]:
             f"leaves the sharding to your module ({why})"
         )
         yield finding(module, call, "FM630", message, remedy=_remedy(module, call, fabric=fabric))
-    for module in project.modules.values():
+    for module in project.looked_at:
         for call in module.calls() if "strategy" in module.text else ():
             yield from _by_name(project, module, call)
 
 
 def _by_name(project: Project, module: Module, call: ast.Call) -> Iterator[Finding]:
-    symbol = project.resolve(module, call.func)
+    symbol = project.outside(module, call.func)
     if (
         symbol is None
         or not is_lightning(symbol)

@@ -53,7 +53,7 @@ def training_arguments(project: Project) -> Iterator[Finding]:
 
     for module, call in trainer_calls(project):
         yield from with_settings(_call(project, module, call), settings_of_call(module, call))
-    for module in project.modules.values():
+    for module in project.looked_at:
         for value in values_called_fsdp(project, module) if "fsdp" in module.text else ():
             strings = _strings(value)
             if strings and all(_is_fsdp1(s) for s in strings):

@@ -48,7 +48,7 @@ def written_texts(project: Project) -> Iterator[Finding]:
     The same goes for a name that a mock patches, or that is given to a function that imports it. A text that
     says more than the name is not looked at.
     """
-    for module in project.modules.values():
+    for module in project.looked_at:
         for node in module.nodes(ast.Constant) if "torch.distributed.fsdp." in module.text else ():
             assert isinstance(node, ast.Constant)
             name = fsdp1_name_in(node.value) if isinstance(node.value, str) else None

@@ -77,6 +77,7 @@ def _is_off(value: Value) -> bool:
 
 def _backends(project: Project, home: Module) -> Iterator[Finding]:
     """What is to be done about the process groups of the programs that a wrap is part of."""
+    project.reading("init_process_group", "get_backend")
     is_asked_for = any(True for _ in project.calls_of("torch.distributed.get_backend"))
     for module, call in project.calls_of(_INIT):
         if not project.is_one_program(module.path, home.path) or is_plain_test(module):

@@ -53,7 +53,7 @@ def _casts_saved_buffers(argument: Argument) -> bool:
     chosen = (field_values(value) for value in options(argument.value))
     if all(fields is None or _is_none(fields.get("buffer_dtype")) for fields in chosen):
         return False
-    for module in argument.project.modules.values():
+    for module in argument.project.reading("register_buffer"):
         for call in module.called("register_buffer"):
             if isinstance(call.func, ast.Attribute):
                 told = call.args[2:] + [k.value for k in call.keywords if k.arg == "persistent"]

@@ -53,7 +53,7 @@ def check_is_root(project: Project) -> Iterator[Finding]:
     `world_size` and a few private ones do not exist on an FSDP2 model: reading one fails, `hasattr` is False,
     and what is assigned to one has no effect. `apply(fn)` exists and sees DTensors
     where FSDP1 gave full parameters. Each is left to a person with what to use instead."""
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         for node in module.named(*_ATTRIBUTES, *_METHODS):
             if not isinstance(node, ast.Attribute):
                 continue

@@ -36,9 +36,8 @@ def module(project: Project) -> Iterator[Finding]:
 
     Where the name holds a sharded model on some paths and something else on others (DistributedDataParallel
     keeps its `.module`), `getattr(model, "module", model)` is right for both."""
-    for home in list(project.modules.values()):
-        for node in home.nodes(ast.Attribute):
-            assert isinstance(node, ast.Attribute)
+    for home in project.looked_at:
+        for node in home.attributes(*_NAMES):
             if node.attr not in _NAMES or not isinstance(node.ctx, ast.Load):
                 continue
             holding = project.sharded(home, node.value)

@@ -32,7 +32,7 @@ from codemods.rule import (
 _NOTHING = ("contextlib.nullcontext", "contextlib.suppress")
 
 
-@rule("no_sync", {"FM303": "`no_sync` of the FSDP1 wrapper"})
+@rule("no_sync", {"FM303": "`no_sync` of the FSDP1 wrapper"}, where={b".no_sync": b""})
 def no_sync(project: Project) -> Iterator[Finding]:
     """`model.no_sync()` becomes `model.set_requires_gradient_sync(...)`.
 
@@ -55,9 +55,8 @@ def no_sync(project: Project) -> Iterator[Finding]:
 
     With bfloat16 compute and float32 reduction FSDP1 accumulated in bfloat16 between synchronisations and
     FSDP2 accumulates in float32: the second is more accurate, and the results then differ."""
-    for module in list(project.modules.values()):
-        for node in module.nodes(ast.Attribute):
-            assert isinstance(node, ast.Attribute)
+    for module in project.looked_at:
+        for node in module.attributes("no_sync"):
             if node.attr != "no_sync":
                 continue
             holding = project.sharded(module, node.value)

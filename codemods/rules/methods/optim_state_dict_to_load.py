@@ -44,7 +44,11 @@ _REMEDY = (
 )
 
 
-@rule("optim_state_dict_to_load", {"FM405": "loading optimizer state in FSDP1's form"})
+@rule(
+    "optim_state_dict_to_load",
+    {"FM405": "loading optimizer state in FSDP1's form"},
+    where={b"load_sharded_optimizer_state_dict": b""},
+)
 def optim_state_dict_to_load(project: Project) -> Iterator[Finding]:
     """`FSDP.optim_state_dict_to_load(...)` and the `load_state_dict` after it become
     `set_optimizer_state_dict(...)`.

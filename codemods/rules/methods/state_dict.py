@@ -88,9 +88,8 @@ def _kind(setting: Setting | None) -> str:
 
 def _taken(project: Project) -> Iterator[Finding]:
     """`save = model.state_dict`: who calls it gets shards."""
-    for module in list(project.modules.values()):
-        for node in module.nodes(ast.Attribute):
-            assert isinstance(node, ast.Attribute)
+    for module in project.looked_at:
+        for node in module.attributes("state_dict", "load_state_dict"):
             parent = module.parent(node)
             if node.attr not in ("state_dict", "load_state_dict") or not isinstance(node.ctx, ast.Load):
                 continue

@@ -24,9 +24,8 @@ def accumulation_precision(project: Project) -> Iterator[Finding]:
     FSDP1 added up the gradients of `no_sync` micro-batches in the compute dtype (bfloat16), FSDP2 adds them
     up in `reduce_dtype` (float32). FSDP2's sums are the more accurate ones; results differ by about
     the rounding of bfloat16, and nothing brings the old sums back."""
-    for module in list(project.modules.values()):
-        for node in module.nodes(ast.Attribute):
-            assert isinstance(node, ast.Attribute)
+    for module in project.looked_at:
+        for node in module.attributes("no_sync"):
             if node.attr != "no_sync":
                 continue
             holding = project.sharded(module, node.value)

@@ -41,7 +41,7 @@ def annotation(project: Project) -> Iterator[Finding]:
     for use in project.uses(FSDP):
         if is_annotation(use.module, use.node):
             yield _finding(use.module, use.node, replace(use.module, use.node, code(None, _FSDP_MODULE)))
-    for module in list(project.modules.values()):
+    for module in project.naming:
         for node in module.nodes(ast.Constant):
             assert isinstance(node, ast.Constant)
             if isinstance(node.value, str) and is_annotation(module, node):

@@ -40,7 +40,7 @@ def asked_for(project: Project) -> Iterator[Finding]:
     person, where what is done with it cannot be followed. `getattr(model, "no_sync", default)` that is
     entered together with `torch.no_grad()` needs nothing: the default does what `no_sync` did there.
     """
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         for call in module.calls():
             asked = _asked(call)
             if asked is None or isinstance(project.sharded(module, call.args[0]), No):
@@ -57,8 +57,7 @@ def asked_for(project: Project) -> Iterator[Finding]:
                 )
             else:
                 yield _taken(module, call, asked)
-        for node in module.nodes(ast.Attribute):
-            assert isinstance(node, ast.Attribute)
+        for node in module.attributes(*_METHODS):
             if node.attr not in _METHODS or not isinstance(node.ctx, ast.Load):
                 continue
             parent = module.parent(node)

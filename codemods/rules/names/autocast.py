@@ -32,7 +32,7 @@ def autocast(project: Project) -> Iterator[Finding]:
                 ...
                 optimizer.step()
     """
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         for block in module.nodes(ast.With):
             assert isinstance(block, ast.With)
             for item in block.items:
@@ -54,7 +54,7 @@ def autocast(project: Project) -> Iterator[Finding]:
 
 
 def _is_autocast(project: Project, module: Module, call: ast.Call) -> bool:
-    symbol = project.resolve(module, call.func)
+    symbol = project.outside(module, call.func)
     return symbol is not None and symbol.name in _NAMES
 
 

@@ -16,7 +16,11 @@ _MODULES = ("torch.nn.Module", "torch.nn.modules.module.Module", "torch.nn.modul
 _POLICIES = ("ModuleWrapPolicy", "partial")
 
 
-@rule("class layout", {"FM527": "a class that `fully_shard` cannot extend"})
+@rule(
+    "class layout",
+    {"FM527": "a class that `fully_shard` cannot extend"},
+    where={b"wrap_policy": b"", b"WrapPolicy": b"", b"transformer_layer_cls": b""},
+)
 def class_layout(project: Project) -> Iterator[Finding]:
     """`class Block(ABC, nn.Module)` cannot become a unit: "object layout differs".
 
@@ -25,7 +29,7 @@ def class_layout(project: Project) -> Iterator[Finding]:
     layout. `class Block(nn.Module, ABC)` is fine. It fails too where `__init_subclass__` wants arguments.
     Said of classes that are wrapped or named in a policy."""
     sharded = _sharded_classes(project)
-    for module in list(project.modules.values()) if project.wraps else ():
+    for module in project.looked_at if project.wraps else ():
         for node in module.nodes(ast.ClassDef):
             assert isinstance(node, ast.ClassDef)
             if node not in sharded:
@@ -55,7 +59,7 @@ def _sharded_classes(project: Project) -> set[ast.AST]:
     for site in project.wraps:
         held = project.links.held(site.module, site.wrapped) if site.wrapped is not None else ()
         found |= {h.node for h in held if isinstance(h, Instance)}
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         for call in module.calls():
             name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
             if name not in _POLICIES:

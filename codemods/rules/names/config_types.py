@@ -216,7 +216,7 @@ def _is_assigned_to(project: Project) -> bool:
     """Whether the project changes a precision after it is made: `policy.param_dtype = torch.float16`."""
     return any(
         isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-        for module in project.modules.values()
+        for module in project.reading(*MIXED_PRECISION_FIELDS)
         for node in module.named(*MIXED_PRECISION_FIELDS)
     )
 

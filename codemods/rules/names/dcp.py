@@ -32,7 +32,11 @@ _OLD_ORDER = {
 }
 
 
-@rule("dist_cp", {"FM410": "an old name of torch.distributed.checkpoint"})
+@rule(
+    "dist_cp",
+    {"FM410": "an old name of torch.distributed.checkpoint"},
+    where={b"save_state_dict": b"", b"load_state_dict": rb"distributed[^\n]*\bcheckpoint\b"},
+)
 def dist_cp(project: Project) -> Iterator[Finding]:
     """`dist_cp.save_state_dict(...)` becomes `dist_cp.save(...)`, `load_state_dict` becomes `load`.
 

@@ -20,7 +20,7 @@ def evaluation_before_step(project: Project) -> Iterator[Finding]:
     shards, and the next forward pass computes with the gathered, old ones. FSDP1 did the same, so nothing
     changes with the migration; it is a fault all the same. Evaluate after the step, or reshard the model
     after the evaluation."""
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         for step in (c for c in module.calls() if _method(c) == "step"):
             assert isinstance(step.func, ast.Attribute)
             if isinstance(project.optimizer_of(module, step.func.value), No):

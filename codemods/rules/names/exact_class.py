@@ -29,7 +29,7 @@ def exact_class(project: Project) -> Iterator[Finding]:
     left to a person. Looked at are the parts of a sharded model, and loop variables over its `modules()`,
     `named_modules()`, `children()`, in the loop and in functions that they are given to. Of the sharded model
     itself nothing is said: FSDP1's wrapper was of another class than the model as well."""
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         for node in module.nodes(ast.Compare):
             assert isinstance(node, ast.Compare)
             subject, by_name = _subject(node)

@@ -86,7 +86,7 @@ def isinstance_(project: Project) -> Iterator[Finding]:
             safety=Safety.SAFE,
             edits=[edit],
         )
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         if _NAME in module.text:
             yield from _by_name(module)
 

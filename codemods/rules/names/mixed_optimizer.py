@@ -38,9 +38,9 @@ def mixed_optimizer(project: Project) -> Iterator[Finding]:
     DTensor". One parameter at a time gives the same numbers. An optimizer that asks for `foreach` or `fused`
     is left to a person: give it the ignored parameters in a group of their own."""
     sites = [site for site in project.wraps if _ignores(project, site)]
-    for module in list(project.modules.values()) if sites else ():
+    for module in project.looked_at if sites else ():
         for call in module.calls():
-            symbol = project.resolve(module, call.func)
+            symbol = project.outside(module, call.func)
             name = symbol.name if symbol is not None else ""
             if not name.startswith("torch.optim.") or name.rpartition(".")[2] not in _OPTIMIZERS:
                 continue

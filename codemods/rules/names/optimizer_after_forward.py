@@ -31,7 +31,7 @@ def optimizer_after_forward(project: Project) -> Iterator[Finding]:
                 module.reshard()
         optimizer = AdamW(model.parameters())
     """
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         for call in module.calls():
             if not project.links.builds_optimizer(module, call):
                 continue

@@ -24,7 +24,12 @@ _Met: TypeAlias = "dict[WrapCall, list[tuple[Module, ast.Call, bool]]]"
 _REMEDY = "build the optimizer after the model is sharded, from the sharded model's parameters"
 
 
-@rule("optimizer", {"FM504": "an optimizer built before the model is sharded"}, order=20)
+@rule(
+    "optimizer",
+    {"FM504": "an optimizer built before the model is sharded"},
+    order=20,
+    where={b"param": rb"(?i)(?:\b(?:optim|adam|sgd|lion)\w*|\w(?:optimizer|adamw))[ \t]*\("},
+)
 def optimizer(project: Project) -> Iterator[Finding]:
     """An optimizer built from `model.parameters()` before the wrap is moved behind it.
 
@@ -154,19 +159,20 @@ def _is_repaired(project: Project, module: Module, wrap: ast.stmt, depth: int = 
 
 def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
     """Every call that builds an optimizer, or calls a function of the project that builds and returns one."""
-    builders: set[ast.AST] = set()
-    for module in list(project.modules.values()):
+    builders: dict[ast.FunctionDef | ast.AsyncFunctionDef, Module] = {}
+    for module in project.looked_at:
         for call in module.calls():
             if project.links.builds_optimizer(module, call):
                 yield module, call
                 function = module.function(call)
                 if function is not None:
-                    builders.add(function)
-    for module in list(project.modules.values()):
-        for call in module.calls():
-            symbol = project.resolve(module, call.func)
-            if symbol is not None and symbol.node in builders and project.links.optimizers(module, call):
-                yield module, call
+                    builders[function] = module
+    calls = [
+        found for function, home in builders.items() for found in project.links.callers.of(home, function)
+    ]
+    for module, call in sorted(calls, key=lambda found: (found[0].path, found[0].span(found[1]).start)):
+        if project.links.optimizers(module, call):
+            yield module, call
 
 
 def _models_of(project: Project, module: Module, call: ast.Call) -> list[ast.expr]:

@@ -24,9 +24,8 @@ def parameter_by_attribute(project: Project) -> Iterator[Finding]:
 
     A reduction of it can be this rank's part (`.item()` gives that without a word), `numpy()` and copying a
     plain tensor into it raise. Loops over `model.parameters()` are FM514."""
-    for module in list(project.modules.values()):
-        for node in module.nodes(ast.Attribute):
-            assert isinstance(node, ast.Attribute)
+    for module in project.looked_at:
+        for node in module.attributes(*_READS):
             if node.attr not in _READS or not isinstance(module.parent(node), ast.Call):
                 continue
             if is_summoned(module, node):

@@ -64,7 +64,7 @@ def parameter_values(project: Project) -> Iterator[Finding]:
       note, a count that is multiplied or summed needs a person.
 
     Within `summon_full_params` of the same model parameters are whole before and after: nothing is said."""
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         yield from _of_mapped(project, module)
         for loop in parameter_loops(project, module):
             model = loop.owner

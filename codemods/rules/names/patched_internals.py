@@ -26,15 +26,15 @@ def patched_internals(project: Project) -> Iterator[Finding]:
     whatever it corrected or added is gone. Found: assignments to names in `torch.distributed.fsdp` and to
     attributes of FSDP1's class, `setattr` on them, and strings that name FSDP1's private modules, as
     `unittest.mock.patch` takes them."""
-    for module in list(project.modules.values()):
+    for module in project.naming:
         for node in module.nodes(ast.Attribute):
             assert isinstance(node, ast.Attribute)
-            if isinstance(node.ctx, ast.Store) and _is_fsdp1s(project.resolve(module, node.value)):
+            if isinstance(node.ctx, ast.Store) and _is_fsdp1s(project.outside(module, node.value)):
                 yield _finding(module, node, ast.unparse(node))
         for call in module.calls():
             match call:
                 case ast.Call(func=ast.Name(id="setattr"), args=[holder, ast.Constant(value=str(name)), *_]):
-                    if _is_fsdp1s(project.resolve(module, holder)):
+                    if _is_fsdp1s(project.outside(module, holder)):
                         yield _finding(module, call, f"{ast.unparse(holder)}.{name}")
                 case ast.Call(args=[ast.Constant(value=str(name)), *_]) if name.startswith(f"{_PREFIX}_"):
                     if ast.unparse(call.func).rpartition(".")[2] in ("patch", "setattr"):

@@ -35,7 +35,7 @@ def private(project: Project) -> Iterator[Finding]:
         if isinstance(m, FSDP) and m._handle is not None:        if isinstance(m, FSDPModule):
             m._handle.reshard(True)                                  m.reshard()
     """
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         translated = _resharding(project, module)
         for place, edit in translated.values():
             yield finding(
@@ -46,22 +46,21 @@ def private(project: Project) -> Iterator[Finding]:
                 safety=Safety.SAFE,
                 edits=[edit],
             )
-        for node in module.nodes(ast.Attribute):
-            assert isinstance(node, ast.Attribute)
-            remedy = _REMEDIES.get(node.attr)
-            if remedy is None or node in translated:
+        for attribute in module.attributes(*_REMEDIES):
+            if attribute in translated:
                 continue
-            is_sharded = not isinstance(project.sharded(module, node.value), No)
-            if is_sharded or (_says_fsdp(module) and not _is_its_own(module, node)):
+            remedy = _REMEDIES[attribute.attr]
+            is_sharded = not isinstance(project.sharded(module, attribute.value), No)
+            if is_sharded or (_says_fsdp(module) and not _is_its_own(module, attribute)):
                 yield finding(
                     module,
-                    node,
+                    attribute,
                     "FM507",
-                    f"`{node.attr}` is private to FSDP1 and does not exist",
+                    f"`{attribute.attr}` is private to FSDP1 and does not exist",
                     remedy=remedy,
                     fades=True,
                 )
-        for node in module.nodes(ast.Constant):
+        for node in module.nodes(ast.Constant) if _PREFIX in module.text else ():
             assert isinstance(node, ast.Constant)
             if isinstance(node.value, str) and _PREFIX in node.value and _decides(module, node):
                 yield finding(
@@ -83,7 +82,7 @@ def _resharding(project: Project, module: Module) -> dict[ast.AST, tuple[ast.AST
             ):
                 found[handle] = (call, replace(module, call, code(module, "{unit}.reshard()", unit=unit)))
             case ast.Call(args=[ast.Name() | ast.Attribute() as unit, handle, *_]):
-                symbol = project.resolve(module, call.func)
+                symbol = project.outside(module, call.func)
                 if symbol is not None and symbol.name == f"{_RUNTIME}._reshard":
                     edit = replace(module, call, code(module, "{unit}.reshard()", unit=unit))
                     found[handle] = (call, edit)

@@ -14,8 +14,10 @@ _LIBRARIES = ("bitsandbytes", "hqq", "auto_gptq", "torchao")
 _NAMES = ("BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig")
 _KEYWORDS = ("load_in_4bit", "load_in_8bit", "quant_storage")
 
+_SAID = {word.encode(): b"" for word in (*_LIBRARIES, *_NAMES, *_KEYWORDS)}
 
-@rule("quantised weights", {"FM525": "quantised weights in a model that is sharded"})
+
+@rule("quantised weights", {"FM525": "quantised weights in a model that is sharded"}, where=_SAID)
 def quantised_weights(project: Project) -> Iterator[Finding]:
     """Weights of a quantised class do not survive `fully_shard`, and a person has to decide what to do.
 
@@ -25,7 +27,7 @@ def quantised_weights(project: Project) -> Iterator[Finding]:
     weights can also be left out with `ignored_params`. Said once per file that wraps a model, is
     imported where one is wrapped, or imports that."""
     linked = project.with_wraps()
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         if module.path not in linked:
             continue
         for call in sorted(module.calls(), key=lambda c: module.span(c).start):
@@ -45,7 +47,7 @@ def quantised_weights(project: Project) -> Iterator[Finding]:
 def _quantises(project: Project, module: Module, call: ast.Call) -> bool:
     if any(k.arg in _KEYWORDS and not _is_off(k.value) for k in call.keywords):
         return True
-    symbol = project.resolve(module, call.func)
+    symbol = project.outside(module, call.func)
     if symbol is None or symbol.module is not None:
         return False
     name = symbol.name

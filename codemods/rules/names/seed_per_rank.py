@@ -6,6 +6,7 @@ Source: `torch/distributed/fsdp/_fully_shard/_fsdp_param.py` (each rank keeps a 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from codemods.analysis.origins import Origins
@@ -15,8 +16,12 @@ from codemods.wrap_site import arguments_of
 _SEEDS = ("torch.manual_seed", "torch.random.manual_seed", "torch.cuda.manual_seed_all")
 _FUNCTIONS = ("set_seed", "seed_everything", "set_random_seed", "seed_all", "setup_seed", "fix_seed")
 
+_CALLED_WITH_RANK = rb"(?i)seed\w*[ \t]*\([\s\S]{0,300}?rank"
 
-@rule("seed per rank", {"FM526": "ranks can start from different weights"})
+
+@rule(
+    "seed per rank", {"FM526": "ranks can start from different weights"}, where={b"seed": _CALLED_WITH_RANK}
+)
 def seed_per_rank(project: Project) -> Iterator[Finding]:
     """Where each rank has a seed of its own and nothing sends rank 0's weights round, ranks can differ.
 
@@ -25,7 +30,7 @@ def seed_per_rank(project: Project) -> Iterator[Finding]:
     `sync_module_states=True` (kept by the rewrite), or one seed for all ranks while the model is built, makes
     them equal. Noted at a wrap without it, where a function that sets a seed is given the rank, unless what
     sets the seed last before the model is built, in the same function, gives all ranks the same."""
-    modules = list(project.modules.values()) if project.wraps else []
+    modules = project.looked_at if project.wraps else []
     seeding = [module.path for module in modules if _seeds_by_rank(project, module)]
     for site in project.wraps:
         is_seeded = any(project.is_one_program(path, site.module.path) for path in seeding)
@@ -94,7 +99,7 @@ def _is_by_rank(project: Project, module: Module, call: ast.Call) -> bool:
 
 def _seeds_by_rank(project: Project, module: Module) -> bool:
     """Whether the seed of all random numbers depends on the rank: `torch.manual_seed(seed + rank)`."""
-    return any(
+    return re.search(_CALLED_WITH_RANK, module.text.encode()) is not None and any(
         _is_seed(project, module, call)
         and any("rank" in ast.unparse(a).lower() for a in (*call.args, *(k.value for k in call.keywords)))
         for call in module.calls()
@@ -103,7 +108,15 @@ def _seeds_by_rank(project: Project, module: Module) -> bool:
 
 def _is_seed(project: Project, module: Module, call: ast.Call) -> bool:
     """Not so for a generator's own seed."""
+    if not any("seed" in word for word in _last_words(call.func)):
+        return False
     symbol = project.resolve(module, call.func)
     name = symbol.name if symbol is not None else ast.unparse(call.func)
     # A function of the project is named `path.py:function`.
     return name in _SEEDS or name.replace(":", ".").rpartition(".")[2] in _FUNCTIONS
+
+
+def _last_words(callee: ast.expr) -> tuple[str, ...]:
+    if isinstance(callee, ast.Attribute):
+        return (callee.attr,)
+    return (callee.id,) if isinstance(callee, ast.Name) else ()

@@ -18,7 +18,11 @@ _REMEDY = "keep both out of the policy, or shard them together: `fully_shard([fi
 _ENDS = ("Embed", "Linear", "Head")
 
 
-@rule("tied weights", {"FM506": "tied weights that can end up in different units"})
+@rule(
+    "tied weights",
+    {"FM506": "tied weights that can end up in different units"},
+    where={b"tie_weights": b"", b".weight": rb"\.weight[ \t]*="},
+)
 def tied_weights(project: Project) -> Iterator[Finding]:
     """Two modules that share a weight must be in the same unit.
 
@@ -31,7 +35,7 @@ def tied_weights(project: Project) -> Iterator[Finding]:
         return
     classes = _unit_classes(project)
     groups = {project.group(site.module.path) for site in project.wraps}
-    for module in list(project.modules.values()):
+    for module in project.looked_at:
         if project.group(module.path) not in groups or is_plain_test(module):
             continue
         for call in module.calls() if classes is not None and _can_match({""}, classes) else ():

@@ -27,9 +27,10 @@ def unused_import(project: Project) -> Iterator[Finding]:
 
     Imports that a rewrite leaves without a use go by themselves; this is about those that had none before.
     In an `__init__.py` and where `__all__` names it, an import is for others and stays, with a finding."""
-    read = {path: _words(module) for path, module in project.modules.items()}
-    handed_on = names_taken(project.modules.values(), project.index, lambda module: read[module.path])
-    for module in list(project.modules.values()):
+    modules = project.with_takers({m.path: names for m in project.naming if (names := _fsdp1_names(m))})
+    read = {module.path: _words(module) for module in modules}
+    handed_on = names_taken(modules, project.index, lambda module: read[module.path])
+    for module in modules:
         if module.path.endswith("__init__.py") or "__all__" in module.text:
             continue
         words = read[module.path]
@@ -59,6 +60,16 @@ def unused_import(project: Project) -> Iterator[Finding]:
                 safety=Safety.SAFE,
                 edits=edits,
             )
+
+
+def _fsdp1_names(module: Module) -> set[str]:
+    return {
+        alias.asname or alias.name
+        for node in module.nodes(ast.ImportFrom)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if is_fsdp1_import(node, alias)
+    }
 
 
 def _words(module: Module) -> set[str]:

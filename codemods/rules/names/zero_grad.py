@@ -20,8 +20,9 @@ def zero_grad(project: Project) -> Iterator[Finding]:
     FSDP1 kept the gradients of `no_sync` micro-batches in `.grad`, where `zero_grad()` drops them. FSDP2
     keeps them aside until the next synchronised backward pass, which adds them in: a batch that was skipped
     because its loss was NaN comes back. Found: `zero_grad()` inside a `no_sync` block, and `zero_grad()`
-    under a test for NaN or infinity in a loop that also uses `no_sync`."""
-    for module in list(project.modules.values()):
+    under a test for NaN or infinity in a loop that also uses `no_sync`, unless a backward pass outside of any
+    context comes right before it: that one synchronises."""
+    for module in project.looked_at:
         loops = _accumulating_blocks(project, module)
         for call in module.calls():
             if not (isinstance(call.func, ast.Attribute) and call.func.attr == "zero_grad"):
@@ -29,7 +30,9 @@ def zero_grad(project: Project) -> Iterator[Finding]:
             around = list(module.ancestors(call))
             in_block = any(parent in loops and isinstance(parent, ast.With) for parent in around)
             in_loop = any(parent in loops and isinstance(parent, ast.For | ast.While) for parent in around)
-            if in_block or (in_loop and _skips_bad_batch(module, call)):
+            if in_block or (
+                in_loop and _skips_bad_batch(module, call) and not _is_synchronised(module, call)
+            ):
                 yield finding(
                     module,
                     call,
@@ -47,8 +50,7 @@ def zero_grad(project: Project) -> Iterator[Finding]:
 def _accumulating_blocks(project: Project, module: Module) -> set[ast.AST]:
     """`with` statements that switch synchronisation off, and the loops around them."""
     found: set[ast.AST] = set()
-    for node in module.nodes(ast.Attribute):
-        assert isinstance(node, ast.Attribute)
+    for node in module.attributes("no_sync"):
         if node.attr != "no_sync" or isinstance(project.sharded(module, node.value), No):
             continue
         child: ast.AST = node
@@ -73,6 +75,30 @@ def _skips_bad_batch(module: Module, call: ast.Call) -> bool:
         if isinstance(parent, ast.For | ast.While | ast.FunctionDef):
             return False
     return False
+
+
+def _is_synchronised(module: Module, call: ast.Call) -> bool:
+    """Whether a backward pass that no context is around has always run just before."""
+    if any(c.func.attr == "enter_context" for c in module.calls() if isinstance(c.func, ast.Attribute)):
+        return False
+    statement: ast.AST = module.statement(call)
+    while isinstance(statement, ast.stmt) and not isinstance(
+        statement, ast.For | ast.While | ast.FunctionDef
+    ):
+        block = _block(module, statement)
+        for earlier in reversed(block[: block.index(statement)]):
+            if any(_is_backward(n) for n in ast.walk(earlier)):
+                around = [p for p in module.ancestors(earlier) if isinstance(p, ast.With)]
+                is_plain = isinstance(earlier, ast.Expr) and _is_backward(earlier.value)
+                return is_plain and all("autocast" in ast.unparse(i) for w in around for i in w.items)
+        statement = module.parent(statement) or module.tree
+    return False
+
+
+def _is_backward(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
+    )
 
 
 def _block(module: Module, statement: ast.stmt) -> list[ast.stmt]:

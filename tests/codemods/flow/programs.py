@@ -10,11 +10,12 @@ from hazards import HAZARDS, Hazard
 from codemods.analysis.collect import link
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
+from codemods.analysis.shelf import Shelf, imported_names
 from codemods.model import Options
 from codemods.outcomes import decide
 from codemods.plan import find_all
 from codemods.project import Project
-from codemods.sources import decode
+from codemods.sources import decode, names_fsdp
 
 _IMPORTS = """\
 import asyncio, collections, contextlib, copy, dataclasses, functools, threading, types, typing
@@ -92,8 +93,8 @@ def is_in_expression(carrier: dict[str, str]) -> bool:
     return any("[\n" in text.partition(">>>")[0][-40:] for text in carrier.values() if ">>>" in text)
 
 
-def project_of(files: dict[str, str]) -> Project:
-    """Everything read, nothing on a disk."""
+def project_of(files: dict[str, str], *, on_demand: bool = False) -> Project:
+    """Nothing is on a disk; everything is read, or only what names FSDP and where that leads."""
     loaded: dict[str, Module] = {}
 
     def load(path: str) -> Module | None:
@@ -102,14 +103,33 @@ def project_of(files: dict[str, str]) -> Project:
         return loaded[path]
 
     index = Index(list(files), load)
-    for path in files:
-        load(path)
-    return link(index, loaded, Options())
+    if not on_demand:
+        for path in files:
+            load(path)
+        return link(index, loaded, Options())
+    codes = {path: text.encode() for path, text in files.items()}
+    imports = {
+        path: {found for name in imported_names(code) if (found := index.locate(name, path)) is not None}
+        for path, code in codes.items()
+    }
+    shelf = Shelf(files, codes.__getitem__, load, imports, loaded)
+    shelf.load(path for path, code in codes.items() if names_fsdp(code))
+    project = link(index, loaded, Options(), shelf)
+    project.imports, project.linked = imports, tuple(files)
+    return project
 
 
 def found_at(made: Program) -> dict[tuple[str, int], set[str]]:
     """Codes of everything reported, done or not, by place."""
-    project = project_of(made.files)
+    return _found(project_of(made.files))
+
+
+def found_on_demand(made: Program) -> dict[tuple[str, int], set[str]]:
+    """The same where files are read as they are needed."""
+    return _found(project_of(made.files, on_demand=True))
+
+
+def _found(project: Project) -> dict[tuple[str, int], set[str]]:
     reported = decide(project, find_all(project))
     found: dict[tuple[str, int], set[str]] = {}
     for item in reported:

@@ -1,0 +1,280 @@
+"""The files that are linked with one that names FSDP: parsed only when a question leads to them.
+
+Which files a question leads to is found by words and patterns in their text: always all that can matter, and
+some more. What is searched is the text on the disk; what is parsed stays.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+
+from codemods.analysis.module import Module
+from codemods.analysis.reach import reached, turned
+from codemods.analysis.scopes import below
+
+IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^#\r\n]*)|import[ \t]+([^#\r\n]+))",
+    re.MULTILINE,
+)
+_OWN = re.compile(rb"(?<![\w.])(?:self|cls)\.\Z")
+_MOST_FILES = 1 << 18
+_HASH = (1 << 44) - 1
+_LOOKED_BACK = 400
+_WORD = re.compile(rb"[A-Za-z_]\w*")
+
+
+class Before(enum.Enum):
+    """What has to stand right before a name."""
+
+    ANYTHING = "anything"
+    A_DEFINITION = "`def`"
+    NO_DEFINITION = "neither `def` nor `class`"
+    A_DOT = "a dot"
+    ANOTHER = "a dot, and before it something else than `self` and `cls`"
+    ANOTHER_CALLED = "the same, and not `super()`"
+
+
+_DOTTED = frozenset({Before.A_DOT, Before.ANOTHER, Before.ANOTHER_CALLED})
+
+
+class Shelf:
+    """Files by their words.
+
+    Words are kept as hashes of 44 bits: a collision opens a file in vain, no more.
+    """
+
+    def __init__(
+        self,
+        paths: Iterable[str],
+        code_of: Callable[[str], bytes],
+        load: Callable[[str], Module | None],
+        imports: Mapping[str, Iterable[str]],
+        modules: Mapping[str, Module],
+    ) -> None:
+        """
+        Args:
+            paths: of the linked files.
+            code_of: the Python in a file, undecoded.
+            load: parse a file; None where that fails.
+            imports: path -> paths of the files that it imports.
+            modules: those that are parsed so far.
+        """
+        self._modules = modules
+        self.paths = sorted(paths)
+        self._known = frozenset(self.paths)
+        self._code_of = code_of
+        self._load = load
+        self._imports = imports
+        self._words: array[int] | None = None
+        self._with_word: dict[str, list[str]] = {}
+        self._where: dict[tuple[str, bytes, Before, bytes], list[str]] = {}
+        self._starring: dict[str, bool] = {}
+        self._imported: dict[str, list[str]] = {}
+        self._defined: dict[str, bool] = {}
+        self._users: dict[str, frozenset[str]] = {}
+        self._importers: dict[str, set[str]] | None = None
+        self._import_words: dict[str, frozenset[bytes]] = {}
+
+    def load(self, paths: Iterable[str]) -> list[Module]:
+        """The modules of some files, those that cannot be parsed left out."""
+        return [module for path in paths if (module := self._load(path)) is not None]
+
+    def read(self, paths: Iterable[str]) -> list[Module]:
+        """Those of some files that are parsed."""
+        return [self._modules[path] for path in paths if path in self._modules]
+
+    def is_read(self, path: str) -> bool:
+        """Whether a file is parsed."""
+        return path in self._modules
+
+    def imported(self, path: str) -> list[str]:
+        """The dotted names that a file may import, `*` too."""
+        if path not in self._imported:
+            self._imported[path] = imported_names(self._code_of(path))
+        return self._imported[path]
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._known
+
+    def has_star(self, path: str) -> bool:
+        """Whether a file may import everything that another has."""
+        if path not in self._starring:
+            text = self._code_of(path)
+            self._starring[path] = b"*" in text and _STAR.search(text) is not None
+        return self._starring[path]
+
+    def is_renamed(self, path: str, name: str) -> bool:
+        """Whether a file may give an imported thing a name of its own."""
+        return re.search(rb"\bas\s+%s\b" % re.escape(name.encode()), self._code_of(path)) is not None
+
+    def speaking(self, text: bytes, pattern: bytes) -> list[str]:
+        """The files with a text that match a pattern."""
+        search = re.compile(pattern).search
+        return [path for path in self.paths if text in self._code_of(path) and search(self._code_of(path))]
+
+    def with_word(self, word: str) -> list[str]:
+        """The files in which a name can stand, in order."""
+        found = self._with_word.get(word)
+        if found is None:
+            if word.isascii():
+                words, key = self._all_words(), _key(word.encode())
+                first, last = bisect_left(words, key), bisect_left(words, key + _MOST_FILES)
+                found = [self.paths[one - key] for one in words[first:last]]
+            else:
+                found = [path for path in self.paths if not self._code_of(path).isascii()]
+            self._with_word[word] = found
+        return found
+
+    def where(
+        self, word: str, after: bytes = b"", just_before: Before = Before.ANYTHING, before: bytes = b""
+    ) -> list[str]:
+        """The files in which a name stands with something behind it and something before it.
+
+        Args:
+            after: a pattern for what follows.
+            before: a pattern for the end of the text before it, of which a few lines are looked at.
+        """
+        key = word, after, just_before, before
+        found = self._where.get(key)
+        if found is None:
+            name, follows = word.encode(), _compiled(rb"(?!\w)" + after)
+            ends = _compiled(b"(?:" + before + rb")\Z") if before else None
+            found = []
+            for path in self.with_word(word):
+                text = self._code_of(path)
+                for start in _places(text, name, follows, is_behind_a_dot=just_before in _DOTTED):
+                    if _stands(text, start, just_before) and (
+                        ends is None or ends.search(text[max(0, start - _LOOKED_BACK) : start])
+                    ):
+                        found.append(path)
+                        break
+            self._where[key] = found
+        return found
+
+    def may_define(self, name: str) -> bool:
+        """Whether a file can give a method or an attribute of that name to an object."""
+        found = self._defined.get(name)
+        if found is None:
+            found = self._defined[name] = bool(
+                self.where(name, just_before=Before.A_DEFINITION)
+                or self.where(name, rb"\s*(?::[^=\n]*)?=(?!=)")
+                or self.where(name, rb"\s*:")
+                or self.where(name, rb"[\'\" ,]", before=rb"[\'\" ,]")
+            )
+        return found
+
+    def code_of(self, path: str) -> bytes:
+        """The Python in a file, undecoded."""
+        return self._code_of(path)
+
+    def users(self, path: str) -> frozenset[str]:
+        """The files that import a file, however indirectly, and itself."""
+        if path not in self._users:
+            if self._importers is None:
+                self._importers = turned(self._imports)
+            self._users[path] = frozenset(reached([path], self._importers))
+        return self._users[path]
+
+    def may_name(self, path: str, word: str) -> bool:
+        """Whether a file can name what another has: by an import, or as an attribute of one."""
+        words, name = self.import_words(path), word.encode()
+        if name in words or not word.isascii():
+            return True
+        text = self._code_of(path)
+        if self.has_star(path):
+            return True
+        for start in _places(text, name, _compiled(rb"(?!\w)"), is_behind_a_dot=True):
+            chain = CHAIN.search(text[max(0, start - _LOOKED_BACK) : start])
+            if chain is not None and chain[1] in words:
+                return True
+        return False
+
+    def import_words(self, path: str) -> frozenset[bytes]:
+        """The words of a file's import statements."""
+        if path not in self._import_words:
+            lines = b"\n".join(m[0] for m in IMPORT.finditer(self._code_of(path)))
+            self._import_words[path] = frozenset(_WORD.findall(lines))
+        return self._import_words[path]
+
+    def _all_words(self) -> array[int]:
+        """Hash and number of a file, for every word of every file, sorted."""
+        if self._words is None:
+            found: list[int] = []
+            for number, path in enumerate(self.paths):
+                found += [_key(word) + number for word in set(_WORD.findall(self._code_of(path)))]
+            found.sort()
+            self._words = array("Q", found)
+        return self._words
+
+
+CHAIN = re.compile(rb"(?<![\w.])(\w+)(?:\s*\.\s*\w+)*\s*\.\Z")
+"""`a.b.` before a name; the group is `a`."""
+_STAR = re.compile(rb"^[ \t]*from[ \t]+[\w.]+[ \t]+import[ \t]*\(?[ \t]*\*", re.MULTILINE)
+
+
+def imported_names(code: bytes) -> list[str]:
+    """Dotted names that a file may import, by pattern: more than it does, never less."""
+    names: list[str] = []
+    for source, imported, plain in IMPORT.findall(code):
+        if source:
+            base = source.decode()
+            names.append(base)
+            for part in imported.decode(errors="replace").strip("()").split(","):
+                word = part.split("#")[-1].split()[:1] if "\n" not in part else part.split()[-1:]
+                if word and (word[0].isidentifier() or word[0] == "*"):
+                    names.append(below(base, word[0]))
+        else:
+            names += [part.split()[0] for part in plain.decode(errors="replace").split(",") if part.split()]
+    return names
+
+
+def shelf_of(modules: Mapping[str, Module]) -> Shelf:
+    """A shelf of files that are all parsed already, each of which may import any other."""
+    texts = {path: module.text.encode() for path, module in modules.items()}
+    imports = {path: modules.keys() for path in modules}
+    return Shelf(modules, texts.__getitem__, modules.get, imports, modules)
+
+
+def _key(word: bytes) -> int:
+    return (hash(word) & _HASH) * _MOST_FILES
+
+
+def _places(text: bytes, name: bytes, follows: re.Pattern[bytes], *, is_behind_a_dot: bool) -> Iterator[int]:
+    """Where a whole name stands before something."""
+    if is_behind_a_dot:
+        name = b"." + name
+    start = text.find(name)
+    while start >= 0:
+        if follows.match(text, start + len(name)) and (is_behind_a_dot or not _is_in_word(text, start)):
+            yield start + is_behind_a_dot
+        start = text.find(name, start + 1)
+
+
+def _is_in_word(text: bytes, start: int) -> bool:
+    last = text[start - 1 : start]
+    return last.isalnum() or last == b"_"
+
+
+def _stands(text: bytes, start: int, just_before: Before) -> bool:
+    if just_before is Before.ANYTHING:
+        return True
+    last = text[max(0, start - 12) : start]
+    if just_before is Before.A_DEFINITION:
+        return last.endswith(b"def ")
+    if just_before is Before.NO_DEFINITION:
+        return not last.endswith((b"def ", b"class "))
+    if not last.endswith(b"."):
+        return False
+    if just_before is Before.ANOTHER_CALLED and last.endswith(b"super()."):
+        return False
+    return just_before is Before.A_DOT or _OWN.search(last) is None
+
+
+@cache
+def _compiled(pattern: bytes) -> re.Pattern[bytes]:
+    return re.compile(pattern, re.MULTILINE)

@@ -1,0 +1,320 @@
+"""Which expressions a sharded model can get to, followed forwards: all that `Links` can find, and some more.
+
+`Links` answers exactly what an expression holds, by going backwards through all that leads to it. Most
+expressions of a project hold no sharded model, and most of its files never see one. Here models are followed
+from where they are made, by whatever a value can go through, containers taken as one: where nothing arrives
+there is nothing to ask, and a file that nothing leads to is not parsed.
+
+What is followed are marks: `MODEL` and its like, an object of a family of classes of which an attribute or a
+method is of interest (`Family`), and the definition of a function or class that gives something of interest.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from codemods.analysis.module import Module
+from codemods.analysis.scopes import BindingKind, Scope
+from codemods.analysis.shelf import Before
+from codemods.analysis.spread_marks import Family, Mark
+
+if TYPE_CHECKING:
+    from codemods.analysis.link import Links
+
+_MANY = Family([])
+_APART = 8
+"""How many families are told apart; the objects of all further ones are taken for one kind."""
+Taker: TypeAlias = "Callable[[Mark], None]"
+_RARE = 10
+"""In how many files an attribute's name may stand for all its reads to be followed, whatever they are of."""
+_BY_PYTHON = frozenset({"__call__", "__enter__", "__aenter__"})
+"""Methods that are called without being named."""
+_ASKING = rb"\bgetattr\s*\([^\'\"]*[\'\"]"
+_CAN_QUOTE = (ast.Constant, ast.Subscript, ast.BinOp)
+_WORDS = re.compile(r"\w+")
+_PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
+
+
+@dataclass(slots=True)
+class _Cell:
+    """A variable, an attribute or what a function gives: marks, and who takes them."""
+
+    marks: set[Mark] = field(default_factory=set)
+    takers: list[Taker] = field(default_factory=list)
+
+
+class Spread:
+    """Where marks have got to.
+
+    Attributes:
+        marks: expression -> what arrives there.
+    """
+
+    def __init__(self, links: Links) -> None:
+        self.links = links
+        self.marks: dict[ast.AST, set[Mark]] = {}
+        self._waiting: deque[tuple[Module, ast.expr, Mark]] = deque()
+        self._variables: dict[tuple[Scope, str], _Cell] = {}
+        self._attributes: dict[tuple[Family | str, str], _Cell] = {}
+        self._results: dict[ast.AST, _Cell] = {}
+        self._families: dict[ast.ClassDef, Family] = {}
+        self._interesting: set[ast.AST | Family] = set()
+        self._objects: dict[Family, Family] = {}
+        self._annotations: dict[Module, list[ast.Constant]] = {}
+
+    def has(self, node: ast.AST, *marks: Mark) -> bool:
+        """Whether one of some marks arrives at an expression."""
+        found = self.marks.get(node)
+        return found is not None and not found.isdisjoint(marks)
+
+    def add(self, module: Module, node: ast.expr, mark: Mark) -> None:
+        """Say that a mark arrives at an expression."""
+        found = self.marks.setdefault(node, set())
+        if mark not in found:
+            found.add(mark)
+            self._waiting.append((module, node, mark))
+
+    def run(self, hand_on: Callable[[Module, ast.expr, Mark], None]) -> None:
+        """Follow every mark to its end."""
+        while self._waiting:
+            hand_on(*self._waiting.popleft())
+
+    @staticmethod
+    def _put(cell: _Cell, mark: Mark) -> None:
+        if mark not in cell.marks:
+            cell.marks.add(mark)
+            for taker in list(cell.takers):
+                taker(mark)
+
+    @staticmethod
+    def _take(cell: _Cell, taker: Taker) -> None:
+        cell.takers.append(taker)
+        for mark in list(cell.marks):
+            taker(mark)
+
+    def put_variable(self, module: Module, scope: Scope, name: str, mark: Mark) -> None:
+        """Say that a mark arrives in a variable."""
+        key = scope, name
+        cell = self._variables.get(key)
+        if cell is None:
+            cell = self._variables[key] = _Cell()
+            for home, node in self._reads(module, scope, name):
+                self._take(cell, self._adds(home, node))
+            if isinstance(scope.node, ast.Module):
+                self._take(cell, lambda mark: self._put_in_importers(module, name, mark))
+            elif isinstance(scope.node, ast.ClassDef):
+                family = self.family(scope.node, module)
+                self._take(cell, lambda mark: self.put_attribute(family, name, mark))
+        self._put(cell, mark)
+
+    def _adds(self, module: Module, node: ast.expr) -> Taker:
+        return lambda mark: self.add(module, node, mark)
+
+    def _reads(self, module: Module, scope: Scope, name: str) -> Iterator[tuple[Module, ast.expr]]:
+        for node in module.named(name):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                found = module.scope_of(node).lookup(name)
+                if found is not None and found[0] is scope:
+                    yield module, node
+        if isinstance(scope.node, ast.Module):
+            for home in self.naming(module, name):
+                yield from ((home, node) for node in self._reads_elsewhere(module, home, name))
+
+    def _reads_elsewhere(self, module: Module, home: Module, name: str) -> Iterator[ast.expr]:
+        """`module.name`, and the name where only a star import can bind it."""
+        index = self.links.index
+        stars = [star for star in home.scope.star_imports if index.find(star, home.path) is module]
+        for node in home.named(name):
+            if not isinstance(node.ctx, ast.Load):
+                continue
+            if isinstance(node, ast.Attribute):
+                base = index.resolve(home, node.value)
+                if base is not None and base.node is module.tree:
+                    yield node
+            elif stars and home.scope_of(node).lookup(name) is None:
+                yield node
+
+    def _put_in_importers(self, module: Module, name: str, mark: Mark) -> None:
+        for home in self.naming(module, name):
+            for scope in home.scopes():
+                for local, bindings in scope.bindings.items():
+                    for binding in bindings:
+                        is_it = binding.kind is BindingKind.IMPORT and _last(binding.target) == name
+                        if is_it and self.links.index.holder(home, binding.target) is module:
+                            self.put_variable(home, scope, local, mark)
+
+    def naming(self, module: Module, name: str) -> list[Module]:
+        """The other modules that can name what a module has at its top."""
+        shelf = self.links.shelf
+        users = shelf.users(module.path)
+        paths = [path for path in shelf.with_word(name) if path in users and path != module.path]
+        return shelf.load(path for path in paths if shelf.may_name(path, name))
+
+    def family(self, node: ast.ClassDef, module: Module) -> Family:
+        """The family of a class."""
+        found = self._families.get(node)
+        if found is None:
+            classes = self.links.classes
+            members, waiting = {node: module}, [(node, module)]
+            while waiting:
+                one, home = waiting.pop()
+                for other, where in (*classes.lineage(one, home), *classes.heirs(one, home)):
+                    if other not in members:
+                        members[other] = where
+                        waiting.append((other, where))
+            found = Family(list(members.items()))
+            self._families.update(dict.fromkeys(members, found))
+        return found
+
+    def put_attribute(self, owner: Family | str, name: str, mark: Mark) -> None:
+        """Say that a mark arrives in an attribute of the objects of a family, or of records."""
+        cell = self._attribute(owner, name)
+        is_new = not cell.marks
+        self._put(cell, mark)
+        if isinstance(owner, Family) and self._objects.get(owner) is _MANY:
+            self._put(self._attribute(_MANY, name), mark)
+        if is_new and isinstance(owner, Family) and not self._look_for_reads(cell, name):
+            self._look_for_objects(owner)
+
+    def _look_for_reads(self, cell: _Cell, name: str) -> bool:
+        """Take every attribute of a rare private name for one of the objects in question; whether that was
+        done."""
+        if not name.startswith("_") or name in _BY_PYTHON:
+            return False
+        shelf = self.links.shelf
+        paths = {
+            *shelf.where(name, just_before=Before.ANOTHER),
+            *shelf.where(name, rb"[\'\"]", before=_ASKING),
+        }
+        if len(paths) > _RARE:
+            return False
+        for home in shelf.load(sorted(paths)):
+            for read in home.named(name):
+                if isinstance(read, ast.Attribute) and isinstance(read.ctx, ast.Load):
+                    self._take(cell, self._adds(home, read))
+            for call in home.called("getattr"):
+                asked = call.args[1] if len(call.args) > 1 else None
+                if isinstance(asked, ast.Constant) and asked.value == name:
+                    self._take(cell, self._adds(home, call))
+        return True
+
+    def take_attribute(self, owner: Family | str, name: str, taker: Taker) -> None:
+        """Hand on what arrives in an attribute of the objects of a family, or of records."""
+        self._take(self._attribute(owner, name), taker)
+
+    def _attribute(self, owner: Family | str, name: str) -> _Cell:
+        cell = self._attributes.get((owner, name))
+        if cell is None:
+            cell = self._attributes[owner, name] = _Cell()
+            for node, home in owner.classes if isinstance(owner, Family) else ():
+                for read in home.named(name):
+                    is_read = isinstance(read, ast.Attribute) and isinstance(read.ctx, ast.Load)
+                    if not is_read or home.class_of(read) is not node:
+                        continue
+                    if isinstance(read, ast.Attribute) and _is_own(read.value):
+                        self._take(cell, self._adds(home, read))
+        return cell
+
+    def _look_for_objects(self, family: Family) -> None:
+        """Follow the objects of a family, once something about them is of interest."""
+        if family in self._interesting:
+            return
+        self._interesting.add(family)
+        self._objects[family] = family if len(self._objects) < _APART else _MANY
+        if self._objects[family] is _MANY:
+            for (owner, name), cell in list(self._attributes.items()):
+                for mark in list(cell.marks) if owner is family else ():
+                    self._put(self._attribute(_MANY, name), mark)
+        for node, home in family.classes:
+            self.look_for(home, node)
+            for word in ("self", "cls"):
+                for own in home.named(word):
+                    is_bare = isinstance(own, ast.Name) and not isinstance(home.parent(own), ast.Attribute)
+                    if is_bare and home.class_of(own) is node:
+                        self.add(home, own, self._objects[family])
+
+    def objects(self, node: ast.ClassDef, module: Module) -> Family:
+        """The mark of the objects of a class."""
+        family = self.family(node, module)
+        return self._objects.get(family, family)
+
+    def look_for(self, module: Module, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+        """Mark every use of the name of a definition."""
+        index = self.links.index
+        names = self.links.callers.names(module, node)
+        is_local = module.function(node) is not None
+        homes = [module] if is_local else [module, *(m for name in names for m in self.naming(module, name))]
+        for home in dict.fromkeys(homes):
+            for used in home.named(*names):
+                symbol = index.resolve(home, used) if isinstance(used.ctx, ast.Load) else None
+                if symbol is not None and symbol.node is node:
+                    self.add(home, used, node)
+            if isinstance(node, ast.ClassDef):
+                self._in_annotations(home, node, names)
+
+    def _in_annotations(self, home: Module, node: ast.ClassDef, names: Iterable[str]) -> None:
+        """Annotations in quotation marks that name a class."""
+        if home not in self._annotations:
+            self._annotations[home] = list(_quoted(home))
+        for string in self._annotations[home]:
+            if not set(names).isdisjoint(_WORDS.findall(str(string.value))):
+                self.add(home, string, node)
+
+    def put_result(self, module: Module, function: ast.AST, mark: Mark) -> None:
+        """Say that a function gives back, or yields, something marked."""
+        self._put(self._result(function), mark)
+        if function in self._interesting:
+            return
+        self._interesting.add(function)
+        if isinstance(function, ast.Lambda):
+            self.add(module, function, function)
+        elif isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            owner = module.parent(function)
+            if isinstance(owner, ast.ClassDef):
+                self._look_for_method(self.family(owner, module), function)
+            else:
+                self.look_for(module, function)
+
+    def _look_for_method(self, family: Family, method: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self.put_attribute(family, method.name, method)
+        words = {ast.unparse(decorator).rpartition(".")[2] for decorator in method.decorator_list}
+        if words & _PROPERTIES:
+            self.take_result(method, lambda mark: self.put_attribute(family, method.name, mark))
+
+    def take_result(self, function: ast.AST, taker: Taker) -> None:
+        """Hand on what a function gives back."""
+        self._take(self._result(function), taker)
+
+    def _result(self, function: ast.AST) -> _Cell:
+        return self._results.setdefault(function, _Cell())
+
+
+def _quoted(module: Module) -> Iterator[ast.Constant]:
+    """The strings in annotations."""
+    told: list[ast.expr | None] = [n.annotation for n in module.nodes(ast.arg) if isinstance(n, ast.arg)]
+    told += [n.annotation for n in module.nodes(ast.AnnAssign) if isinstance(n, ast.AnnAssign)]
+    for kind in (ast.FunctionDef, ast.AsyncFunctionDef):
+        told += [
+            n.returns for n in module.nodes(kind) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+    for annotation in told:
+        for part in ast.walk(annotation) if isinstance(annotation, _CAN_QUOTE) else ():
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                yield part
+
+
+def _is_own(node: ast.expr) -> bool:
+    """Whether an expression is `self`, `cls` or `super()`."""
+    if isinstance(node, ast.Call):
+        node = node.func
+        return isinstance(node, ast.Name) and node.id == "super"
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+def _last(dotted: str) -> str:
+    return dotted.rpartition(".")[2]

@@ -1,0 +1,27 @@
+"""What is followed forwards from where sharded models are made."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from codemods.analysis.module import Module
+
+MODEL = "a sharded model or a part of one"
+SAID = "said to be a sharded model at this place"
+PARAMETERS = "parameters of a sharded model"
+OPTIMIZER = "an optimizer of such parameters"
+RECORD = "a namespace or named tuple"
+INSIDE = frozenset({"module", "_fsdp_wrapped_module", "_orig_mod"})
+"""What a wrapper or a compiled module calls the module inside it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Family:
+    """Classes of which one derives from another, at whatever distance and in whatever direction."""
+
+    classes: list[tuple[ast.ClassDef, Module]]
+
+
+Mark: TypeAlias = "str | Family | ast.AST"
