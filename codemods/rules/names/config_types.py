@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.library_calls import held_by_libraries
+from codemods.analysis.scopes import BindingKind
 from codemods.leftover_imports import alternatives, is_for_fsdp2, is_understood
 from codemods.rule import (
     Edit,
@@ -85,6 +86,8 @@ def config_types(project: Project) -> Iterator[Finding]:
                 yield _given(use, taker)
             elif any(home is use.module and home.span(call).holds(span) for home, call in left):
                 continue  # the call stays as it is, and so does what is written in it
+            elif project.group(use.module.path) in moving and _can_be_fsdp2s(use):
+                yield _of_two_stacks(project, use, new)
             elif project.group(use.module.path) in moving:
                 yield _moved(project, use, new)
                 if new == "MixedPrecision":
@@ -92,6 +95,24 @@ def config_types(project: Project) -> Iterator[Finding]:
     for module in list(project.modules.values()):
         if "MixedPrecisionPolicy" in module.text and project.group(module.path) in moving:
             yield from _one_of_two(project, module)
+
+
+def _can_be_fsdp2s(use: NameUse) -> bool:
+    """Whether a name is imported as FSDP2's type of the same use as well: the imports are a gate."""
+    found = use.module.scope_of(use.node).lookup(use.node.id) if isinstance(use.node, ast.Name) else None
+    bound = [b for b in found[1] if b.kind is BindingKind.IMPORT] if found is not None else []
+    return any(is_for_fsdp2(canonical(binding.target)) for binding in bound)
+
+
+def _of_two_stacks(project: Project, use: NameUse, name: str) -> Finding:
+    return finding(
+        use.module,
+        use.node,
+        "FM201",
+        f"this is FSDP1's `{name}` or FSDP2's type, as the program decides, and stays",
+        remedy="import FSDP1's under a name of its own, or FSDP2's alone, and rewrite again",
+        shares=_shares(project, use, name),
+    )
 
 
 def _one_of_two(project: Project, module: Module) -> Iterator[Finding]:
