@@ -77,7 +77,7 @@ def _shows_shards(project: Project, module: Module, call: ast.Call, model: str) 
             continue
         end = module.span(other).end
         between = [c for c in earlier if module.span(c).start >= end]
-        if not any(True for c in between for _ in _runs(project, module, c, _DEPTH)):
+        if not any(_runs_something(project, module, c, _DEPTH) for c in between):
             return True
     return False
 
@@ -101,6 +101,23 @@ def _reshards(call: ast.Call, model: str) -> bool:
     return subject is not None and ast.unparse(subject) == model
 
 
+def _runs_something(project: Project, module: Module, part: ast.AST, depth: int) -> bool:
+    """Whether a sharded model is run in a part of the program or the functions it calls."""
+    for call in (n for n in ast.walk(part) if isinstance(n, ast.Call)):
+        if not isinstance(project.sharded(module, _run_by(call)), No):
+            return True
+        meant = project.links.functions.meant(module, call.func) if depth else ()
+        if any(_runs_something(project, home, function, depth - 1) for home, function in meant):
+            return True
+    return False
+
+
+def _run_by(call: ast.Call) -> ast.expr:
+    """What a call runs if it is a model."""
+    run = call.func
+    return run.value if isinstance(run, ast.Attribute) and run.attr in ("generate", "forward") else run
+
+
 def _is_evaluated(project: Project, module: Module, model: ast.expr) -> bool:
     holding = project.sharded(module, model)
     sites = holding.sites if isinstance(holding, Sharded | Maybe) else frozenset()
@@ -113,48 +130,46 @@ def _evaluated(project: Project) -> frozenset[WrapCall] | None:
     told, None where it runs none so."""
     found = project.memo.get("evaluated")
     if not isinstance(found, tuple):
-        sites: set[WrapCall] = set()
-        is_any = is_open = False
-        for module in list(project.modules.values()):
-            for node in _without_gradients(module):
-                for held in _runs(project, module, node, _DEPTH):
-                    is_any, is_open = True, is_open or not held
-                    sites |= held
-        found = (is_any, frozenset() if is_open else frozenset(sites))
+        held = [sites for module, call, sites in _runs(project) if _is_evaluation(project, module, call)]
+        found = (bool(held), frozenset[WrapCall]().union(*held) if all(held) else frozenset())
         project.memo["evaluated"] = found
     is_any, sites_found = found
     return sites_found if is_any else None
 
 
-def _without_gradients(module: Module) -> Iterator[ast.AST]:
-    """Functions and blocks that compute no gradients, or that put a model into `eval()`."""
-    for node in (*module.nodes(ast.FunctionDef), *module.nodes(ast.With)):
-        if isinstance(node, ast.FunctionDef):
-            told = [ast.unparse(decorator) for decorator in node.decorator_list]
-            calls = {
-                n.func.attr
-                for n in ast.walk(node)
-                if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
-            }
-            if "eval" in calls and "backward" not in calls:
-                yield node
-                continue
-        else:
-            assert isinstance(node, ast.With)
-            told = [ast.unparse(item.context_expr) for item in node.items]
-        if any(word in text for text in told for word in _NO_GRADIENTS):
-            yield node
+def _runs(project: Project) -> Iterator[tuple[Module, ast.Call, frozenset[WrapCall]]]:
+    """Every call that runs a sharded model, with the wraps it can come from."""
+    for module in project.looked_at:
+        for call in module.calls():
+            run = _run_by(call)
+            holding = project.sharded(module, run) if project.links.may_be_sharded(run) else No()
+            if not isinstance(holding, No):
+                yield module, call, holding.sites
 
 
-def _runs(project: Project, module: Module, part: ast.AST, depth: int) -> Iterator[frozenset[WrapCall]]:
-    """The wraps of every sharded model that is run in a part of the program or the functions it calls."""
-    for call in (n for n in ast.walk(part) if isinstance(n, ast.Call)):
-        run = call.func
-        if isinstance(run, ast.Attribute) and run.attr in ("generate", "forward"):
-            run = run.value
-        holding = project.sharded(module, run)
-        if not isinstance(holding, No):
-            yield holding.sites
-        elif depth:
-            for home, function in project.links.functions.meant(module, call.func):
-                yield from _runs(project, home, function, depth - 1)
+def _is_evaluation(project: Project, module: Module, call: ast.Call, depth: int = _DEPTH) -> bool:
+    """Whether a call stands where no gradients are computed, or in a function that is called there."""
+    if any(_is_without_gradients(parent) for parent in module.ancestors(call)):
+        return True
+    function = module.function(call)
+    if not depth or not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    calls = project.links.calls_of(module, function)
+    return any(_is_evaluation(project, home, outer, depth - 1) for home, outer in calls)
+
+
+def _is_without_gradients(node: ast.AST) -> bool:
+    """Whether it is a function or block that computes no gradients, or that puts a model into `eval()`."""
+    told: list[str] = []
+    if isinstance(node, ast.FunctionDef):
+        told = [ast.unparse(decorator) for decorator in node.decorator_list]
+        called = {
+            n.func.attr
+            for n in ast.walk(node)
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
+        }
+        if "eval" in called and "backward" not in called:
+            return True
+    elif isinstance(node, ast.With):
+        told = [ast.unparse(item.context_expr) for item in node.items]
+    return any(word in text for text in told for word in _NO_GRADIENTS)
