@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from codemods.analysis.flow import reaching
@@ -39,9 +39,18 @@ class ParameterLists:
     """The part of `Links` that is about parameters."""
 
     links: Links
+    _owners: dict[ast.Call, list[OwnerAt]] = field(default_factory=dict)
 
     def owners(self, module: Module, call: ast.Call) -> list[OwnerAt]:
         """`m` of every `m.parameters()` or `m.named_parameters()` that a call is given, through names."""
+        known = self._owners.get(call)
+        if known is None:
+            known = self._found(module, call)
+            if not self.links.depth:  # within a circle answers are partial
+                self._owners[call] = known
+        return known
+
+    def _found(self, module: Module, call: ast.Call) -> list[OwnerAt]:
         found: list[OwnerAt] = []
         seen: set[ast.AST] = set()
         groups: set[ast.AST | None] = {_first(call)}

@@ -23,10 +23,8 @@ def evaluation_before_step(project: Project) -> Iterator[Finding]:
     for module in project.looked_at:
         for step in (c for c in module.calls() if _method(c) == "step"):
             assert isinstance(step.func, ast.Attribute)
-            if isinstance(project.optimizer_of(module, step.func.value), No):
-                continue
             found = _evaluated_before(project, module, step)
-            if found is not None:
+            if found is not None and not isinstance(project.optimizer_of(module, step.func.value), No):
                 yield finding(
                     module,
                     found,
