@@ -2,9 +2,9 @@
 
     python benchmarks/parity_suite.py [--repetitions 5] [--mutations] [--output FILE]
 
-Every right conversion of `tests/verify/zoo.py` is run that many times, the original anew each time; a verdict
-that is not a pass without a warning is a false alarm. With `--mutations` every planted mistake is run once. A
-table goes to stdout, JSON to FILE.
+Every right conversion of `tests/verify/parity_zoo.py` is run that many times, the original anew each time; a
+verdict that is not a pass without a warning is a false alarm. With `--mutations` every planted mistake is run
+once. A table goes to stdout, JSON to FILE.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "verify")]
 
 from bench import Benches  # noqa: E402
-from zoo import MUTATIONS, RIGHT, found  # noqa: E402
+from parity_zoo import MUTATIONS, RIGHT, found  # noqa: E402
 
 
 def false_alarms(zoo: Benches, repetitions: int) -> list[dict[str, object]]:

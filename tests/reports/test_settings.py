@@ -163,10 +163,10 @@ def test_every_setting_does_what_its_option_does_and_the_option_comes_first(
 
 
 def test_every_option_that_shapes_the_result_is_a_setting(tmp_path: Path) -> None:
-    """What belongs to one run (--diff, --check, --format, --output, --allow-dirty, --undo) is none."""
+    """What belongs to one run (--diff, --check, --format, --output, --allow-dirty, ...) is none."""
     help_text = program("rewrite", "--help", cwd=tmp_path).out
     options = set(re.findall(r"^ +--([a-z0-9-]+)", help_text, re.MULTILINE))
-    of_one_run = {"diff", "check", "format", "output", "allow-dirty", "undo", "help"}
+    of_one_run = {"diff", "check", "format", "output", "allow-dirty", "undo", "jobs", "help"}
     write(tmp_path, {"pyproject.toml": "[tool.fsdp-migrate]\nno-such-key = 1\n"})
     told = program("rewrite", "--check", ".", cwd=tmp_path).err
     keys = set(re.findall(r"Known keys: (.*)\.", told)[0].split(", "))

@@ -1,10 +1,10 @@
-"""Every mistake of the zoo is found within three steps, with its cause in words; see `zoo.py`."""
+"""Every mistake of the zoo is found within three steps, with its cause in words; see `parity_zoo.py`."""
 
 from __future__ import annotations
 
 import pytest
 from bench import Benches
-from zoo import MUTATIONS, Mutation, found
+from parity_zoo import MUTATIONS, Mutation, found
 
 
 def test_suite_is_as_large_as_it_claims() -> None:

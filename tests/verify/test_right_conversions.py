@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench import Benches
-from zoo import RIGHT, Right
+from parity_zoo import RIGHT, Right
 
 
 def test_suite_is_as_large_as_it_claims() -> None:
