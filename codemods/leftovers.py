@@ -94,7 +94,7 @@ def _unmistakable(
             continue
         # An object that is known to be something else may well have a method of that name.
         owner = node.value if isinstance(node, ast.Attribute) and name in _METHODS else None
-        if owner is not None and not _can_be_wrapper(project, module, owner):
+        if owner is not None and not _can_be_wrapper(project, module, owner, name):
             continue
         if is_gone(module, node, edits) or is_spoken_of(module, node, spoken):
             continue
@@ -108,17 +108,24 @@ def _unmistakable(
         )
 
 
-def _can_be_wrapper(project: Project, module: Module, node: ast.expr) -> bool:
-    """Whether it was not found what an expression holds, or it is of a class that derives from FSDP1's."""
-    if project.links.is_unseen(module, node):
+def _can_be_wrapper(project: Project, module: Module, node: ast.expr, method: str) -> bool:
+    """Whether an expression can hold an FSDP1 wrapper, or an object of a class that derives from it.
+
+    What is known is not all there is: where a sharded model can get to and no known class has the method,
+    it is asked of that model.
+    """
+    links = project.links
+    if links.is_unseen(module, node):
         return True
-    for held in project.links.held(module, node):
+    is_known = False
+    for held in links.held(module, node):
         if isinstance(held, Instance):
-            for owner, home in project.links.classes.lineage(held.node, held.module):
+            for owner, home in links.classes.lineage(held.node, held.module):
                 bases = (project.resolve(home, base) for base in owner.bases)
                 if any(symbol is not None and symbol.name == FSDP for symbol in bases):
                     return True
-    return False
+            is_known = is_known or bool(links.classes.methods(held, method))
+    return not is_known and links.may_be_sharded(node)
 
 
 def _unmistakable_names(module: Module) -> Iterator[tuple[ast.expr, str]]:

@@ -69,6 +69,8 @@ def module(project: Project) -> Iterator[Finding]:
                 f"`.{node.attr}` of an FSDP2 model does not exist: the model is the module itself",
                 safety=Safety.SAFE,
                 edits=[replace(home, node, new)],
+                # `model.module.method(...)` goes as a whole where the method's rule rewrites it.
+                fades=True,
             )
 
 

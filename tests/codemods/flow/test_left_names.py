@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from programs import Program, found_at
+from programs import Program, found_at, ordered
 
 _HEAD = "from torch.distributed.fsdp import FSDPModule  # fsdp\n"
 
@@ -37,3 +37,20 @@ def test_a_method_of_that_name_in_the_project_is_not_fsdp1s() -> None:
     own = "class Units:\n    @staticmethod\n    def fsdp_modules(m): return []\n"
     text = f"{_HEAD}{own}\nUnits.fsdp_modules(x)\n"
     assert found_at(Program({"main.py": text}, "main.py", 6)) == {}
+
+
+@pytest.mark.parametrize(("owner", "codes"), [("Net", {"FM516"}), ("Engine", set())])
+def test_an_object_that_a_model_can_get_to_is_not_taken_for_its_other_kind(
+    owner: str, codes: set[str]
+) -> None:
+    """Only one of two values is found, as the other lies deeper than anything is followed."""
+    inner = "FSDP(Net())"
+    for _ in range(6):
+        inner = f"{{'a': {inner}}}"
+    text = f"""
+        deep = {inner}
+        model = deep{"['a']" * 6} if flag else {owner}()
+        with model.summon_full_params(model): pass  # <-
+    """
+    made = ordered(text, "FSDP")
+    assert found_at(made).get((made.path, made.line), set()) == codes
