@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from codemods.analysis.holding import WrapCall
 from codemods.analysis.module import Module
-from codemods.analysis.scopes import BindingKind
+from codemods.analysis.variable_reads import reads_of
 from codemods.project import Project
 from codemods.shard_call import SIGNATURE
 
@@ -27,47 +26,12 @@ def calls_of_partial(project: Project, site: WrapCall) -> tuple[list[tuple[Modul
     escapes = False
     for target in around.targets:
         assert isinstance(target, ast.Name)
-        for module, read in _reads(project, site.module, target):
+        for module, read in reads_of(project, site.module, target):
             parent = module.parent(read)
             if isinstance(parent, ast.Call) and (parent.func is read or _is_partial(project, module, parent)):
                 calls.append((module, parent))
             escapes = escapes or not (isinstance(parent, ast.Call) and parent.func is read)
     return calls, escapes and _gives_keywords_to_unknown(project)
-
-
-def _reads(project: Project, home: Module, target: ast.Name) -> Iterator[tuple[Module, ast.expr]]:
-    """Every place that reads a name, in its own module and in those that import it."""
-    scope = home.scope_of(target)
-    for module in list(project.modules.values()):
-        if module is not home and target.id not in module.text:
-            continue
-        for node in (*module.nodes(ast.Name), *module.nodes(ast.Attribute)):
-            if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
-                continue
-            if isinstance(node, ast.Attribute):
-                if node.attr == target.id:
-                    symbol = project.resolve(module, node.value)
-                    if symbol is not None and symbol.node is home.tree:
-                        yield module, node
-                continue
-            found = module.scope_of(node).lookup(node.id)
-            if found is None:
-                continue
-            if module is home:
-                if node.id == target.id and found[0] is scope:
-                    yield module, node
-                continue
-            origins = [b.target for b in found[1] if b.kind is BindingKind.IMPORT]
-            if any(_is_of(project, module, home, target.id, origin) for origin in origins):
-                yield module, node
-
-
-def _is_of(project: Project, module: Module, home: Module, name: str, origin: str) -> bool:
-    """Whether `package.module.name`, imported somewhere, is that name of a module of the project."""
-    head, _, last = origin.rpartition(".")
-    if last != name:
-        return False
-    return project.index.find(head if head.strip(".") else f"{head}.", module.path) is home
 
 
 def _is_partial(project: Project, module: Module, call: ast.Call) -> bool:
@@ -79,7 +43,7 @@ def _gives_keywords_to_unknown(project: Project) -> bool:
     """Whether something that was not found is called with keywords of FSDP1's."""
     return any(
         keyword.arg in _OWN and project.resolve(module, call.func) is None
-        for module in list(project.modules.values())
+        for module in project.reading(*sorted(_OWN))
         for call in module.calls()
         for keyword in call.keywords
     )

@@ -20,6 +20,7 @@ from codemods.analysis.state_dicts import (
     setting_of,
 )
 from codemods.analysis.values import CallValue, options
+from codemods.analysis.variable_reads import reads_of
 from codemods.editing.block_models import gives_model_away, is_model, is_part
 from codemods.editing.code import code, delete, replace, stands_alone, unwrap_block
 from codemods.editing.optim_state_dicts import STATIC_SAVES, optim_saved
@@ -229,22 +230,17 @@ def _definition(project: Project, module: Module, node: ast.expr) -> tuple[Modul
 
 def _used_for_blocks_only(project: Project, definition: tuple[Module, ast.Assign]) -> bool:
     """Whether each use of a configuration is an argument of a context that is translated."""
-    _home, assignment = definition
+    home, assignment = definition
     target = assignment.targets[0]
     assert isinstance(target, ast.Name)
     arguments = {a: b for b in blocks(project) for a in (*b.call.args, *(k.value for k in b.call.keywords))}
     going = _given_to_lasting(project)
-    for module in list(project.modules.values()):
-        for node in module.nodes(ast.Name):
-            assert isinstance(node, ast.Name)
-            if node.id != target.id or not isinstance(node.ctx, ast.Load):
-                continue
-            if _definition(project, module, node) != definition:
-                continue
-            if node in going:
-                continue
-            if node not in arguments or _is_refused(project, arguments[node]):
-                return False
+    for module, node in reads_of(project, home, target):
+        read = _definition(project, module, node)
+        if read is not None and read != definition:
+            continue  # the name has another value there
+        if node not in going and (node not in arguments or _is_refused(project, arguments[node])):
+            return False
     return True
 
 

@@ -1,0 +1,4 @@
+import build
+import train
+
+build.build(None, True)

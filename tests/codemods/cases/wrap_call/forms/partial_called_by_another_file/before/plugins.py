@@ -1,0 +1,5 @@
+import library
+
+
+def register(name, value):
+    library.put(name, value)
