@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from codemods.analysis.module import Module
-
-if TYPE_CHECKING:
-    from codemods.project import Project
 
 
 def is_summoned(module: Module, node: ast.AST) -> bool:
@@ -20,18 +17,22 @@ def is_summoned(module: Module, node: ast.AST) -> bool:
     )
 
 
-def is_model_summoned(project: Project, module: Module, node: ast.AST, model: ast.expr) -> bool:
-    """Whether `summon_full_params` of a model, or of what it is a part of, is around a place."""
-    text = ast.unparse(model)
-    summons = {use.node for use in project.static_calls("summon_full_params")}
+def is_model_summoned(module: Module, node: ast.AST, model: ast.expr) -> bool:
+    """Whether `summon_full_params` of a model, or of what it is a part of, is around a place: FSDP1's, by its
+    class or as a method, or the helper module's."""
+    text = f"{ast.unparse(model)}."
     for parent in module.ancestors(node):
         if isinstance(parent, ast.With):
-            for item in parent.items:
-                call = item.context_expr
-                if call in summons and isinstance(call, ast.Call):
-                    given = [*call.args, *(k.value for k in call.keywords)]
-                    if any(f"{text}.".startswith(f"{ast.unparse(one)}.") for one in given):
-                        return True
+            summoned = (one for item in parent.items for one in _summoned(item.context_expr))
+            if any(text.startswith(f"{ast.unparse(one)}.") for one in summoned):
+                return True
         elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
             return False
     return False
+
+
+def _summoned(context: ast.expr) -> Iterator[ast.expr]:
+    """What a context can summon the parameters of."""
+    match context:
+        case ast.Call(func=ast.Attribute(attr="summon_full_params") | ast.Name(id="summon_full_params")):
+            yield from (*context.args, *(keyword.value for keyword in context.keywords))

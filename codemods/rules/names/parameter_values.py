@@ -70,7 +70,7 @@ def parameter_values(project: Project) -> Iterator[Finding]:
             model = loop.owner
             if isinstance(project.sharded(module, model), No):
                 continue
-            if is_model_summoned(project, module, loop.node, model):
+            if is_model_summoned(module, loop.node, model):
                 continue
             yield from _of_loop(project, module, loop)
             test = _test_of_name(module, loop)
@@ -90,7 +90,7 @@ def _of_mapped(project: Project, module: Module) -> Iterator[Finding]:
     for function, model in _mapped(module):
         if isinstance(project.sharded(module, model), No):
             continue
-        if is_model_summoned(project, module, function, model):
+        if is_model_summoned(module, function, model):
             continue
         names = {argument.arg for argument in function.args.args}
         codes = {code: node for node in ast.walk(function.body) if (code := _code_of(node, names))}
