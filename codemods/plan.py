@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -64,25 +64,19 @@ def plan_rewrite(
     read = len(project.modules)  # what single questions lead to later is not counted: it may be asked twice
     if jobs is None:
         jobs = processors() if len(project.modules) >= _MANY_MODULES else 1
-    every = findings = find_all(project, jobs, skipped)
-    elsewhere: Counter[str] = Counter()
-    absent: list[Finding] = []
-    if only is not None:
-        absent = [f for f in findings if f.place.path not in only]
-        elsewhere.update(f.place.path for f in findings if f.place.path not in only and not f.is_note)
-        findings = [f for f in findings if f.place.path in only]
+    every = find_all(project, jobs, skipped)
+    findings = [f for f in every if only is None or f.place.path in only]
+    absent = [f for f in every if only is not None and f.place.path not in only]
+    elsewhere = Counter(f.place.path for f in absent if not f.is_note)
     settings = plan_configuration(target, configs, options, surroundings(project), every, only=only)
     absent += settings.absent
-    reported = decided_together(project, findings, only, absent, {}, settings.decide)
+
+    def decided(held: dict[Finding, str]) -> list[Reported]:
+        return decided_together(project, findings, only, absent, held, settings.decide)
+
+    reported = decided({})
     suppressed = suppressions_in(project, reported, only)
-    reported, changes = _changed(project, reported, target, jobs)
-    undone = {r.finding: r.detail for r in reported if r.detail == _LEFT}
-    if any(finding.shares for finding in undone):
-        # What shares values with a file that is left alone is left as well.
-        said = [r for r in reported if r.finding.code == "FM903"]
-        reported = decided_together(project, findings, only, absent, undone, settings.decide)
-        reported, changes = _changed(project, _untouched(reported, said), target, jobs)
-        reported += [r for r in said if r not in reported]
+    reported, changes = _all_changed(project, reported, decided, target, jobs)
     sites = list(wrap_reports(project, reported))
     reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
     reported = [shown(project, item) for item in reported] + dropped(project, _left_whole(reported))
@@ -145,6 +139,27 @@ def _words(target: Path, files: list[str]) -> frozenset[str]:
 def split(files: list[str]) -> tuple[list[str], list[str]]:
     """Files that hold Python, and configuration files."""
     return [f for f in files if not is_configuration(f)], [f for f in files if is_configuration(f)]
+
+
+def _all_changed(
+    project: Project,
+    reported: list[Reported],
+    decided: Callable[[dict[Finding, str]], list[Reported]],
+    target: Path,
+    jobs: int,
+) -> tuple[list[Reported], list[FileChange]]:
+    """The new contents of files; what shares values with a file that is left alone is left as well.
+
+    Args:
+        decided: outcomes, given the findings that are left although they could be done, and why.
+    """
+    reported, changes = _changed(project, reported, target, jobs)
+    undone = {r.finding: r.detail for r in reported if r.detail == _LEFT}
+    if not any(finding.shares for finding in undone):
+        return reported, changes
+    said = [r for r in reported if r.finding.code == "FM903"]
+    reported, changes = _changed(project, _untouched(decided(undone), said), target, jobs)
+    return reported + [r for r in said if r not in reported], changes
 
 
 def _changed(

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -185,9 +186,11 @@ def test_copies_end_with_the_process_they_are_copies_of(number: signal.Signals, 
     )
     _until(lambda: told.exists() and len(told.read_text().split()) == 3)
     pids = [int(pid) for pid in told.read_text().split()]
+    assert all(map(_runs, pids)) and len(set(pids)) == 3
     process.send_signal(number)
     process.wait(30)
-    _until(lambda: not any(_runs(pid) for pid in pids))
+    _until(lambda: not any(map(_runs, pids)))
+    assert process.returncode != 0
 
 
 def _until(holds: object, seconds: float = 30) -> None:
@@ -199,11 +202,13 @@ def _until(holds: object, seconds: float = 30) -> None:
 
 def _runs(pid: int) -> bool:
     """Whether a process is there and no zombie."""
-    try:
-        state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout
-    except OSError:
+    stat = Path(f"/proc/{pid}/stat")
+    if Path("/proc/self/stat").exists():
+        with suppress(OSError):
+            return stat.read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
         return False
-    return bool(state.strip()) and not state.startswith("Z")
+    told = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout
+    return bool(told.strip()) and not told.startswith("Z")
 
 
 def test_processors_are_those_this_process_may_use() -> None:
