@@ -38,11 +38,10 @@ def evaluation_before_step(project: Project) -> Iterator[Finding]:
 def _evaluated_before(project: Project, module: Module, step: ast.Call) -> ast.Call | None:
     """The evaluation between a step and the backward pass before it, in the step's block."""
     statement = module.statement(step)
-    parent = module.parent(statement)
-    block = next((b for n in ("body", "orelse") if statement in (b := getattr(parent, n, None) or [])), [])
+    block = module.block(statement)
     found: ast.Call | None = None
     has_gradients = False
-    for earlier in block[: block.index(statement)] if block else ():
+    for earlier in block[: block.index(statement)]:
         for call in (n for n in ast.walk(earlier) if isinstance(n, ast.Call)):
             if _method(call) in ("backward", "reshard", "step"):
                 has_gradients, found = _method(call) == "backward", None
