@@ -1,4 +1,4 @@
-"""What `ignored_modules` and `ignored_states` become, two keywords of one meaning.
+"""`ignored_modules` and `ignored_states`, two keywords of one meaning: who gives them, and what they become.
 
 Source: `fully_shard(ignored_params=)`, torch 2.7 and later."""
 
@@ -6,8 +6,22 @@ from __future__ import annotations
 
 import ast
 
-from codemods.rule import Literal, Sequenced, finding
+from codemods.rule import Literal, Maybe, Module, Project, Sequenced, Sharded, WrapCall, finding
 from codemods.shard_call import Argument, Inline, Translation
+from codemods.wrap_site import arguments_of
+
+
+def ignored_arguments(project: Project, site: WrapCall) -> tuple[list[Argument], bool]:
+    """What a wrap call is told not to shard, wherever that is written; and whether it can be told more."""
+    found, unknown = arguments_of(project, site)
+    return [a for a in found if a.name in ("ignored_modules", "ignored_states")], unknown
+
+
+def has_only_shards(project: Project, module: Module, model: ast.expr) -> bool:
+    """Whether no parameter of the model is left out of sharding, as far as its wraps say."""
+    holding = project.sharded(module, model)
+    sites = holding.sites if isinstance(holding, Sharded | Maybe) else frozenset()
+    return bool(sites) and all(ignored_arguments(project, site) == ([], False) for site in sites)
 
 
 def ignored_parameters(argument: Argument, code: str) -> Translation:

@@ -37,8 +37,9 @@ def only_writer(target: Path) -> Iterator[None]:
         yield
         return
     try:
-        os.ftruncate(handle, 0)
-        os.write(handle, f"{os.getpid()}\n".encode())
+        with contextlib.suppress(OSError):  # the disk is full: the number only serves a message
+            os.ftruncate(handle, 0)
+            os.write(handle, f"{os.getpid()}\n".encode())
         yield
     finally:
         with contextlib.suppress(OSError):

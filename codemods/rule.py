@@ -127,6 +127,7 @@ from codemods.editing.state_dict_blocks import BlockPlan, plan_block, run_time_c
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
 from codemods.editing.statements import (
     annotation_words,
+    branches_before,
     can_only_be_sharded,
     is_annotation,
     is_behind_branch_that_shards,
@@ -188,6 +189,7 @@ __all__ = [
     "annotation_words",
     "append_argument",
     "argument",
+    "branches_before",
     "can_only_be_sharded",
     "choices",
     "code",

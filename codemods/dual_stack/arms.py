@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from codemods.analysis.module import Module
-from codemods.dual_stack.spans import block_of, is_elif, only, removed, terminates
+from codemods.dual_stack.spans import is_elif, only, removed, terminates
 from codemods.model import Edit, Hole, Span
 
 
@@ -74,7 +74,7 @@ def rebuilt(
 
 
 def _unreachable_from(module: Module, head: ast.If) -> ast.stmt:
-    return block_of(module, head)[-1]
+    return module.block(head)[-1]
 
 
 def _header_line(module: Module, arm: ast.If) -> int:

@@ -30,13 +30,9 @@ def is_asked_beside(project: Project, module: Module, question: ast.AST, subject
     return _has_counterpart(project, module, question)
 
 
-def _function(module: Module, question: ast.AST) -> ast.AST | None:
-    return next((p for p in module.ancestors(question) if isinstance(p, _FUNCTIONS)), None)
-
-
 def _statements_around(module: Module, question: ast.AST) -> list[ast.AST]:
     """The function around a question, or the module's own statements."""
-    function = _function(module, question)
+    function = module.function(question)
     if function is not None:
         return [function]
     return [s for s in module.tree.body if not isinstance(s, _FUNCTIONS | ast.ClassDef)]
@@ -45,8 +41,8 @@ def _statements_around(module: Module, question: ast.AST) -> list[ast.AST]:
 def _has_counterpart(project: Project, module: Module, question: ast.AST) -> bool:
     """Whether a question is all that a function answers, and FSDP2's all that another one beside it does:
     `is_fsdp1(m)` and `is_fsdp2(m)`."""
-    function = _function(module, question)
-    if not isinstance(function, _FUNCTIONS) or not _only_answers(function):
+    function = module.function(question)
+    if function is None or not _only_answers(function):
         return False
     around = module.parent(function)
     others = around.body if isinstance(around, ast.Module | ast.ClassDef) else []

@@ -11,7 +11,7 @@ from codemods.dual_stack.choices import setting_and_value
 from codemods.dual_stack.fold import Fold
 from codemods.dual_stack.marks import Marks, Stack
 from codemods.dual_stack.pure import does_more
-from codemods.dual_stack.spans import block_of, only, removed, terminates
+from codemods.dual_stack.spans import only, removed, terminates
 from codemods.dual_stack.spot import Refused, Spot
 from codemods.dual_stack.truth import Truth
 from codemods.model import Code, Edit, Hole, Span
@@ -59,7 +59,7 @@ def _is_evident(truth: Truth, marks: Marks, chain: Chain, arm: ast.If, last: Sta
     module = chain.module
     if Stack.FSDP1 in marks.within(module, arm.body) or last is Stack.FSDP2 or _is_refusal(arm.body):
         return True
-    beside = [s for s in block_of(module, chain.head) if isinstance(s, ast.If)]
+    beside = [s for s in module.block(chain.head) if isinstance(s, ast.If)]
     tests = [other.test for other in (*chain.arms, *beside) if other is not arm]
     return any(truth.asks_for(module, test) is Stack.FSDP2 for test in tests)
 
@@ -189,7 +189,7 @@ def _exclude(module: Module, arms: Sequence[ast.If]) -> bool:
 def _early(marks: Marks, chain: Chain, stacks: list[Stack]) -> Spot | None:
     """`if fsdp2: ...; return` with FSDP1's code below it, and the reverse."""
     module, head = chain.module, chain.head
-    block = block_of(module, head)
+    block = module.block(head)
     below = block[block.index(head) + 1 :]
     if len(chain.arms) != 1 or not below or not terminates(head.body):
         return None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from codemods.analysis.module import Module
-from codemods.dual_stack.spans import block_of, only
+from codemods.dual_stack.spans import only
 from codemods.dual_stack.spot import Refused, Spot
 from codemods.dual_stack.unused import is_imported_elsewhere
 from codemods.model import Span
@@ -92,7 +92,7 @@ def _imported(body: list[ast.stmt]) -> Iterator[tuple[str, bool]]:
 
 def _follows_imports(module: Module, node: ast.Try) -> bool:
     """Whether the statement above is an import, of whose group the gate's imports are then."""
-    block = block_of(module, node)
+    block = module.block(node)
     at = block.index(node)
     above = block[at - 1] if at else None
     return isinstance(above, ast.Import | ast.ImportFrom) and not _comment_between(module, above, node)

@@ -6,12 +6,11 @@ character of the shortened text therefore remembers its place in the original.
 
 from __future__ import annotations
 
-import io
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from codemods.editing.apply import shifted, within_hole
+from codemods.editing.apply import in_order, lines_of, shifted, within_hole
 from codemods.model import Edit, Hole, Ref, Span
 
 Origins = array
@@ -33,9 +32,7 @@ def unmoved(length: int) -> Origins[int]:
 
 def traced(text: str, edits: Sequence[Edit], newline: str) -> Traced:
     """The text with all edits done (see `codemods.editing.apply.apply_edits`)."""
-    unique = list(dict.fromkeys(edits))
-    ordered = sorted(unique, key=lambda e: (e.span.start, e.span.end > e.span.start, -e.span.end))
-    pieces = list(_emit(text, Span(0, len(text)), ordered, newline))
+    pieces = list(_emit(text, Span(0, len(text)), in_order(edits), newline))
     origins = array("q")
     for piece in pieces:
         origins.extend(piece.origins)
@@ -95,7 +92,7 @@ def _moved(kept: Sequence[Traced], hole: Hole) -> Iterator[Traced]:
         origins.extend(piece.origins)
     after = shifted(before, hole.indent, first_line=hole.first_line)
     position = 0
-    for old, new in zip(_lines(before), _lines(after), strict=True):
+    for old, new in zip(lines_of(before), lines_of(after), strict=True):
         end = position + len(old)
         if len(new) > len(old):
             yield Traced(
@@ -104,10 +101,6 @@ def _moved(kept: Sequence[Traced], hole: Hole) -> Iterator[Traced]:
             )
         yield Traced(new[-len(old) :], origins[end - min(len(old), len(new)) : end])
         position = end
-
-
-def _lines(text: str) -> list[str]:
-    return list(io.StringIO(text, newline=""))
 
 
 def composed(inner: Origins[int], outer: Origins[int]) -> Origins[int]:

@@ -20,7 +20,7 @@ from codemods.dual_stack.expressions import (
 from codemods.dual_stack.gates import gate_spots
 from codemods.dual_stack.marks import Marks, Stack, find_marks
 from codemods.dual_stack.settings import asks_by_text
-from codemods.dual_stack.spans import block_of, terminates
+from codemods.dual_stack.spans import terminates
 from codemods.dual_stack.spot import Refused, Spot
 from codemods.dual_stack.truth import Truth
 from codemods.project import Project
@@ -104,7 +104,7 @@ def _leaving_before(module: Module, nodes: list[ast.AST]) -> Iterator[ast.If]:
     """`if ...: return` above a statement, in its block."""
     for node in nodes:
         if isinstance(node, ast.stmt):
-            block = block_of(module, node)
+            block = module.block(node)
             above = block[: block.index(node)]
             yield from (s for s in above if isinstance(s, ast.If) and not s.orelse and terminates(s.body))
 

@@ -9,18 +9,6 @@ from codemods.analysis.module import Module
 from codemods.editing.code import stands_alone
 from codemods.model import Edit, Hole, Span
 
-_BLOCKS = ("body", "orelse", "finalbody", "handlers")
-
-
-def block_of(module: Module, statement: ast.stmt) -> list[ast.stmt]:
-    """The statements among which one stands."""
-    parent = module.parent(statement)
-    for name in _BLOCKS:
-        block = getattr(parent, name, None)
-        if isinstance(block, list) and statement in block:
-            return block
-    return [statement]
-
 
 def is_elif(module: Module, node: ast.AST) -> bool:
     return isinstance(node, ast.If) and module.text.startswith("elif", module.span(node).start)
@@ -28,7 +16,7 @@ def is_elif(module: Module, node: ast.AST) -> bool:
 
 def removed(module: Module, first: ast.stmt, last: ast.stmt) -> Edit:
     """Remove statements that follow each other, comments that speak of them, and a blank line too many."""
-    block = block_of(module, first)
+    block = module.block(first)
     if len(block) == block.index(last) - block.index(first) + 1 and not isinstance(
         module.parent(first), ast.Module
     ):

@@ -74,9 +74,8 @@ def _otherwise(module: Module, branch: ast.If | ast.IfExp) -> Iterator[object]:
 
 def _after(module: Module, branch: ast.If) -> Iterator[object]:
     """What is returned by the statements after a branch."""
-    block = getattr(module.parent(branch), "body", [])
-    rest = block[block.index(branch) + 1 :] if branch in block else []
-    for statement in rest:
+    block = module.block(branch)
+    for statement in block[block.index(branch) + 1 :]:
         if isinstance(statement, ast.If):
             yield from _given(statement.body)
             yield from _given(statement.orelse)

@@ -41,9 +41,13 @@ def apply_edits(text: str, edits: Sequence[Edit], spell: Speller, newline: str) 
         edits: pairwise `compatible`; equal ones count once; insertions at one place keep their order.
         newline: line ending that new text is given.
     """
+    return _emit(text, Span(0, len(text)), in_order(edits), spell, newline)
+
+
+def in_order(edits: Sequence[Edit]) -> list[Edit]:
+    """Different edits in the order in which they are done: the outer before what they hold."""
     unique = list(dict.fromkeys(edits))
-    ordered = sorted(unique, key=lambda e: (e.span.start, e.span.end > e.span.start, -e.span.end))
-    return _emit(text, Span(0, len(text)), ordered, spell, newline)
+    return sorted(unique, key=lambda e: (e.span.start, e.span.end > e.span.start, -e.span.end))
 
 
 def _emit(text: str, span: Span, edits: Sequence[Edit], spell: Speller, newline: str) -> str:
@@ -76,7 +80,7 @@ def _emit(text: str, span: Span, edits: Sequence[Edit], spell: Speller, newline:
 def shifted(text: str, columns: int, *, first_line: bool) -> str:
     """Move lines left or right; lines that continue a string are left alone."""
     inside_string = _string_lines(text)
-    lines = list(io.StringIO(text, newline=""))  # as Python counts them: a form feed ends none
+    lines = lines_of(text)
     for number, line in enumerate(lines):
         if (number == 0 and not first_line) or number in inside_string or not line.strip():
             continue
@@ -86,6 +90,11 @@ def shifted(text: str, columns: int, *, first_line: bool) -> str:
             white = len(line) - len(line.lstrip(" \t"))
             lines[number] = line[min(white, -columns) :]
     return "".join(lines)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text as Python counts them, with their endings: a form feed ends none."""
+    return list(io.StringIO(text, newline=""))
 
 
 def _string_lines(text: str) -> set[int]:

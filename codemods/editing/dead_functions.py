@@ -10,11 +10,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from codemods.analysis.module import Module
+from codemods.editing.apply import lines_of
 from codemods.model import Edit, Ref, Span
 from codemods.project import Project
-
-_LINE = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
-"""Where lines begin as Python counts them: a form feed ends none."""
 
 
 def dead_functions(
@@ -50,7 +48,7 @@ def without_functions(text: str, names: Iterable[str]) -> str:
     except SyntaxError:
         return text
     names = set(names)
-    lines = _LINE.split(text)
+    lines = lines_of(text)
     for node in reversed(tree.body):
         if isinstance(node, ast.FunctionDef) and node.name in names:
             end = node.end_lineno or node.lineno

@@ -10,7 +10,6 @@ import ast
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from codemods.analysis.holding import Maybe, Sharded
 from codemods.analysis.module import Module
 from codemods.analysis.parameter_loops import ParameterLoop
 from codemods.analysis.state_dicts import argument
@@ -21,14 +20,13 @@ if TYPE_CHECKING:
 
 _SAME = frozenset({"detach", "float", "double", "to", "item", "cpu", "clone"})
 _REDUCED = frozenset({"torch.distributed.all_reduce", "torch.distributed.distributed_c10d.all_reduce"})
-_IGNORED = frozenset({"ignored_modules", "ignored_states", "ignored_parameters"})
 
 
 def local_norm_edits(
     project: Project, module: Module, loop: ParameterLoop, nodes: Iterable[ast.AST]
 ) -> list[Edit]:
     """`.to_local()` behind every gradient of a loop that sums squares and reduces the sum over the ranks;
-    empty where anything else is done with a value in it.
+    empty where anything else is done with a value in it. All parameters must be sharded.
 
     Args:
         nodes: what in the loop reads values of parameters or gradients.
@@ -44,15 +42,7 @@ def local_norm_edits(
             return []
         end = module.span(gradient).end
         edits.append(Edit(module.path, Span(end, end), (".to_local()",)))
-    return edits if _has_only_shards(project, module, loop.owner) else []
-
-
-def _has_only_shards(project: Project, module: Module, model: ast.expr) -> bool:
-    """Whether no parameter of the model is left out of sharding, as far as its wraps say."""
-    holding = project.sharded(module, model)
-    sites = holding.sites if isinstance(holding, Sharded | Maybe) else frozenset()
-    names = {keyword.arg for site in sites for keyword in site.settings.keywords}
-    return bool(sites) and not names & {*_IGNORED, None}
+    return edits
 
 
 def _squares_around(module: Module, loop: ParameterLoop, node: ast.AST) -> ast.expr | None:
@@ -67,13 +57,11 @@ def _squares_around(module: Module, loop: ParameterLoop, node: ast.AST) -> ast.e
 
 def _squared(node: ast.expr) -> ast.expr | None:
     """`g` of `g.norm(2) ** 2`, `g.pow(2).sum()`, `torch.norm(g).item() ** 2` and their like."""
-    match _stripped(node):
-        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=2 | 2.0)):
-            return _normed(_stripped(left))
-        case ast.Call(func=ast.Attribute(value=value, attr="pow"), args=[ast.Constant(value=2 | 2.0)]):
-            return _normed(_stripped(value))
-        case ast.Call(func=ast.Attribute(value=value, attr="square"), args=[]):
-            return _normed(_stripped(value))
+    node = _stripped(node)
+    powered = _powered(node)
+    if powered is not None:
+        return _normed(powered)
+    match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="sum"), args=[value], keywords=[]):
             return _powered(_stripped(value))
         case ast.Call(func=ast.Attribute(value=value, attr="sum"), args=[], keywords=[]):

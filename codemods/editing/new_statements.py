@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_LINE_END = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
+from codemods.editing.apply import lines_of
+
 _NEWLINE = re.compile(r"\r\n?")
 
 
@@ -20,8 +21,7 @@ def new_statements(before: str, after: str, tree: ast.Module) -> str:
     Args:
         tree: of `after`.
     """
-    lines = [line for line in _LINE_END.split(after) if line]
-    return "".join(_Search(lines, "\n" + _NEWLINE.sub("\n", before)).new(tree))
+    return "".join(_Search(lines_of(after), "\n" + _NEWLINE.sub("\n", before)).new(tree))
 
 
 @dataclass(frozen=True, slots=True)

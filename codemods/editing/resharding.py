@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from codemods.analysis.holding import Maybe, No, Sharded, WrapCall
 from codemods.analysis.module import Module
+from codemods.analysis.no_gradients import switches_gradients_off
 from codemods.analysis.state_dicts import argument
 from codemods.editing.code import code, insert_before
 from codemods.model import Code, Edit
@@ -26,7 +27,6 @@ _OPTIMIZER = (
     *("optim_state_dict_to_load", "scatter_full_optim_state_dict", "shard_full_optim_state_dict"),
     "flatten_sharded_optim_state_dict",
 )
-_NO_GRADIENTS = ("no_grad", "inference_mode")
 _DEPTH = 3
 
 
@@ -160,9 +160,9 @@ def _is_evaluation(project: Project, module: Module, call: ast.Call, depth: int 
 
 def _is_without_gradients(node: ast.AST) -> bool:
     """Whether it is a function or block that computes no gradients, or that puts a model into `eval()`."""
-    told: list[str] = []
+    told: list[ast.expr] = []
     if isinstance(node, ast.FunctionDef):
-        told = [ast.unparse(decorator) for decorator in node.decorator_list]
+        told = node.decorator_list
         called = {
             n.func.attr
             for n in ast.walk(node)
@@ -171,5 +171,5 @@ def _is_without_gradients(node: ast.AST) -> bool:
         if "eval" in called and "backward" not in called:
             return True
     elif isinstance(node, ast.With):
-        told = [ast.unparse(item.context_expr) for item in node.items]
-    return any(word in text for text in told for word in _NO_GRADIENTS)
+        told = [item.context_expr for item in node.items]
+    return any(map(switches_gradients_off, told))

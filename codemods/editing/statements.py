@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from codemods.analysis.module import Module
@@ -46,6 +47,7 @@ _GENERICS = frozenset(
 )
 _OTHERS = ("accelerator", "fabric", "engine", "utils", "optimizer", "strategy")
 _OTHER_FSDP = ("torch_xla", "fairscale")
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 _RANK0_WORDS = ("is_main", "is_rank0", "is_rank_zero", "is_master", "is_global_zero")
 
@@ -207,6 +209,9 @@ def _item(module: Module, item: ast.withitem) -> Code:
 def is_where_not_instance(module: Module, node: ast.AST, text: str) -> bool:
     """Whether a place is reached only when `isinstance(<text>, FSDP)` fails: an else branch, or after a
     jump."""
+    leaving = (b for b in branches_before(module, node) if isinstance(b.body[-1], _LEAVES))
+    if any(_is_instance_test(branch.test, text) for branch in leaving):
+        return True
     child = node
     for parent in module.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp):
@@ -219,8 +224,6 @@ def is_where_not_instance(module: Module, node: ast.AST, text: str) -> bool:
                 assert isinstance(parent.test, ast.UnaryOp)
                 if _is_instance_test(parent.test.operand, text):
                     return True
-        if _after_leaving_branch(parent, child, text):
-            return True
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return False
         child = parent
@@ -248,20 +251,25 @@ def is_where_other_branch_shards(module: Module, node: ast.AST, text: str) -> bo
 
 def is_behind_branch_that_shards(module: Module, node: ast.AST, text: str) -> bool:
     """Whether a branch that treats `<text>` as FSDP1's wrapper leaves the function before a place."""
+    return any(
+        isinstance(branch.body[-1], ast.Return)
+        and any(_only_fsdp1(n, text) for s in branch.body for n in ast.walk(s) if isinstance(n, ast.Call))
+        for branch in branches_before(module, node)
+    )
+
+
+def branches_before(module: Module, node: ast.AST) -> Iterator[ast.If]:
+    """The `if` statements before a place in the blocks around it, within its function."""
     child = node
     for parent in module.ancestors(node):
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(parent, name, None)
-            if not isinstance(block, list) or not any(child is statement for statement in block):
-                continue
-            for earlier in (s for s in block[: block.index(child)] if isinstance(s, ast.If)):
-                calls = (n for s in earlier.body for n in ast.walk(s) if isinstance(n, ast.Call))
-                if isinstance(earlier.body[-1], ast.Return) and any(_only_fsdp1(c, text) for c in calls):
-                    return True
+        for statement in module.block(child):
+            if statement is child:
+                break
+            if isinstance(statement, ast.If):
+                yield statement
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            return False
+            return
         child = parent
-    return False
 
 
 def _only_fsdp1(call: ast.Call, text: str) -> bool:
@@ -288,17 +296,3 @@ def _is_instance_test(test: ast.expr, text: str) -> bool:
     if words == f"hasattr({text}, 'clip_grad_norm_')":
         return True
     return words.startswith(f"isinstance({text},") and ("FSDP" in words or "FullySharded" in words)
-
-
-def _after_leaving_branch(parent: ast.AST, child: ast.AST, text: str) -> bool:
-    """`if isinstance(m, FSDP): return ...` earlier in the same block."""
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parent, name, None)
-        if not isinstance(block, list) or not any(child is statement for statement in block):
-            continue
-        for statement in block[: block.index(child)]:
-            if not isinstance(statement, ast.If) or not _is_instance_test(statement.test, text):
-                continue
-            if isinstance(statement.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
-                return True
-    return False

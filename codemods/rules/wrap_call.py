@@ -49,42 +49,30 @@ def wrap_call(project: Project) -> Iterator[Finding]:
             yield from _translate(project, site)
 
 
+def _left(project: Project, site: WrapCall, rule_code: str, message: str, remedy: str) -> Finding:
+    """A wrap call that stays, and with it the types whose values it takes."""
+    shares = taken_by_wrap(project, site)
+    return finding(site.module, site.node, rule_code, message, remedy=remedy, shares=shares)
+
+
 def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
     refused_form = refusal(project, site)
     if refused_form is not None:
-        yield finding(
-            site.module,
-            site.node,
-            "FM103",
-            refused_form[0],
-            remedy=refused_form[1],
-            shares=taken_by_wrap(project, site),
-        )
+        yield _left(project, site, "FM103", *refused_form)
         return
     arguments, unknown = arguments_of(project, site)
     rules = keyword_rules()
     stray = [a for a in arguments if a.name not in rules]
     if stray:
         names = ", ".join(f"`{a.name}`" for a in stray)
-        yield finding(
-            site.module,
-            site.node,
-            "FM104",
-            f"FSDP1 has no keyword {names}",
-            remedy="remove it, or rewrite this call by hand",
-            shares=taken_by_wrap(project, site),
-        )
+        remedy = "remove it, or rewrite this call by hand"
+        yield _left(project, site, "FM104", f"FSDP1 has no keyword {names}", remedy)
         return
     outside = next((name for a in arguments if (name := made_outside(project, a)) is not None), None)
     if outside is not None:
-        yield finding(
-            site.module,
-            site.node,
-            "FM103",
-            f"`{outside}` is made outside of what is rewritten, and stays of torch's type",
-            remedy="rewrite the directory that holds both, or make the value in this program",
-            shares=taken_by_wrap(project, site),
-        )
+        message = f"`{outside}` is made outside of what is rewritten, and stays of torch's type"
+        remedy = "rewrite the directory that holds both, or make the value in this program"
+        yield _left(project, site, "FM103", message, remedy)
         return
     results = [(a, rules[a.name](a)) for a in arguments]
     for _, result in results:
@@ -92,14 +80,7 @@ def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
     refused = [(a, r) for a, r in results if r.refused]
     if refused:
         _, result = refused[0]
-        yield finding(
-            site.module,
-            site.node,
-            "FM103",
-            result.refused,
-            remedy=result.remedy,
-            shares=taken_by_wrap(project, site),
-        )
+        yield _left(project, site, "FM103", result.refused, result.remedy)
         return
     is_on_meta = may_be_on_meta(project, site)
     is_known = not unknown and not is_on_meta and site.kind == "call"

@@ -32,6 +32,25 @@ with only_writer(Path(sys.argv[1])):
     sys.stdin.readline()
 """
 
+_WITHOUT_SPACE = """
+import resource, signal, sys
+from pathlib import Path
+from codemods.errors import CodemodError
+from codemods.model import Options
+from codemods.plan import plan_rewrite
+from codemods.sources import find_files
+from codemods.write import write_rewrite
+
+target = Path(sys.argv[1])
+done = plan_rewrite(target, find_files(target, [target]), Options())
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+try:
+    write_rewrite(target, done, tool="0.1.0", target_torch="2.6")
+except CodemodError as error:
+    sys.exit(error.message)
+"""
+
 
 def _holder(target: Path) -> subprocess.Popen[str]:
     """Another process that holds the lock."""
@@ -64,6 +83,21 @@ def test_another_writer_is_told_by_its_process_and_nothing_is_changed(tmp_path: 
     assert sorted(contents(tmp_path)) == sorted(FILES)
     write_rewrite(tmp_path, done, tool="0.1.0", target_torch="2.6")
     assert not (tmp_path / LOCK).exists()
+
+
+def test_a_full_disk_is_told_of_and_nothing_is_changed(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    before = contents(tmp_path)
+    run = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_SPACE, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.stderr.endswith("cannot be written: File too large\n"), run.stderr
+    assert "Traceback" not in run.stderr
+    assert contents(tmp_path) == before
 
 
 def test_what_a_killed_writer_leaves_holds_nobody_up(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import ast
 import math
 from collections.abc import Iterator
 
+from codemods.ignored_parameters import ignored_arguments
 from codemods.rule import (
     Finding,
     Literal,
@@ -120,11 +121,8 @@ def may_be_infinite(project: Project, module: Module, norm_type: ast.expr) -> bo
 def needs_helper(project: Project, path: str) -> bool:
     """Whether gradients can be of low precision, or parameters of several meshes or of none."""
     for site in project.wraps:
-        if any(
-            k.arg in ("ignored_modules", "ignored_states", "ignored_parameters") for k in site.node.keywords
-        ):
-            return True
-        if _turns_low_precision(site.module):
+        ignored, _ = ignored_arguments(project, site)
+        if ignored or _turns_low_precision(site.module):
             return True
     module = project.modules.get(path)
     return module is not None and _turns_low_precision(module)

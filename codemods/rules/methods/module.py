@@ -38,7 +38,7 @@ def module(project: Project) -> Iterator[Finding]:
     keeps its `.module`), `getattr(model, "module", model)` is right for both."""
     for home in project.looked_at:
         for node in home.attributes(*_NAMES):
-            if node.attr not in _NAMES or not isinstance(node.ctx, ast.Load):
+            if not isinstance(node.ctx, ast.Load):
                 continue
             holding = project.sharded(home, node.value)
             if isinstance(holding, No):

@@ -57,8 +57,6 @@ def no_sync(project: Project) -> Iterator[Finding]:
     FSDP2 accumulates in float32: the second is more accurate, and the results then differ."""
     for module in project.looked_at:
         for node in module.attributes("no_sync"):
-            if node.attr != "no_sync":
-                continue
             holding = project.sharded(module, node.value)
             if isinstance(holding, No):
                 if can_only_be_sharded(project, module, node.value):

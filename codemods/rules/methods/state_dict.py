@@ -91,7 +91,7 @@ def _taken(project: Project) -> Iterator[Finding]:
     for module in project.looked_at:
         for node in module.attributes("state_dict", "load_state_dict"):
             parent = module.parent(node)
-            if node.attr not in ("state_dict", "load_state_dict") or not isinstance(node.ctx, ast.Load):
+            if not isinstance(node.ctx, ast.Load):
                 continue
             if isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node):
                 continue

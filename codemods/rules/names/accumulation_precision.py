@@ -26,8 +26,6 @@ def accumulation_precision(project: Project) -> Iterator[Finding]:
     the rounding of bfloat16, and nothing brings the old sums back."""
     for module in project.looked_at:
         for node in module.attributes("no_sync"):
-            if node.attr != "no_sync":
-                continue
             holding = project.sharded(module, node.value)
             sites = holding.sites if isinstance(holding, Sharded | Maybe) else ()
             if any(_differs(project, site) for site in sites):

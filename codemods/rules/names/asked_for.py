@@ -58,7 +58,7 @@ def asked_for(project: Project) -> Iterator[Finding]:
             else:
                 yield _taken(module, call, asked)
         for node in module.attributes(*_METHODS):
-            if node.attr not in _METHODS or not isinstance(node.ctx, ast.Load):
+            if not isinstance(node.ctx, ast.Load):
                 continue
             parent = module.parent(node)
             if isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node):

@@ -92,8 +92,8 @@ def config_types(project: Project) -> Iterator[Finding]:
                 yield _moved(project, use, new)
                 if new == "MixedPrecision":
                     yield from _low_precision_gradients(use)
-    for module in list(project.modules.values()):
-        if "MixedPrecisionPolicy" in module.text and project.group(module.path) in moving:
+    for module in project.reading("MixedPrecisionPolicy") if moving else ():
+        if project.group(module.path) in moving:
             yield from _one_of_two(project, module)
 
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.no_gradients import switches_gradients_off
 from codemods.rule import Finding, Module, No, Project, finding, rule
-
-_NO_GRADIENTS = ("no_grad", "inference_mode")
 
 
 @rule("evaluation before the step", {"FM522": "an evaluation between `backward()` and `optimizer.step()`"})
@@ -38,11 +37,10 @@ def evaluation_before_step(project: Project) -> Iterator[Finding]:
 def _evaluated_before(project: Project, module: Module, step: ast.Call) -> ast.Call | None:
     """The evaluation between a step and the backward pass before it, in the step's block."""
     statement = module.statement(step)
-    parent = module.parent(statement)
-    block = next((b for n in ("body", "orelse") if statement in (b := getattr(parent, n, None) or [])), [])
+    block = module.block(statement)
     found: ast.Call | None = None
     has_gradients = False
-    for earlier in block[: block.index(statement)] if block else ():
+    for earlier in block[: block.index(statement)]:
         for call in (n for n in ast.walk(earlier) if isinstance(n, ast.Call)):
             if _method(call) in ("backward", "reshard", "step"):
                 has_gradients, found = _method(call) == "backward", None
@@ -70,20 +68,17 @@ def _is_evaluation(project: Project, module: Module, call: ast.Call) -> bool:
         if isinstance(n, ast.Call)
         and any(isinstance(x, ast.Name) and x.id == name for x in (n.func, *n.args))
     ]
-    decorated = any(_says(decorator) for decorator in function.decorator_list)
+    decorated = any(map(switches_gradients_off, function.decorator_list))
     around = _is_without_gradients(module, call)
     return bool(runs) and (decorated or around or any(_is_without_gradients(home, run) for run in runs))
 
 
 def _is_without_gradients(module: Module, node: ast.AST) -> bool:
     return any(
-        isinstance(parent, ast.With) and any(_says(item.context_expr) for item in parent.items)
+        isinstance(parent, ast.With)
+        and any(switches_gradients_off(item.context_expr) for item in parent.items)
         for parent in module.ancestors(node)
     )
-
-
-def _says(node: ast.expr) -> bool:
-    return any(word in ast.unparse(node) for word in _NO_GRADIENTS)
 
 
 def _method(call: ast.Call) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.ignored_parameters import ignored_arguments
 from codemods.rule import (
     Finding,
     Literal,
@@ -24,7 +25,6 @@ from codemods.rule import (
     options,
     rule,
 )
-from codemods.wrap_site import arguments_of
 
 _OPTIMIZERS = ("Adam", "AdamW", "SGD", "RMSprop", "Adagrad", "NAdam", "RAdam", "Adamax", "Adadelta", "ASGD")
 
@@ -61,7 +61,7 @@ def mixed_optimizer(project: Project) -> Iterator[Finding]:
 
 
 def _ignores(project: Project, site: WrapCall) -> bool:
-    given = (a for a in arguments_of(project, site)[0] if a.name in ("ignored_modules", "ignored_states"))
+    given, _ = ignored_arguments(project, site)
     return any(not _is_nothing(value) for argument in given for value in options(argument.value))
 
 

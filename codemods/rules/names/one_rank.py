@@ -7,7 +7,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import Finding, MethodCall, Module, Project, Sharded, finding, is_under_rank0, rule
+from codemods.rule import (
+    Finding,
+    MethodCall,
+    Module,
+    Project,
+    Sharded,
+    branches_before,
+    finding,
+    is_under_rank0,
+    rule,
+)
 
 _METHODS = ("state_dict", "summon_full_params", "clip_grad_norm_")
 _STATIC = ("summon_full_params", "optim_state_dict", "full_optim_state_dict", "sharded_optim_state_dict")
@@ -49,18 +59,8 @@ def _gathering(project: Project) -> Iterator[MethodCall]:
 
 def _is_behind_leaving(module: Module, node: ast.AST) -> bool:
     """Whether ranks other than the first have left the function before: `if rank != 0: return`."""
-    child = node
-    for parent in module.ancestors(node):
-        for name in ("body", "orelse"):
-            block = getattr(parent, name, None)
-            if isinstance(block, list) and child in block:
-                gates = (s for s in block[: block.index(child)] if isinstance(s, ast.If))
-                if any(isinstance(s.body[-1], _LEAVES) and _is_other_rank(s.test) for s in gates):
-                    return True
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            return False
-        child = parent
-    return False
+    gates = branches_before(module, node)
+    return any(isinstance(gate.body[-1], _LEAVES) and _is_other_rank(gate.test) for gate in gates)
 
 
 def _is_other_rank(test: ast.expr) -> bool:

@@ -26,7 +26,7 @@ def parameter_by_attribute(project: Project) -> Iterator[Finding]:
     plain tensor into it raise. Loops over `model.parameters()` are FM514."""
     for module in project.looked_at:
         for node in module.attributes(*_READS):
-            if node.attr not in _READS or not isinstance(module.parent(node), ast.Call):
+            if not isinstance(module.parent(node), ast.Call):
                 continue
             if is_summoned(module, node):
                 continue

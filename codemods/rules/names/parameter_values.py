@@ -12,6 +12,7 @@ from codemods.analysis.counts import count_goes_over_ranks
 from codemods.analysis.parameter_lists import parameters_of
 from codemods.analysis.summoned import is_model_summoned
 from codemods.editing.local_norms import local_norm_edits
+from codemods.ignored_parameters import has_only_shards
 from codemods.rule import (
     Finding,
     Maybe,
@@ -122,7 +123,8 @@ def _of_loop(project: Project, module: Module, loop: ParameterLoop) -> Iterator[
             names |= {part.targets[0].id} if _root(part.value) in names else set()
     seen = set()
     read = [node for node in _body(module, loop) if _code_of(node, names) == "FM514"]
-    edits = local_norm_edits(project, module, loop, dict.fromkeys(read)) if read else []
+    may_edit = bool(read) and has_only_shards(project, module, loop.owner)
+    edits = local_norm_edits(project, module, loop, dict.fromkeys(read)) if may_edit else []
     for node in _body(module, loop):
         code = _code_of(node, names)
         if (

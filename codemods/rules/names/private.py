@@ -102,9 +102,9 @@ def _resharding(project: Project, module: Module) -> dict[ast.AST, tuple[ast.AST
 def _is_its_own(module: Module, node: ast.Attribute) -> bool:
     """Whether it is an attribute of `self` that the class sets itself."""
     owner = module.class_of(node) if isinstance(node.value, ast.Name) and node.value.id == "self" else None
-    stores = (n for n in module.nodes(ast.Attribute) if isinstance(n, ast.Attribute) and n.attr == node.attr)
     return owner is not None and any(
-        isinstance(store.ctx, ast.Store) and module.class_of(store) is owner for store in stores
+        isinstance(one.ctx, ast.Store) and module.class_of(one) is owner
+        for one in module.attributes(node.attr)
     )
 
 

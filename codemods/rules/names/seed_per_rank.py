@@ -90,9 +90,9 @@ def _is_by_rank(project: Project, module: Module, call: ast.Call) -> bool:
         parameters = {a.arg for a in (*function.args.args, *function.args.kwonlyargs)}
         for inner in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
             words = {n.id for n in ast.walk(inner) if isinstance(n, ast.Name)}
-            given = {word for word in words if "rank" in word.lower()}
-            asks = "rank" in ast.unparse(inner).lower() and not given <= parameters
-            if _is_seed(project, home, inner) and (asks or ("rank" in ast.unparse(inner) and not given)):
+            named = {word for word in words if "rank" in word.lower()}
+            is_asked = "rank" in ast.unparse(inner).lower() and not (named and named <= parameters)
+            if is_asked and _is_seed(project, home, inner):
                 return True
     return False
 

@@ -51,7 +51,7 @@ def _accumulating_blocks(project: Project, module: Module) -> set[ast.AST]:
     """`with` statements that switch synchronisation off, and the loops around them."""
     found: set[ast.AST] = set()
     for node in module.attributes("no_sync"):
-        if node.attr != "no_sync" or isinstance(project.sharded(module, node.value), No):
+        if isinstance(project.sharded(module, node.value), No):
             continue
         child: ast.AST = node
         for parent in module.ancestors(node):
@@ -65,7 +65,7 @@ def _accumulating_blocks(project: Project, module: Module) -> set[ast.AST]:
 
 
 def _skips_bad_batch(module: Module, call: ast.Call) -> bool:
-    block = _block(module, module.statement(call))
+    block = module.block(module.statement(call))
     before = block[: block.index(module.statement(call))]
     if any(".step(" in ast.unparse(statement) for statement in before):
         return False  # an ordinary step, whatever was tested on the way to it
@@ -85,7 +85,7 @@ def _is_synchronised(module: Module, call: ast.Call) -> bool:
     while isinstance(statement, ast.stmt) and not isinstance(
         statement, ast.For | ast.While | ast.FunctionDef
     ):
-        block = _block(module, statement)
+        block = module.block(statement)
         for earlier in reversed(block[: block.index(statement)]):
             if any(_is_backward(n) for n in ast.walk(earlier)):
                 around = [p for p in module.ancestors(earlier) if isinstance(p, ast.With)]
@@ -99,12 +99,3 @@ def _is_backward(node: ast.AST) -> bool:
     return (
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
     )
-
-
-def _block(module: Module, statement: ast.stmt) -> list[ast.stmt]:
-    parent = module.parent(statement)
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parent, name, None)
-        if isinstance(block, list) and statement in block:
-            return block
-    return [statement]
