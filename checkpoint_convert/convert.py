@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from checkpoint_convert import journal
 from checkpoint_convert.destination import NO_SPACE, beside, check_free, check_space, partial_directory
 from checkpoint_convert.errors import CheckpointError, DestinationError
 from checkpoint_convert.job import Job, Reopen
@@ -14,6 +16,7 @@ from checkpoint_convert.model import Contents
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.planned import Conversion, ConvertOptions, Plan, make_plan
 from checkpoint_convert.progress import Progress, Silent
+from checkpoint_convert.ranks import Ranks
 from checkpoint_convert.source_watch import SourceWatch
 
 __all__ = ["Conversion", "ConvertOptions", "Plan", "SourceWatch", "convert", "jobs_for", "make_plan"]
@@ -44,25 +47,27 @@ def convert(
         KeyboardInterrupt: likewise.
     """
     progress = progress or Silent()
+    if options.write.link:  # only names are written, which rank 0 does in a moment
+        if not options.ranks.is_first:
+            return None
+        options = replace(options, ranks=Ranks())
     ranks = options.ranks
-    if options.write.link and not ranks.is_first:
-        return None  # only names are written, which rank 0 does in a moment
     if ranks.is_first:
         check_free(target, overwrite=options.overwrite, sources=watch.paths if watch else ())
     plan = make_plan(contents, target, options, progress)
     job = Job(plan, options, Workers(jobs_for(plan, options)), progress, watch, reopen)
     try:
-        with _system_errors(target):
+        with _system_errors(target, shared=not ranks.is_alone):
             if not ranks.is_first:
                 partial = beside(target, ".partial")
-                ranks.join(partial)
+                ranks.join(partial, journal.outline(plan.layout))
                 job.write_share(partial)
                 return None
             check_space(target, plan.needed_bytes)
             with partial_directory(target, keep=job.is_kept, shared=not ranks.is_alone) as partial:
                 return job.write_all(partial, against)
-    except CheckpointError as error:
-        ranks.fail(error.message)
+    except BaseException as error:
+        ranks.fail(error.message if isinstance(error, CheckpointError) else type(error).__name__)
         raise
     finally:
         ranks.leave()
@@ -84,12 +89,15 @@ def jobs_for(plan: Plan, options: ConvertOptions) -> int:
 
 
 @contextlib.contextmanager
-def _system_errors(target: Path) -> Iterator[None]:
+def _system_errors(target: Path, *, shared: bool) -> Iterator[None]:
+    """What the system says, in our words; with other ranks, what is finished is left."""
+    left = "what is finished is kept for the next run" if shared else "nothing was left behind"
     try:
         yield
     except OSError as error:
         if error.errno in NO_SPACE:
-            raise
-        raise DestinationError(
-            f"{error.filename or target}: {error.strerror or error}", hint="nothing was left behind"
-        ) from error
+            raise DestinationError(
+                f"no space left while writing {target} ({error.strerror})",
+                hint=f"{left}; free some space or name another destination",
+            ) from error
+        raise DestinationError(f"{error.filename or target}: {error.strerror or error}", hint=left) from error

@@ -98,6 +98,8 @@ def _is_checkpoint_file(path: Path) -> bool:
 def check_space(target: Path, needed_bytes: int) -> None:
     """Refuse to start where the file system has less room than the plan needs.
 
+    What a killed run left counts as free: it is gone on with, or removed.
+
     Raises:
         DestinationError: with both numbers.
     """
@@ -105,7 +107,9 @@ def check_space(target: Path, needed_bytes: int) -> None:
     while not parent.exists():
         parent = parent.parent
     system = os.statvfs(parent)
-    free = system.f_bavail * system.f_frsize
+    left = (entry.lstat() for entry in beside(target, ".partial").rglob("*"))
+    held = sum(status.st_blocks * 512 for status in left if status.st_nlink == 1)
+    free = system.f_bavail * system.f_frsize + held
     if free < needed_bytes:
         raise DestinationError(
             f"the output needs {needed_bytes:,} bytes, and {parent} has {free:,} free",
@@ -124,7 +128,7 @@ def partial_directory(
         shared: other processes write there too: what fails is left, marked, for a next run to go on with.
 
     Raises:
-        DestinationError: another run is writing there, something foreign is in the way, or the disk is full.
+        DestinationError: another run is writing there, or something foreign is in the way.
     """
     partial = beside(target, ".partial")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -134,14 +138,6 @@ def partial_directory(
             (emptied / MARK_NAME).write_text("An unfinished conversion. Safe to delete.\n", encoding="utf-8")
             yield emptied
             failed = False
-        except OSError as error:
-            if error.errno in NO_SPACE:
-                left = "what is finished is kept for the next run" if shared else "nothing was left behind"
-                raise DestinationError(
-                    f"no space left while writing {target} ({error.strerror})",
-                    hint=f"{left}; free some space or name another destination",
-                ) from error
-            raise
         finally:
             # Once published, the name may be another run's already.
             if not (shared and failed) and _is_same(partial, descriptor):

@@ -13,7 +13,7 @@ from pathlib import Path
 from checkpoint_convert import journal
 from checkpoint_convert.against import check_against
 from checkpoint_convert.destination import REPORT_NAME, publish
-from checkpoint_convert.errors import CheckpointError
+from checkpoint_convert.errors import CheckpointError, DestinationError
 from checkpoint_convert.model import Contents, size_bytes
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.planned import SINGLE_FILE, Conversion, ConvertOptions, Plan
@@ -65,7 +65,8 @@ class Job:
         if self._is_journalled:
             journal.begin(partial, self._fingerprint())
             journal.compact(partial, len(plan.items.tensors))
-        options.ranks.invite(partial)
+        if not options.ranks.is_alone:
+            options.ranks.invite(partial, journal.outline(plan.layout))
         with _output(plan, partial, options, anew=not self.kept and options.ranks.is_alone) as out:
             plan.layout.begin(out)
             resumed = self._write(partial, out)
@@ -76,9 +77,9 @@ class Job:
                 same = check_against(
                     against, plan.items, digests, self.workers, self.progress, options.write.only
                 )
+            if options.then is not None or not options.ranks.is_alone:
+                out.settle()  # what was sent on is read from there, what was framed on other nodes
             options.ranks.meet("framed")
-            if options.then is not None:
-                out.settle()  # what was sent on is read from there
             self._check(partial, resumed)
             options.ranks.hand_in("checked")
             out.settle()  # the disk took in what was written while it was read back
@@ -132,6 +133,11 @@ class Job:
                 self.digests[number] = one.digests
                 if self.options.ranks.is_first:
                     self.plan.layout.note_done(out, number, one.crcs)
+        if len(self.digests) < count:
+            raise DestinationError(
+                f"of {count - len(self.digests)} tensors that other ranks wrote nothing is known here",
+                hint="run the same command again: what is finished is kept",
+            )
 
     def _check(self, partial: Path, resumed: set[int]) -> None:
         """Read the output back: this rank's share of it; what an earlier run wrote in any case."""

@@ -87,6 +87,18 @@ def keeping(directory: Path, layout: Layout, *, enabled: bool) -> Iterator[Note 
         kept_here.close()
 
 
+def outline(layout: Layout) -> str:
+    """What makes two outputs the same but for their bytes: files, tensors, and what goes where."""
+    running = digest.new()
+    for file in layout.files:
+        running.update(f"{file.name}:{file.size_bytes}\n".encode())
+    for number, item in enumerate(layout.tensors):
+        running.update(f"{item.path}:{item.dtype.torch_name}".encode())
+        for span in layout.spans(number):
+            running.update(f"{span.file}:{span.offset}:{span.start}:{span.stop};".encode())
+    return running.hexdigest()
+
+
 def fingerprint(layout: Layout, source: str) -> str:
     """What makes two conversions the same.
 
@@ -94,13 +106,9 @@ def fingerprint(layout: Layout, source: str) -> str:
         source: what identifies the source's files and their state.
     """
     running = digest.new()
-    running.update(source.encode())
-    for file in layout.files:
-        running.update(f"{file.name}:{file.size_bytes}\n".encode())
-    for number, item in enumerate(layout.tensors):
-        running.update(f"{item.path}:{item.dtype.torch_name}:{_where(item.source)}".encode())
-        for span in layout.spans(number):
-            running.update(f"{span.file}:{span.offset}:{span.start}:{span.stop};".encode())
+    running.update(f"{outline(layout)}\n{source}".encode())
+    for item in layout.tensors:
+        running.update(f"\n{_where(item.source)}".encode())
     return running.hexdigest()
 
 

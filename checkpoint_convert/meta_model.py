@@ -63,9 +63,11 @@ def _of_config(path: str) -> Callable[[], object] | None:
     except ImportError as error:
         raise LayoutError(f"{path}: needs transformers", hint="pip install transformers") from error
     try:
-        config = transformers.AutoConfig.from_pretrained(file.parent)
+        config = transformers.AutoConfig.from_pretrained(file, trust_remote_code=False)
         (name,) = config.architectures
         kind = getattr(transformers, name)
+        if not issubclass(kind, transformers.PreTrainedModel):
+            raise TypeError(f"{name} is no model")
     except Exception as error:  # transformers raises what it likes
         raise LayoutError(
             f"{file}: transformers cannot build it: {type(error).__name__}: {error}",

@@ -1,9 +1,9 @@
 """The ranks of one conversion: processes of `torchrun`, on any number of nodes, that share a destination.
 
 They need no process group and no torch: they meet through small files in the unfinished output. Rank 0
-invites, the others answer with a word of their own, and its roster names those that are in; so nobody takes
-the notes of an earlier, lost run for those of this one. Each rank writes a number that grows; who waits for
-a rank whose number stands still gives up.
+invites into a folder of this run, the others answer with a word of their own, and its roster names those that
+are in; so nobody takes the notes of an earlier, lost run for those of this one, even where a rank of it still
+lives. Each rank writes a number that grows; who waits for a rank whose number stands still gives up.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ LOST_S = 60.0
 COME_S = 300.0
 """Seconds that ranks have to arrive."""
 
+_PREFIX = "ranks-"
 _BEAT_S = 2.0
 _POLL_S = 0.02
 
@@ -42,6 +43,7 @@ class Ranks:
         self._folder: Path | None = None
         self._word = secrets.token_hex(8)
         self._over = threading.Event()
+        self._beating: threading.Thread | None = None
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ) -> Ranks:
@@ -62,30 +64,55 @@ class Ranks:
         """Whether there are no others."""
         return self.size == 1
 
-    def invite(self, directory: Path) -> None:
-        """Rank 0: the unfinished output is ready; wait until every rank is there."""
+    def invite(self, directory: Path, outline: str) -> None:
+        """Rank 0: the unfinished output is ready; wait until every rank is there.
+
+        Args:
+            outline: what of the plan all ranks must agree on.
+
+        Raises:
+            DestinationError: a rank has not come, or plans another output.
+        """
         if self.is_alone:
             return
-        folder = directory / WORK_NAME / "ranks"
-        shutil.rmtree(folder, ignore_errors=True)
+        work = directory / WORK_NAME
+        for earlier in work.glob(f"{_PREFIX}*"):
+            shutil.rmtree(earlier, ignore_errors=True)
+        folder = work / f"{_PREFIX}{self._word}"
         folder.mkdir(parents=True)
         self._start(folder)
-        others = [folder / f"hello-{rank}" for rank in range(1, self.size)]
-        self._wait(lambda: all(map(_has_text, others)), "not all ranks have come", COME_S)
-        _put(folder / "roster", "\n".join([self._word, *(path.read_text() for path in others)]))
+        others = {rank: folder / f"hello-{rank}" for rank in range(1, self.size)}
+        self._wait(lambda: all(map(_text, others.values())), "not all ranks have come", COME_S)
+        words = [self._word]
+        for rank, path in others.items():
+            word, planned = _text(path).split()
+            if planned != outline:
+                raise DestinationError(
+                    f"rank {rank} plans another output than rank 0",
+                    hint="start all ranks with the same command, where each sees the same source",
+                )
+            words.append(word)
+        _put(folder / "roster", "\n".join(words))
 
-    def join(self, directory: Path) -> None:
-        """Another rank: wait for rank 0 and its roster."""
-        folder = directory / WORK_NAME / "ranks"
+    def join(self, directory: Path, outline: str) -> None:
+        """Another rank: wait for rank 0 and its roster.
+
+        Raises:
+            DestinationError: rank 0 has not come.
+        """
+        joined: list[Path] = []
 
         def is_in() -> bool:
-            hello = folder / f"hello-{self.rank}"
-            if folder.is_dir() and not _has_text(hello):
-                _put(hello, self._word)
-            return self._word in _text(folder / "roster").split()
+            for folder in (directory / WORK_NAME).glob(f"{_PREFIX}*"):
+                hello = folder / f"hello-{self.rank}"
+                if not _text(hello):
+                    _put(hello, f"{self._word} {outline}")
+                if self._word in _text(folder / "roster").split():
+                    joined.append(folder)
+            return bool(joined)
 
         self._wait(is_in, "rank 0 has not come", COME_S)
-        self._start(folder)
+        self._start(joined[0])
 
     def meet(self, name: str) -> None:
         """Go on when all ranks have come to the same point.
@@ -114,9 +141,10 @@ class Ranks:
                 self._wait(
                     (self._folder / f"{name}-{rank}").exists, f"rank {rank} is lost", LOST_S, watched=rank
                 )
+            self.leave()
         else:
+            self.leave()  # rank 0 removes the folder as soon as it sees this
             _put(self._folder / f"{name}-{self.rank}", self._word)
-        self.leave()
 
     def fail(self, reason: str) -> None:
         """Let the others know that it is over; the first reason counts, the rest are its echo."""
@@ -127,16 +155,22 @@ class Ranks:
     def leave(self) -> None:
         """No more signs of life."""
         self._over.set()
+        if self._beating is not None:
+            self._beating.join(_BEAT_S)
 
     def _start(self, folder: Path) -> None:
         self._folder = folder
-        threading.Thread(target=self._beat, args=(folder / f"alive-{self.rank}",), daemon=True).start()
+        self._beating = threading.Thread(
+            target=self._beat, args=(folder / f"alive-{self.rank}",), daemon=True
+        )
+        self._beating.start()
 
     def _beat(self, path: Path) -> None:
         count = 0
         while not self._over.wait(_BEAT_S if count else 0):
             count += 1
-            _put(path, str(count))
+            with contextlib.suppress(OSError):  # the next may be seen
+                _put(path, str(count))
 
     def _wait(
         self, is_there: Callable[[], bool], lost: str, patience_s: float, watched: int | None = None
@@ -176,7 +210,3 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except OSError:
         return ""
-
-
-def _has_text(path: Path) -> bool:
-    return bool(_text(path))

@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,6 +21,7 @@ from checkpoint_convert.errors import CheckpointError, DestinationError, Unreada
 from checkpoint_convert.file_bytes import FETCHERS
 
 _URL = re.compile(r"^[a-z][a-z0-9+.-]+(://|::)")
+_OF_A_PATH = re.compile(r"^(?:file|local)://")
 _WHOLE_BYTES = 4 << 20
 """Files up to this size are fetched at once."""
 
@@ -34,9 +35,10 @@ _STAMPS = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", 
 _READ_WHOLE = frozenset({".metadata", ".json", ".yaml", ".yml"})
 
 
-def is_url(text: str) -> bool:
-    """Whether a source or destination lies elsewhere than in the local file system."""
-    return _URL.match(text) is not None
+def path_of(text: str) -> Path | None:
+    """The path that a source or destination is, or names as `file://`; None where it lies elsewhere."""
+    named = _OF_A_PATH.sub("", text)
+    return Path(named) if named != text or _URL.match(text) is None else None
 
 
 def file_system(url: str) -> tuple[Any, str]:
@@ -83,22 +85,21 @@ class Mirror:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def local(self, text: str) -> Path:
-        """A local path as it is, a URL's stand-in otherwise; a pattern's stands in a folder of its own.
+        """The stand-in of a URL; for a pattern, the same pattern in a folder of stand-ins.
 
         Raises:
             UnreadableError: there is nothing, or it cannot be reached.
         """
-        if not is_url(text):
-            return Path(text)
         system, root = file_system(text)
         with _told(text):
             folder = self.folder / str(len(self.names))
             folder.mkdir()
-            if any(mark in root for mark in "*[") and not system.exists(root):
-                found = {path: system.info(path) for path in system.glob(root)}
+            pattern = _pattern(root)
+            if pattern and not system.exists(root):
+                found = dict(_matching(system, root))
                 for path, info in found.items():
-                    self._add(system, path, info, folder / PurePosixPath(path).name)
-                target = folder
+                    self._add(system, path, info, folder / path.removeprefix(root.removesuffix(pattern)))
+                target = folder / pattern
             elif system.isdir(root):
                 found = system.find(root, detail=True, withdirs=False)
                 target = folder / (PurePosixPath(root.rstrip("/")).name or "root")
@@ -111,16 +112,27 @@ class Mirror:
                 self._add(system, root, found[root], target)
         if not found:
             raise UnreadableError(f"{text}: there is nothing", hint="Check the URL.")
-        self.names[str(target)] = text
+        if target.exists():
+            self.names[str(target)] = text
+        else:
+            self.names[str(folder)] = text.removesuffix(f"/{pattern}")
         return target
 
     def beside(self, text: str, path: Path, suffix: str) -> None:
         """Fetch the small file next to a URL, `<url><suffix>`, if there is one."""
-        if is_url(text):
-            system, root = file_system(text)
-            with _told(text):
-                if system.exists(root + suffix):
-                    path.with_name(path.name + suffix).write_bytes(system.cat_file(root + suffix))
+        system, root = file_system(text)
+        with _told(text):
+            if system.exists(root + suffix):
+                path.with_name(path.name + suffix).write_bytes(system.cat_file(root + suffix))
+
+    def reads_below(self, system: Any, roots: Sequence[str]) -> bool:
+        """Whether a file of a source is at one of these places, or in a folder there."""
+        return any(
+            path == root or path.startswith(f"{root}/")
+            for source, path, _ in self._seen
+            if _store(source) is _store(system)
+            for root in roots
+        )
 
     def check(self) -> None:
         """Compare with the state at the start.
@@ -164,6 +176,23 @@ class Mirror:
             file.truncate(size)
             file.write(head)
         FETCHERS[str(target)] = fetch
+
+
+def _pattern(root: str) -> str:
+    """What of a path is a pattern: from its first part with a mark on; empty where no part has one."""
+    parts = root.split("/")
+    first = next((n for n, part in enumerate(parts) if "*" in part or "[" in part), len(parts))
+    return "/".join(parts[first:])
+
+
+def _matching(system: Any, root: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The files that a pattern stands for, and those of the folders that it stands for."""
+    for path in system.glob(root):
+        info = system.info(path)
+        if info.get("type") == "directory":
+            yield from system.find(path, detail=True, withdirs=False).items()
+        else:
+            yield path, info
 
 
 def _is_read_in_pieces(head: bytes) -> bool:
@@ -210,6 +239,13 @@ def _told(url: str) -> Iterator[None]:
             f"{url}: cannot be reached: {type(error).__name__}: {error}",
             hint="Check the URL, the connection and the credentials.",
         ) from None
+
+
+def _store(system: Any) -> type:
+    """The kind of a file system, or of the one that it caches."""
+    while (inner := getattr(system, "fs", None)) is not None:
+        system = inner
+    return type(system)
 
 
 def _stamp(info: dict[str, Any]) -> str:

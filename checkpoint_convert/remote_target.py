@@ -7,6 +7,7 @@ There is no renaming of folders in an object store, so what makes an output read
 from __future__ import annotations
 
 import contextlib
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,25 +32,34 @@ class RemoteTarget:
     """
 
     def __init__(self, mirror: Mirror, url: str, *, is_single: bool) -> None:
+        self._mirror = mirror
         self._system, root = file_system(url)
         self._root = root.rstrip("/")
         self._url = url
         self._is_single = is_single
+        self._is_begun = False
+        self._mark = f"An unfinished conversion. Safe to delete.\n{secrets.token_hex(8)}\n".encode()
         self._sent: dict[Path, str] = {}
         self._size: dict[str, int] = {}
         self.local = mirror.folder / "output" / (self._root.rpartition("/")[2] or "output")
         self.local.parent.mkdir()
 
     def check_free(self, *, overwrite: bool) -> None:
-        """Refuse a URL that is taken, or make it free.
+        """Refuse a URL that is taken, and begin where it is free.
+
+        What `overwrite` replaces stays until the first file is sent.
 
         Raises:
-            DestinationError: something is there.
+            DestinationError: something is there, the source among others.
         """
         system, root = self._system, self._root
+        if self._mirror.reads_below(system, self._places):
+            raise DestinationError(
+                f"{self._url} is the source itself, or contains it", hint="name another destination"
+            )
         with _told(self._url):
             if not system.exists(root) or system.exists(f"{root}/{MARK_NAME}"):
-                self._clear()
+                self._begin()
                 return
             if not overwrite:
                 raise DestinationError(
@@ -61,21 +71,22 @@ class RemoteTarget:
                     f"{self._url} is not of a checkpoint: --overwrite leaves it alone",
                     hint="remove it yourself, or name another destination",
                 )
-            self._clear()
 
-    def begin(self) -> None:
-        """Say that an output is being written there."""
+    def _begin(self) -> None:
+        """Remove what was there, and say that an output is being written."""
+        if self._is_begun:
+            return
+        self._is_begun = True
+        self._clear()
         if not self._is_single:
-            with _told(self._url):
-                self._make_parents(f"{self._root}/{MARK_NAME}")
-                self._system.pipe_file(
-                    f"{self._root}/{MARK_NAME}", b"An unfinished conversion. Safe to delete.\n"
-                )
+            self._make_parents(f"{self._root}/{MARK_NAME}")
+            self._system.pipe_file(f"{self._root}/{MARK_NAME}", self._mark)
 
     def take(self, path: Path) -> None:
         """Send a complete file, and read it from there from now on."""
         name = self._name_of(path)
         with _told(f"{self._url}: {name}"):
+            self._begin()
             self._put(path, name)
         self._sent[path] = name
         size = path.stat().st_size
@@ -105,7 +116,7 @@ class RemoteTarget:
             )
 
     def _make_parents(self, path: str) -> None:
-        with contextlib.suppress(NotImplementedError, PermissionError):
+        with contextlib.suppress(NotImplementedError, PermissionError):  # a store without folders
             self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
 
     def commit(self) -> None:
@@ -115,6 +126,8 @@ class RemoteTarget:
             DestinationError: it could not be sent; what was is removed.
         """
         with _told(self._url):
+            self._begin()
+            self._check_ours()
             if self._is_single:
                 self._system.mv(f"{self._root}.partial", self._root)
                 self._system.put_file(
@@ -132,15 +145,32 @@ class RemoteTarget:
                     self._system.mv(self._at(name), self._at(name).removesuffix(".partial"))
             self._system.rm_file(f"{self._root}/{MARK_NAME}")
 
+    def _check_ours(self) -> None:
+        """Notice that another conversion to the same URL removed what this one sent."""
+        self._system.invalidate_cache()
+        mark = f"{self._root}/{MARK_NAME}"
+        if self._is_single or (self._system.exists(mark) and self._system.cat_file(mark) == self._mark):
+            return
+        self._is_begun = False  # what is there is not ours to remove
+        raise DestinationError(
+            f"{self._url} was taken by another conversion", hint="wait for it, or name another destination"
+        )
+
     def give_up(self) -> None:
         """Remove what was sent."""
-        with contextlib.suppress(Exception):
-            self._clear()
+        if self._is_begun:
+            with contextlib.suppress(Exception):
+                self._clear()
+
+    @property
+    def _places(self) -> tuple[str, str, str]:
+        """All that an output may be, and that is removed for one."""
+        return self._root, f"{self._root}.partial", f"{self._root}.{REPORT_NAME}"
 
     def _clear(self) -> None:
-        system, root = self._system, self._root
+        system = self._system
         system.invalidate_cache()
-        for path in (root, f"{root}.partial", f"{root}.{REPORT_NAME}"):
+        for path in self._places:
             if system.exists(path):
                 system.rm(path, recursive=system.isdir(path))
         system.invalidate_cache()

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checkpoint_convert.remote_source import path_of
+
 if TYPE_CHECKING:
     from checkpoint_convert.convert import ConvertOptions
     from checkpoint_convert.remote_source import Mirror
     from checkpoint_convert.remote_target import RemoteTarget
-
-_URL = re.compile(r"^[a-z][a-z0-9+.-]+(://|::)")
 
 
 @dataclass(slots=True)
@@ -33,9 +32,8 @@ class Target:
         if remote is None:
             yield self.options
             return
-        remote.check_free(overwrite=self.options.overwrite)
         try:
-            remote.begin()
+            remote.check_free(overwrite=self.options.overwrite)
             yield replace(self.options, then=remote.take, durable=False)
             remote.commit()
         except BaseException:
@@ -61,15 +59,16 @@ class StandIns:
         Raises:
             UnreadableError: a URL that leads nowhere.
         """
-        if _URL.match(text) is None:
-            return Path(text)
+        path = path_of(text)
+        if path is not None:
+            return path
         if text not in self._known:
             self._known[text] = self._mirrored().local(text)
         return self._known[text]
 
     def beside(self, text: str, suffix: str) -> None:
         """Fetch what stands beside a URL as well."""
-        if _URL.match(text) is not None:
+        if path_of(text) is None:
             self._mirrored().beside(text, self.local(text), suffix)
 
     def target(self, text: str, options: ConvertOptions) -> Target:
@@ -78,8 +77,9 @@ class StandIns:
         Raises:
             UnsupportedError: ranks of several processes, linked files, or a memory bound, for a URL.
         """
-        if _URL.match(text) is None:
-            return Target(Path(text), options)
+        path = path_of(text)
+        if path is not None:
+            return Target(path, options)
         from checkpoint_convert.errors import UnsupportedError
         from checkpoint_convert.remote_target import RemoteTarget
         from checkpoint_convert.write_options import OutputFormat

@@ -125,7 +125,7 @@ def _folded(run: Sequence[tuple[str, Node]]) -> tuple[str, Node]:
 
 def _joined(label: str, node: Node) -> tuple[str, Node]:
     """A branch that does not branch is one line."""
-    while len(node.children) == 1:
+    while len(node.children) == 1 and not node.text:
         ((name, node),) = node.children.items()
         label = f"{label}.{name}"
     return label, node
@@ -136,4 +136,6 @@ def _line(label: str, node: Node) -> str:
         size = f", {human_bytes(node.size_bytes)}" if node.tensors else ""
         return f"{label}: {node.text}{size}"
     count = f"{node.tensors:,} tensor{'s' if node.tensors != 1 else ''}, {human_bytes(node.size_bytes)}"
+    if node.text:  # a quantized weight and its scales, say
+        return f"{label}: {node.text}; with what is below {count}"
     return f"{label}: {count}" if node.tensors else label

@@ -122,6 +122,20 @@ def test_too_little_space_is_seen_before_anything_is_written(
     assert names(tmp_path) == []
 
 
+def test_what_a_killed_run_left_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    test_too_little_space_is_seen_before_anything_is_written(tmp_path, monkeypatch)
+    left = tmp_path / "out.partial"
+    left.mkdir()
+    (left / destination.MARK_NAME).touch()
+    (left / "__0_0.distcp").write_bytes(bytes(4 << 20))
+    os.link(left / "__0_0.distcp", tmp_path / "elsewhere")
+    with pytest.raises(DestinationError, match=r"the output needs .* bytes, and .* free"):
+        run(trained_contents(), tmp_path / "out")
+    (tmp_path / "elsewhere").unlink()
+    run(trained_contents(), tmp_path / "out")
+    assert names(tmp_path) == ["out"]
+
+
 @pytest.mark.parametrize("to", OutputFormat)
 def test_an_existing_destination_is_kept_unless_told_otherwise(tmp_path: Path, to: OutputFormat) -> None:
     target = tmp_path / "out"

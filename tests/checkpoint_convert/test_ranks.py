@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 from checkpoint_convert import journal, ranks
-from checkpoint_convert.convert import ConvertOptions, SourceWatch, convert
+from checkpoint_convert.convert import ConvertOptions, SourceWatch, convert, make_plan
 from checkpoint_convert.errors import CheckpointError, UnreadableError
 from checkpoint_convert.model import Contents, DType, SourceFormat
 from checkpoint_convert.ranks import Ranks
@@ -181,6 +182,91 @@ def test_what_an_earlier_run_wrote_is_read_back_in_any_case(
     assert (error is not None and "failed its check after writing" in error.message) or "CRC-32" in str(error)
     assert not (tmp_path / "out").exists()
     assert start(model, source, tmp_path / "out", 1, WriteOptions()) == [None]
+
+
+def test_links_are_made_by_one(tmp_path: Path) -> None:
+    torch.save({"w": torch.ones(3)}, tmp_path / "full.pt")
+    with open_source([tmp_path / "full.pt"]) as contents:
+        convert(contents, tmp_path / "dcp", ConvertOptions(), reopen=lambda path: open_source([path]))
+    for rank in (1, 0):
+        options = ConvertOptions(WriteOptions(link=True), ranks=Ranks(rank, 2))
+        with open_source([tmp_path / "dcp"]) as contents:
+            convert(contents, tmp_path / "out", options, reopen=lambda path: open_source([path]))
+        assert (tmp_path / "out").exists() == (rank == 0)
+
+
+def test_a_full_disk_is_said_to_all(
+    model: dict[str, Counted], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def blocks(self: Counted, start: int, stop: int) -> Iterator[memoryview]:
+        if self.value == 6:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        yield memoryview(bytes(4 * (stop - start)))
+
+    monkeypatch.setattr(Counted, "blocks", blocks)
+    ended = start(model, source, tmp_path / "out", 3, WriteOptions())
+    said = f"no space left while writing {tmp_path / 'out'} (No space left on device)"
+    assert [error and error.message for error in ended] == [f"rank 1: {said}", said, f"rank 1: {said}"]
+    assert ended[1] is not None and ended[1].hint.startswith("what is finished is kept for the next run")
+
+
+def together(folder: Path, outlines: tuple[str, ...]) -> tuple[list[Ranks], list[str]]:
+    """Ranks that met in a folder, and what went wrong."""
+    met = [Ranks(rank, len(outlines)) for rank in range(len(outlines))]
+    wrong: list[str] = []
+
+    def one(rank: Ranks, outline: str) -> None:
+        try:
+            (rank.invite if rank.is_first else rank.join)(folder, outline)
+        except CheckpointError as error:
+            wrong.append(error.message)
+
+    threads = [threading.Thread(target=one, args=pair) for pair in zip(met, outlines, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return met, wrong
+
+
+def test_a_rank_of_a_lost_run_is_not_taken_for_one_of_this(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (_, left), wrong = together(tmp_path, ("plan", "plan"))
+    (first, second), wrong_again = together(tmp_path, ("plan", "plan"))
+    assert wrong == wrong_again == []
+    monkeypatch.setattr(ranks, "LOST_S", 0.3)
+    with pytest.raises(CheckpointError, match="rank 0 is lost"):
+        left.meet("written")
+    left.fail("of no interest")
+    with pytest.raises(CheckpointError, match="rank 1 is lost"):
+        first.meet("written")
+    for rank in (left, first, second):
+        rank.leave()
+
+
+def test_ranks_that_plan_different_outputs_do_not_mix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranks, "COME_S", 1.0)
+    met, wrong = together(tmp_path, ("plan", "plan", "another"))
+    assert wrong[0] == "rank 2 plans another output than rank 0"
+    assert set(wrong[1:]) == {"rank 0 has not come after 1 s"} and len(wrong) == 3
+    for rank in met:
+        rank.leave()
+
+
+PLANS = [WriteOptions(chunk_bytes=100), WriteOptions(shards=3), WriteOptions(model_key="x")]
+
+
+@pytest.mark.parametrize("write", PLANS)
+def test_what_a_plan_is(model: dict[str, Counted], tmp_path: Path, write: WriteOptions) -> None:
+    contents = Contents(SourceFormat.FULL, model)
+    one, same, other = (
+        journal.outline(make_plan(contents, tmp_path, ConvertOptions(options)).layout)
+        for options in (WriteOptions(), WriteOptions(), write)
+    )
+    assert one == same != other
 
 
 def test_torchrun_is_noticed() -> None:

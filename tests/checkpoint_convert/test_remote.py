@@ -19,6 +19,7 @@ from torch.distributed import checkpoint as dcp
 from typer.testing import CliRunner, Result
 
 from checkpoint_convert import remote_source
+from checkpoint_convert.remote_target import RemoteTarget
 from fsdp_migrate.cli.app import app
 
 WEIGHTS = {
@@ -155,6 +156,66 @@ def test_a_pattern_and_rank_files(memory: fsspec.AbstractFileSystem, tmp_path: P
     shown = run("inspect-ckpt", "memory://run/rank*.pt", "--format", "json")
     assert shown.exit_code == 0, shown.output
     assert json.loads(shown.output)["world_size"] in (None, 2)
+
+
+def test_a_pattern_of_folders(memory: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
+    """Files of one name in several folders stay apart, and are named as they are."""
+    for rank in range(2):
+        torch.save({"w": torch.full((3, 2), float(rank))}, tmp_path / "model.pt")
+        memory.put_file(str(tmp_path / "model.pt"), f"memory://run/r{rank}/model.pt")
+    for pattern in ("memory://run/r*/model.pt", "memory://run/r*"):
+        shown = run("inspect-ckpt", pattern)
+        assert shown.exit_code == 1
+        assert "2 whole checkpoints that differ" in shown.output
+        assert "memory://run/r0/model.pt" in shown.output
+
+
+@pytest.mark.parametrize("below", ["", "/full.pt"], ids=["itself", "contained"])
+def test_a_source_is_never_overwritten(
+    below: str, full: Path, memory: fsspec.AbstractFileSystem, tmp_path: Path
+) -> None:
+    assert run("convert-ckpt", full, "memory://ckpt").exit_code == 0
+    if below:
+        memory.put_file(str(full), "memory://ckpt/full.pt")
+    before = {path: memory.cat_file(path) for path in memory.find("memory://ckpt")}
+    done = run("convert-ckpt", f"memory://ckpt{below}", "memory://ckpt/", "--overwrite", "--only", "model")
+    assert done.exit_code == 2
+    assert "memory://ckpt/ is the source itself, or contains it" in done.output
+    assert {path: memory.cat_file(path) for path in memory.find("memory://ckpt")} == before
+
+
+def test_a_path_as_url(full: Path, tmp_path: Path) -> None:
+    """`file://` is a path, with all that holds for one: its source is not overwritten either."""
+    assert run("convert-ckpt", f"file://{full}", f"file://{tmp_path}/out").exit_code == 0
+    assert_equal(loaded(tmp_path / "out"))
+    done = run("convert-ckpt", tmp_path / "out", f"file://{tmp_path}/out", "--overwrite", "--to", "dcp")
+    assert done.exit_code == 2
+    assert "is the source itself" in done.output
+    assert_equal(loaded(tmp_path / "out"))
+
+
+def test_what_cannot_be_written_replaces_nothing(full: Path, memory: fsspec.AbstractFileSystem) -> None:
+    assert run("convert-ckpt", full, "memory://ckpt").exit_code == 0
+    done = run("convert-ckpt", full, "memory://ckpt", "--overwrite", "--to", "safetensors", "--shards", "2")
+    assert done.exit_code == 2
+    assert run("verify-ckpt", "memory://ckpt").exit_code == 0
+
+
+def test_of_two_conversions_to_one_url_the_later_one_counts(
+    full: Path, memory: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = RemoteTarget.commit
+
+    def late(self: RemoteTarget) -> None:
+        monkeypatch.setattr(RemoteTarget, "commit", commit)
+        assert run("convert-ckpt", full, "memory://ckpt").exit_code == 0
+        commit(self)
+
+    monkeypatch.setattr(RemoteTarget, "commit", late)
+    done = run("convert-ckpt", full, "memory://ckpt", "--dtype", "bfloat16")
+    assert done.exit_code == 2
+    assert "memory://ckpt was taken by another conversion" in done.output
+    assert run("verify-ckpt", "memory://ckpt").exit_code == 0
 
 
 def test_a_destination_that_is_taken(full: Path, memory: fsspec.AbstractFileSystem) -> None:

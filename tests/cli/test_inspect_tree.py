@@ -79,6 +79,27 @@ def test_a_branch_and_its_depth(full: Path) -> None:
     assert "there is no 'layer'" in missing.stderr and "embed, layers" in missing.stderr
 
 
+def test_a_tensor_with_others_below_its_name(tmp_path: Path) -> None:
+    """As bitsandbytes saves a quantized weight."""
+    weights = {
+        "a.weight": torch.zeros(8, 1),
+        "a.weight.absmax": torch.zeros(2),
+        "b.weight": torch.zeros(8, 1),
+        "b.weight.absmax": torch.zeros(2),
+        "b.weight.quant_map": torch.zeros(4),
+    }
+    torch.save(weights, tmp_path / "quantized.pt")
+    done = call("inspect-ckpt", tmp_path / "quantized.pt", "--under", "model")
+    assert done.stdout.splitlines() == [
+        "model: 5 tensors, 96 B",
+        "├── a.weight: float32 8 x 1; with what is below 2 tensors, 40 B",
+        "│   └── absmax: float32 2, 8 B",
+        "└── b.weight: float32 8 x 1; with what is below 3 tensors, 56 B",
+        "    ├── absmax: float32 2, 8 B",
+        "    └── quant_map: float32 4, 16 B",
+    ]
+
+
 @pytest.mark.parametrize("text", ["{}x", '{"a": 1}', '["a"]', "[[1]]"])
 def test_groups_that_are_none(full: Path, tmp_path: Path, text: str) -> None:
     groups = tmp_path / "groups.json"

@@ -154,15 +154,31 @@ def test_a_hugging_face_config_is_a_model(tmp_path: Path) -> None:
     config.save_pretrained(tmp_path)
     with torch.device("meta"):
         expected = layout_of(transformers.LlamaForCausalLM(config), "x")
-    for path in (tmp_path, tmp_path / "config.json"):
+    small = tmp_path / "small.json"
+    small.write_bytes((tmp_path / "config.json").read_bytes())
+    for path in (tmp_path, tmp_path / "config.json", small):
+        if path == small:  # what stands beside it does not count
+            (tmp_path / "config.json").write_text('{"model_type": "bert"}')
         layout = given_layout(ReadOptions(model=str(path), wrap="LlamaDecoderLayer"))
         assert layout is not None and layout.units is not None
         assert layout.parameters == expected.parameters
         assert [unit.prefix for unit in layout.units] == ["", "model.layers.0", "model.layers.1"]
 
 
-@pytest.mark.parametrize("text", ["{}", "[", '{"model_type": "llama"}', '{"model_type": "unheard-of"}'])
+CODE = '"auto_map": {"AutoConfig": "evil.Config"}'
+CONFIGS = [
+    "{}",
+    "[",
+    '{"model_type": "llama"}',
+    '{"model_type": "unheard-of"}',
+    '{"model_type": "llama", "architectures": ["AutoTokenizer"]}',
+    f'{{"model_type": "of-its-own", "architectures": ["LlamaForCausalLM"], {CODE}}}',
+]
+
+
+@pytest.mark.parametrize("text", CONFIGS)
 def test_a_config_that_is_of_no_model(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
+    (tmp_path / "evil.py").write_text("raise SystemExit('was run')\n")
     with pytest.raises(LayoutError, match=r"config\.json: transformers cannot build it"):
         given_layout(ReadOptions(model=str(tmp_path)))
