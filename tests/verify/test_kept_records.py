@@ -66,6 +66,11 @@ def test_two_records_are_compared_and_a_sketch_localises_one_wrong_tensor(record
     assert right.passed and right.largest == ()
     same = compare_records(records / "fsdp1", records / "fsdp1")  # another machine, another torch
     assert same.passed and same.largest == ()
+    mixed = compare_records(records / "fsdp1", records / "fsdp2-sketches")  # elements here, sums there
+    assert mixed.passed and mixed.largest == ()
+    unlike = compare_records(records / "fsdp1", records / "seed-sketches")
+    assert unlike.first is not None
+    assert (unlike.first.step, unlike.first.name) == (0, "head.weight")
     wrong = compare_records(records / "fsdp1-sketches", records / "seed-sketches")
     assert not wrong.passed
     assert wrong.causes[0].code == "initial-weights"
