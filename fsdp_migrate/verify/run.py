@@ -15,8 +15,10 @@ from fsdp_migrate.verify.figures import curves, heat, largest, summary
 from fsdp_migrate.verify.model import ArmName, ArmPerformance, LaunchOptions, ParityReport, VerifyRequest
 from fsdp_migrate.verify.noise import (
     GROWTH_PER_STEP,
+    MOST_GROWN,
     RoundingSource,
     entry_limit,
+    growing_limit,
     measured_limits,
     measured_origin,
     rounding_source,
@@ -265,9 +267,9 @@ def _judged(
     entering = comparison.judged(entry_limit(source))
     if not any(one.fails for one in entering.differences):
         return entering, enters
-    if entering.differences[0].fails or noise is None or not run.measure_noise:
-        return comparison.judged(
-            entry_limit(source, GROWTH_PER_STEP)
-        ), f"{enters}, and four times that each step"
+    first = entering.differences[0]
+    if first.fails or noise is None or not run.measure_noise:
+        grows = f"{enters}, {GROWTH_PER_STEP:g} times that each step since, and {MOST_GROWN:g} at most"
+        return comparison.judged(growing_limit(source, max(1, first.step))), grows
     measured = compare(original, noise(source))
     return comparison.judged(measured_limits(measured, source)), measured_origin(source)
