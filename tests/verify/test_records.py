@@ -127,6 +127,23 @@ def test_elements_are_compared_with_sums(tmp_path: Path, dtype: torch.dtype) -> 
     assert found[1] == pytest.approx(float((apart.double() - full.double()).norm() / norm), rel=1e-6)
 
 
+@pytest.mark.parametrize("limit", [1000, 0], ids=["in full", "sketched"])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.uint16, torch.uint32], ids=str)
+def test_last_element_of_any_dtype_is_compared(tmp_path: Path, dtype: torch.dtype, limit: int) -> None:
+    full = torch.arange(30).reshape(6, 5).to(dtype)
+    apart = full.clone()
+    apart[5, 4] = 1j if dtype.is_complex else 1
+    for arm, values in (("full", full), ("apart", apart)):
+        for rank, slot in enumerate(box_slots((6, 5), 2)):
+            kept(tmp_path / arm, rank, slot, local(slot, values), limit)
+    one, other = (assemble(read_arm(tmp_path / arm).tensors(1, "weight")["w"]) for arm in ("full", "apart"))
+    assert one.complete and one.shape == ((6, 5, 2) if dtype.is_complex else (6, 5))
+    assert difference(one, one) is None
+    found = difference(one, other)
+    assert found is not None
+    assert not limit or found[4][:2] == (5, 4)
+
+
 def test_replicas_kept_in_full_and_as_sums_are_equal(tmp_path: Path) -> None:
     for rank, limit in enumerate((1000, 0)):
         kept(tmp_path, rank, Slot("w", (4,), 0, 4, 0), torch.arange(4.0), limit)
