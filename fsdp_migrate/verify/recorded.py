@@ -90,16 +90,17 @@ class KeptRecord:
         return f"the record {self.path} of {self.script} ({self.arm.kind}, torch {self.arm.torch_version})"
 
     def differences_of_environment(self, other: KeptRecord) -> list[str]:
-        """Variables that steer torch, NCCL and CUDA and are not the same in both."""
+        """The device, and variables that steer torch, NCCL and CUDA, where they are not the same in both."""
         names = sorted(set(self.variables) | set(other.variables))
-        return [
+        devices = [f"the original ran on {self.device} and the candidate on {other.device}"]
+        return (devices if self.device != other.device else []) + [
             f"{name} was {self.variables.get(name, 'not set')} for the original and "
             f"{other.variables.get(name, 'not set')} for the candidate"
             for name in names
             if self.variables.get(name) != other.variables.get(name)
         ]
 
-    def require_like(self, ranks: int, device: str, *, fixed_order: bool) -> None:
+    def require_like(self, ranks: int, *, fixed_order: bool) -> None:
         """What must be equal for the numbers to be.
 
         Raises:

@@ -106,7 +106,7 @@ def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
 def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> ParityReport:
     """The candidate alone is run; the original is a record."""
     kept = read_record(folder)
-    kept.require_like(run.ranks, run.device, fixed_order=run.fixed_order)
+    kept.require_like(run.ranks, fixed_order=run.fixed_order)
     candidate, _ = run.script(request, candidate_source(request), ArmName.CANDIDATE)
     original = first_steps(kept.arm, run.options.steps)
     return report(run.circumstances, original, candidate, None, subject=request.script, baseline=kept.words)
@@ -119,7 +119,7 @@ def compare_records(before: Path, after: Path, progress: Progress = _silent) -> 
         UsageError: a directory is no record, or the records are of other numbers of processes.
     """
     left, right = read_record(before), read_record(after)
-    right.require_like(left.ranks, left.device, fixed_order=left.fixed_order)
+    right.require_like(left.ranks, fixed_order=left.fixed_order)
     steps = min(left.arm.last_step, right.arm.last_step)
     return report(
         Circumstances(left.ranks, right.device, left.fixed_order, False, None, progress),

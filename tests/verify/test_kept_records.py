@@ -106,10 +106,12 @@ def test_other_environment_is_said(records: Path, tmp_path: Path) -> None:
     manifest = tmp_path / "copy" / "record.json"
     found = json.loads(manifest.read_text())
     found["environment"]["variables"] |= {"NCCL_ALGO": "Ring"}
+    found["device"] = "cuda"
     manifest.write_text(json.dumps(found))
     report = compare_records(records / "fsdp1", tmp_path / "copy")
     assert report.passed
     assert "NCCL_ALGO was not set for the original and Ring for the candidate" in report.notices
+    assert "the original ran on cpu and the candidate on cuda" in report.notices
 
 
 def test_nothing_is_written_over(records: Path) -> None:
