@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fsdp_migrate.verify.arms import Circumstances
 from fsdp_migrate.verify.model import Outcome, ParityReport
-from fsdp_migrate.verify.record import ArmRecord, Part, StepFacts
+from fsdp_migrate.verify.record import ArmRecord, Part, StepFacts, Unit
 from fsdp_migrate.verify.run import report
 
 STEPS = 12
@@ -77,3 +78,37 @@ def test_gradient_that_is_lost_after_a_step_of_zeros_has_no_counterpart() -> Non
     original.parts[2, "gradient"]["expert"] = [part("expert", 1.0)]
     found = verdict(original, candidate)
     assert outcome(found, "Gradients before clipping") is Outcome.DIFFERS
+
+
+def test_equal_nans_are_no_proof() -> None:
+    arms = []
+    for kind in ("FSDP1", "FSDP2"):
+        made = arm(kind)
+        made.steps[3] = [replace(made.steps[3][0], losses=(math.nan,))]
+        arms.append(made)
+    found = verdict(*arms)
+    assert found.passed
+    assert "the loss is not a number from step 3 on" in found.warnings[0]
+    for made in arms:
+        made.steps[1] = [replace(made.steps[1][0], losses=(math.inf,))]
+    found = verdict(*arms)
+    assert outcome(found, "Enough was observed to judge") is Outcome.DIFFERS
+
+
+def test_parameter_that_nobody_could_read_is_not_equal() -> None:
+    arms = arm("FSDP1"), arm("FSDP2")
+    for made in arms:
+        made.shapes["unreadable"], made.trainable["unreadable"] = SHAPE, True
+        made.shapes["empty"], made.trainable["empty"] = (0, 4), True
+    found = verdict(*arms)
+    assert outcome(found, "Enough was observed to judge") is Outcome.DIFFERS
+    assert "not observed: weights of unreadable" in [check.detail for check in found.checks]
+
+
+def test_second_model_that_is_still_fsdp1_is_named() -> None:
+    candidate = arm("FSDP2")
+    for name, kind in (("", "FSDP2"), ("model2", "FSDP1")):
+        candidate.units.append(Unit(name, kind, "", "", False, "", 2, 1, False))
+    found = verdict(arm("FSDP1"), candidate)
+    assert outcome(found, "Sharding") is Outcome.DIFFERS
+    assert (found.causes[0].code, "(model2)" in found.causes[0].text) == ("not-converted", True)
