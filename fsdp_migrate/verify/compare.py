@@ -106,9 +106,22 @@ def _tensors(result: Comparison, original: ArmRecord, candidate: ArmRecord, step
                 result.replicas_differ.append((arm, step, quantity, name, whole.replicas_differ))
         if len(pair) == 2:
             _pair(result, step, quantity, name, pair["original"], pair["candidate"])
+            if pair["original"].replicas_differ and pair["candidate"].replicas_differ:
+                _rank_by_rank(result, step, quantity, left[name], right[name])
         for arm, lacking in (("original", "candidate"), ("candidate", "original")):
             if lacking not in pair:
                 _lonely(result, step, quantity, pair[arm], lacking)
+
+
+def _rank_by_rank(result: Comparison, step: int, quantity: str, left: list[Part], right: list[Part]) -> None:
+    """Where replicas are unlike in both arms, those that `assemble` passes over are compared too."""
+    shown = {part.place: part.rank for part in reversed(left)}
+    others = {(part.rank, part.place): part for part in right}
+    for part in left:
+        other = others.get((part.rank, part.place))
+        if other is not None and shown[part.place] != part.rank:
+            name = f"{part.name} (rank {part.rank})"
+            _note(result, step, quantity, name, _alone(part), _alone(other))
 
 
 def _lonely(result: Comparison, step: int, quantity: str, whole: Whole, lacking: str) -> None:
@@ -130,6 +143,10 @@ def _pair(result: Comparison, step: int, quantity: str, name: str, left: Whole, 
     if left.shape != right.shape:
         result.unmatched.append((step, quantity, name, f"shape {left.shape} and {right.shape}"))
         return
+    _note(result, step, quantity, name, left, right)
+
+
+def _note(result: Comparison, step: int, quantity: str, name: str, left: Whole, right: Whole) -> None:
     found = difference(left, right)
     if found is not None:
         max_abs, relative, a, b, index = found

@@ -112,3 +112,15 @@ def test_second_model_that_is_still_fsdp1_is_named() -> None:
     found = verdict(arm("FSDP1"), candidate)
     assert outcome(found, "Sharding") is Outcome.DIFFERS
     assert (found.causes[0].code, "(model2)" in found.causes[0].text) == ("not-converted", True)
+
+
+def test_replicas_that_are_unlike_in_both_arms_are_compared_rank_by_rank() -> None:
+    """Parameters that FSDP ignores belong to their rank; the first rank's say nothing of the others'."""
+    original, candidate = arm("FSDP1", ranks=2), arm("FSDP2", ranks=2)
+    for made in (original, candidate):
+        made.parts[2, "weight"]["w"] = [part("w", 3.0, 0), part("w", 4.0, 1)]
+    assert verdict(original, candidate).passed
+    candidate.parts[2, "weight"]["w"] = [part("w", 3.0, 0), part("w", 5.0, 1)]
+    found = verdict(original, candidate)
+    assert outcome(found, "Weights after each step") is Outcome.DIFFERS
+    assert found.first is not None and found.first.name == "w (rank 1)"
