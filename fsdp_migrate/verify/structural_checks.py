@@ -57,8 +57,7 @@ def _clip_arguments(original: ArmRecord, candidate: ArmRecord) -> Check:
 
 
 def _norms_of_ranks(original: ArmRecord, candidate: ArmRecord) -> Check:
-    """A norm is of the whole model, and the same on every rank; one rank's part of it can pass "
-    "for rounding."""
+    """A norm is the whole model's and the same on every rank; a rank's part of it can pass for rounding."""
     title = "Norm the same on every rank"
     for step in range(1, min(original.last_step, candidate.last_step) + 1):
         if not equal_norms(candidate, step) and equal_norms(original, step):

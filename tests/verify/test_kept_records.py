@@ -19,8 +19,7 @@ from fsdp_migrate.verify.run import compare_records, keep_record, record_script,
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Records of the small project: FSDP1, FSDP2, and FSDP2 with one wrong tensor, the last "
-    "two of sketches."""
+    """Records of the small project: FSDP1, FSDP2, and FSDP2 with one wrong tensor, as sketches too."""
     folder = tmp_path_factory.mktemp("records")
     with bench(folder / "bench", 2) as made:
         for name, script, arguments, limit in (
