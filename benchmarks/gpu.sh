@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What can only be measured on a GPU, in under six minutes on one: the tests that need it, parity on NCCL, the
-# memory of an 8 B model among 8 and 64 ranks, and speed, MFU and overlap of FSDP1 and FSDP2, plain, compiled
-# and in float8.
+# What can only be measured on a GPU, in at most seven minutes on one: the tests that need it, parity on NCCL,
+# the memory of an 8 B model among 8 and 64 ranks, and speed, MFU and overlap of FSDP1 and FSDP2, plain,
+# compiled and in float8.
 #
 #   benchmarks/gpu.sh [--dry-run] [OUT]
 #

@@ -62,6 +62,7 @@ def verify(
     from fsdp_migrate.verify.model import LaunchOptions
     from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 
+    given.refuse_beside_records(context)
     require_writable(output)
     screen = console.progress()
 

@@ -114,6 +114,8 @@ Tied = Annotated[
     bool,
     typer.Option("--tied/--untied", help="Reference job: the head uses the embedding's weight."),
 ]
+_OF_VERDICTS = ["baseline", "third_arm", "profile", "strict"]
+_OF_RUNS = ["script", "module", "baseline", "record", "third_arm", "profile", "simulate_world", "keep"]
 OF_REFERENCE = ("config", "dtype", "strategy", "accumulate", "tied", "simulate_world")
 
 
@@ -138,6 +140,26 @@ def is_given(context: typer.Context, name: str) -> bool:
     """Whether an option stands on the command line."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
+
+
+def refuse_beside_records(context: typer.Context) -> None:
+    """What comparing two records, or making one, does nothing with: no verdict of it may be expected.
+
+    Raises:
+        UsageError: such an option, or a script beside `--compare`, was given.
+    """
+    from fsdp_migrate.errors import UsageError
+
+    if is_given(context, "compare"):
+        asked, unused = "--compare reads two records and runs nothing", _OF_RUNS
+    elif is_given(context, "record"):
+        asked, unused = "--record compares nothing", _OF_VERDICTS
+    else:
+        return
+    for name in unused:
+        if is_given(context, name):
+            words = "a script" if name == "script" else f"--{name.replace('_', '-')}"
+            raise UsageError(f"{asked}; {words} has no place beside it", hint="Give one command for each.")
 
 
 def refuse_unused(context: typer.Context, *, reference: bool) -> None:

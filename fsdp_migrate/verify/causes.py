@@ -212,6 +212,14 @@ def _place(evidence: Evidence) -> Cause | None:
 
 
 def _not_converted(evidence: Evidence) -> Cause | None:
+    left = sharding_causes.units_of_fsdp1(evidence.candidate)
+    if evidence.candidate.kind == "FSDP2" and left:
+        return Cause(
+            "not-converted",
+            f"{len(left)} units of the candidate ({sharding_causes.listed(left)}) are sharded by FSDP1 "
+            "still, and others by FSDP2",
+            "convert every model of the job",
+        )
     if evidence.candidate.kind != "FSDP1" or evidence.original.kind != "FSDP1":
         return None
     return Cause(

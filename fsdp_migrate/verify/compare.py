@@ -99,26 +99,40 @@ def compare(original: ArmRecord, candidate: ArmRecord) -> Comparison:
 def _tensors(result: Comparison, original: ArmRecord, candidate: ArmRecord, step: int, quantity: str) -> None:
     left, right = original.tensors(step, quantity), candidate.tensors(step, quantity)
     for name in [*left, *(name for name in right if name not in left)]:
-        pair = [assemble(parts) for parts in (left.get(name), right.get(name)) if parts]
-        for arm, parts in (("original", left.get(name)), ("candidate", right.get(name))):
-            if parts and (ranks := assemble(parts).replicas_differ):
-                result.replicas_differ.append((arm, step, quantity, name, ranks))
-        if len(pair) == 1:
-            _lonely(result, step, quantity, pair[0], "candidate" if name in left else "original")
-        else:
-            _pair(result, step, quantity, name, *pair)
+        arms = (("original", left), ("candidate", right))
+        pair = {arm: assemble(parts[name]) for arm, parts in arms if name in parts}
+        for arm, whole in pair.items():
+            if whole.replicas_differ:
+                result.replicas_differ.append((arm, step, quantity, name, whole.replicas_differ))
+        if len(pair) == 2:
+            _pair(result, step, quantity, name, pair["original"], pair["candidate"])
+            if pair["original"].replicas_differ and pair["candidate"].replicas_differ:
+                _rank_by_rank(result, step, quantity, left[name], right[name])
+        for arm, lacking in (("original", "candidate"), ("candidate", "original")):
+            if lacking not in pair:
+                _lonely(result, step, quantity, pair[arm], lacking)
+
+
+def _rank_by_rank(result: Comparison, step: int, quantity: str, left: list[Part], right: list[Part]) -> None:
+    """Where replicas are unlike in both arms, those that `assemble` passes over are compared too."""
+    shown = {part.place: part.rank for part in reversed(left)}
+    others = {(part.rank, part.place): part for part in right}
+    for part in left:
+        other = others.get((part.rank, part.place))
+        if other is not None and shown[part.place] != part.rank:
+            name = f"{part.name} (rank {part.rank})"
+            _note(result, step, quantity, name, _alone(part), _alone(other))
 
 
 def _lonely(result: Comparison, step: int, quantity: str, whole: Whole, lacking: str) -> None:
-    """A tensor that one arm alone has: nothing to worry about where it stands for an unused parameter."""
-    zero = (
-        not widen(whole.stored, whole.dtype).any()
-        if whole.stored is not None
-        else whole.sums and not whole.sums.square
-    )
+    """A tensor that one arm alone has: nothing to worry about where it stands for an unused parameter.
+
+    That is a gradient of zeros, and the state an optimizer makes for it; a gradient in a later step is not.
+    """
+    zero = not widen(whole.stored, whole.dtype).any() if whole.stored is not None else not whole.sums().square
     if zero and quantity in ("gradient", CLIPPED):
         result.unused.add(whole.name)
-    elif whole.name not in result.unused:
+    elif whole.name not in result.unused or not quantity.startswith("optimizer state"):
         result.unmatched.append((step, quantity, whole.name, lacking))
 
 
@@ -129,6 +143,10 @@ def _pair(result: Comparison, step: int, quantity: str, name: str, left: Whole, 
     if left.shape != right.shape:
         result.unmatched.append((step, quantity, name, f"shape {left.shape} and {right.shape}"))
         return
+    _note(result, step, quantity, name, left, right)
+
+
+def _note(result: Comparison, step: int, quantity: str, name: str, left: Whole, right: Whole) -> None:
     found = difference(left, right)
     if found is not None:
         max_abs, relative, a, b, index = found
@@ -141,11 +159,12 @@ def difference(left: Whole, right: Whole) -> tuple[float, float, float, float, t
         if left.dtype == right.dtype and np.array_equal(left.stored, right.stored):
             return None
         return _elementwise(widen(left.stored, left.dtype), widen(right.stored, right.dtype), left.shape)
-    if left.sums is None or right.sums is None or left.sums.digest == right.sums.digest:
+    a, b = left.sums(), right.sums()
+    if a.digest == b.digest:
         return None
-    apart = np.subtract(left.sums.projections, right.sums.projections)
+    apart = np.subtract(a.projections, b.projections)
     distance = math.sqrt(float(np.mean(np.square(apart))))
-    norms = math.sqrt(left.sums.square), math.sqrt(right.sums.square)
+    norms = math.sqrt(a.square), math.sqrt(b.square)
     return float("nan"), _ratio(distance, max(norms)), *norms, ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fsdp_migrate.verify.record import ArmRecord, Unit
+from fsdp_migrate.verify.record import ArmRecord, Unit, same_units
 from fsdp_migrate.verify.sharding_causes import listed
 
 
@@ -13,9 +13,7 @@ def layout_warnings(original: ArmRecord, candidate: ArmRecord) -> Iterator[str]:
     if original.kind != "FSDP1" or candidate.kind != "FSDP2":
         return
     yield from _lost_units(original, candidate)
-    by_name = {unit.name: unit for unit in original.units}
-    pairs = [(by_name[unit.name], unit) for unit in candidate.units if unit.name in by_name]
-    yield from _strategies(pairs)
+    yield from _strategies(same_units(original, candidate))
     if original.checkpointed > candidate.checkpointed:
         yield (
             f"activation checkpointing covers {candidate.checkpointed} modules in the candidate and "

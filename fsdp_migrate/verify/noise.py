@@ -21,6 +21,8 @@ _FINE = _EPS["float32"]
 _COARSE = 1e-5
 GROWTH_PER_STEP = 4.0
 """How much rounding is taken to grow with every step where it is not measured."""
+MOST_GROWN = 0.5
+"""And how far at most: beyond it any two tensors would pass for one another."""
 _SCALARS = ("loss", "gradient norm")
 
 
@@ -115,9 +117,23 @@ def _gradient_dtype(arm: ArmRecord) -> str:
     return next((parts[0].dtype for parts in arm.tensors(1, "gradient").values()), "")
 
 
-def entry_limit(source: RoundingSource, growth: float = 1.0) -> Limit:
-    """Without a measurement: rounding where it enters, times a fixed growth per step."""
-    return lambda step, quantity, _name: _floor(source, step, quantity) * growth ** max(0, step - 1)
+def entry_limit(source: RoundingSource) -> Limit:
+    """Rounding where it enters, which excuses nothing that has grown."""
+    return lambda step, quantity, _name: _floor(source, step, quantity)
+
+
+def growing_limit(source: RoundingSource, begins: int) -> Limit:
+    """Without a measurement: rounding where it enters, times a fixed growth for each step since.
+
+    Args:
+        begins: the step of the first difference. Steps that were equal to the last bit let nothing grow.
+    """
+
+    def limit(step: int, quantity: str, _name: str) -> float:
+        floor = _floor(source, step, quantity)
+        return max(floor, min(floor * GROWTH_PER_STEP ** max(0, step - begins), MOST_GROWN))
+
+    return limit
 
 
 def _floor(source: RoundingSource, step: int, quantity: str) -> float:

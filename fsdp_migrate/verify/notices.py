@@ -14,7 +14,8 @@ from fsdp_migrate.verify.printed import (
     differences,
     prints_dtensors,
 )
-from fsdp_migrate.verify.record import ArmRecord, Unit, moved
+from fsdp_migrate.verify.record import ArmRecord, moved, same_units
+from fsdp_migrate.verify.sharding_causes import listed
 
 
 def warnings_of(original: ArmRecord, candidate: ArmRecord) -> Iterable[str]:
@@ -34,6 +35,11 @@ def warnings_beside_equal_numbers(
     """What a job that passes still does otherwise: what it logs, saves, and how it shards."""
     if original.kind == "FSDP2":
         yield "the original is sharded by FSDP2 already: it is no measure of what FSDP1 did"
+    if since := not_a_number(original):
+        yield (
+            f"the loss is not a number from step {since} on, in both arms: what is compared after it says "
+            "nothing"
+        )
     yield from layout_warnings(original, candidate)
     wrong = [
         one
@@ -59,6 +65,16 @@ def warnings_beside_equal_numbers(
         )
 
 
+def not_a_number(arm: ArmRecord) -> int:
+    """The first step with a loss that is NaN or infinite; 0 without one."""
+    bad = (
+        step
+        for step, facts in sorted(arm.steps.items())
+        if not all(math.isfinite(loss) for one in facts for loss in one.losses)
+    )
+    return next(bad, 0)
+
+
 def _printed(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) -> list[Printed]:
     """Printed numbers that differ by more than rounding may make the numbers themselves differ."""
     limits = [2 * one.limit for one in comparison.differences if one.limit < 1]
@@ -76,7 +92,8 @@ def notices_of(original: ArmRecord, candidate: ArmRecord, comparison: Comparison
         yield (
             f"units changed: {len(before)} -> {len(after)}; memory and overlap change with them, numbers "
             "do not "
-            f"(gone: {_listed(before - after)}; new: {_listed(after - before)})"
+            f"(gone: {listed(sorted(before - after)) or 'none'}; "
+            f"new: {listed(sorted(after - before)) or 'none'})"
         )
     counted = [
         one
@@ -89,7 +106,7 @@ def notices_of(original: ArmRecord, candidate: ArmRecord, comparison: Comparison
             f"{counted[0].original:g}: FSDP1 "
             "shows each rank its part of them, FSDP2 all"
         )
-    for left, right in _same_units(original, candidate):
+    for left, right in same_units(original, candidate):
         if left.casts_inputs != right.casts_inputs and left.name:
             yield f"unit {left.name}: casts its inputs: {left.casts_inputs} -> {right.casts_inputs}"
             break
@@ -97,25 +114,15 @@ def notices_of(original: ArmRecord, candidate: ArmRecord, comparison: Comparison
         yield (
             f"{len(comparison.unused)} unused parameters get a zero gradient in one arm and none in the "
             "other "
-            f"({_listed(comparison.unused)})"
+            f"({listed(sorted(comparison.unused))})"
         )
     still = sorted(
         name for name, moves in moved(candidate).items() if not moves and candidate.trainable.get(name)
     )
     if still and not any(moved(original).get(name) for name in still):
-        yield f"{len(still)} trainable parameters move in neither arm ({_listed(set(still))})"
+        yield f"{len(still)} trainable parameters move in neither arm ({listed(still)})"
     if comparison.incomplete:
         yield (
             f"{len(comparison.incomplete)} tensors were compared in part only "
-            f"({_listed(comparison.incomplete)})"
+            f"({listed(sorted(comparison.incomplete))})"
         )
-
-
-def _listed(names: set[str]) -> str:
-    shown = [name or "(root)" for name in sorted(names)[:4]]
-    return ", ".join(shown) + (", ..." if len(names) > 4 else "") if shown else "none"
-
-
-def _same_units(original: ArmRecord, candidate: ArmRecord) -> list[tuple[Unit, Unit]]:
-    by_name = {unit.name: unit for unit in original.units}
-    return [(by_name[unit.name], unit) for unit in candidate.units if unit.name in by_name]

@@ -15,7 +15,7 @@ from typing import Any
 
 from fsdp_migrate.verify.model import ArmName, ArmPerformance
 from fsdp_migrate.verify.overlap import overlap, read_trace
-from fsdp_migrate.verify.spec import EVENTS, TRACE
+from fsdp_migrate.verify.spec import EVENTS, TRACE, TRACED_STEPS
 
 WARM_UP = 2
 """Steps of each run that are not counted."""
@@ -64,7 +64,7 @@ def measured(name: ArmName, folders: Iterable[Path]) -> ArmPerformance:
         memory=_memory(event for ranks in runs for rank in ranks for event in rank),
         collectives=tuple(sorted((k, v, last["bytes"].get(k, 0)) for k, v in last["collectives"].items())),
         overlap_percent=traces[-1].percent if traces else None,
-        exposed_seconds=traces[-1].exposed / 2 if traces else None,
+        exposed_seconds=traces[-1].exposed / TRACED_STEPS if traces else None,
         chip=str(model.get("chip", "")),
         flop_per_token=flop,
         mfu_percent=100 * per_second * flop / peak if per_second and flop and peak else None,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import Cause
-from fsdp_migrate.verify.record import ArmRecord, Unit
+from fsdp_migrate.verify.record import ArmRecord, Unit, same_units
 
 
 def initial_dtypes(evidence: Evidence) -> Cause | None:
@@ -42,7 +42,7 @@ def policies(evidence: Evidence) -> Cause | None:
 def policy_differences(original: ArmRecord, candidate: ArmRecord) -> Iterator[tuple[str, str, str, str]]:
     """Unit, field, and its values in both arms, where a unit computes or reduces in another dtype."""
     own = next((parts[0].dtype for parts in original.tensors(0, "weight").values()), "")
-    for left, right in [*_same_units(original, candidate), *_lost_units(original, candidate)]:
+    for left, right in [*same_units(original, candidate), *_lost_units(original, candidate)]:
         for what in ("param_dtype", "reduce_dtype"):
             before, after = getattr(left, what), getattr(right, what)
             if (before or own) != (after or own):
@@ -73,18 +73,13 @@ def _policy(unit: Unit) -> str:
     return f"mp_policy=MixedPrecisionPolicy({', '.join(given)}, ...), on every fully_shard call that had it"
 
 
-def _same_units(original: ArmRecord, candidate: ArmRecord) -> list[tuple[Unit, Unit]]:
-    before = {unit.name: unit for unit in original.units}
-    return [(before[unit.name], unit) for unit in candidate.units if unit.name in before]
-
-
 def input_casts(evidence: Evidence) -> Cause | None:
     first = evidence.first
     if first is None or first.quantity not in ("loss", "gradient"):
         return None
     if any(
         left.param_dtype != right.param_dtype
-        for left, right in _same_units(evidence.original, evidence.candidate)
+        for left, right in same_units(evidence.original, evidence.candidate)
     ):
         return None  # inputs are cast to it: `policies` names the cause
     for name, before in evidence.original.input_dtypes.items():

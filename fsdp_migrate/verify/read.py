@@ -35,6 +35,9 @@ _STORED: dict[str, np.dtype[Any]] = {
     "int32": np.dtype("<i4"),
     "int16": np.dtype("<i2"),
     "int8": np.dtype("i1"),
+    "uint64": np.dtype("<u8"),
+    "uint32": np.dtype("<u4"),
+    "uint16": np.dtype("<u2"),
     "uint8": np.dtype("u1"),
     "bool": np.dtype("u1"),
 }

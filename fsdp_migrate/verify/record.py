@@ -224,6 +224,12 @@ def _whole_norm(clips: list[Clip], rank: int) -> float:
     return float(sum(part**mine.norm_type for part in parts) ** (1 / mine.norm_type))
 
 
+def same_units(original: ArmRecord, candidate: ArmRecord) -> list[tuple[Unit, Unit]]:
+    """Units of the same name in both arms."""
+    by_name = {unit.name: unit for unit in original.units}
+    return [(by_name[unit.name], unit) for unit in candidate.units if unit.name in by_name]
+
+
 def moved(arm: ArmRecord) -> dict[str, bool]:
     """Which parameters have other values after the last step than before the first."""
     before, after = arm.tensors(0, "weight"), arm.tensors(arm.last_step, "weight")

@@ -35,10 +35,14 @@ _SAFE = {
     "int32": "I32",
     "int16": "I16",
     "int8": "I8",
+    "uint64": "U64",
+    "uint32": "U32",
+    "uint16": "U16",
     "uint8": "U8",
     "bool": "BOOL",
 }
-_BYTES = {"BF16": 2, "F16": 2, "F32": 4, "F64": 8, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+_BYTES = {"BF16": 2, "F16": 2, "F32": 4, "F64": 8, "I64": 8, "I32": 4, "I16": 2, "I8": 1}
+_BYTES |= {"U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +90,17 @@ class KeptRecord:
         return f"the record {self.path} of {self.script} ({self.arm.kind}, torch {self.arm.torch_version})"
 
     def differences_of_environment(self, other: KeptRecord) -> list[str]:
-        """Variables that steer torch, NCCL and CUDA and are not the same in both."""
+        """The device, and variables that steer torch, NCCL and CUDA, where they are not the same in both."""
         names = sorted(set(self.variables) | set(other.variables))
-        return [
+        devices = [f"the original ran on {self.device} and the candidate on {other.device}"]
+        return (devices if self.device != other.device else []) + [
             f"{name} was {self.variables.get(name, 'not set')} for the original and "
             f"{other.variables.get(name, 'not set')} for the candidate"
             for name in names
             if self.variables.get(name) != other.variables.get(name)
         ]
 
-    def require_like(self, ranks: int, device: str, *, fixed_order: bool) -> None:
+    def require_like(self, ranks: int, *, fixed_order: bool) -> None:
         """What must be equal for the numbers to be.
 
         Raises:

@@ -15,8 +15,10 @@ from fsdp_migrate.verify.figures import curves, heat, largest, summary
 from fsdp_migrate.verify.model import ArmName, ArmPerformance, LaunchOptions, ParityReport, VerifyRequest
 from fsdp_migrate.verify.noise import (
     GROWTH_PER_STEP,
+    MOST_GROWN,
     RoundingSource,
     entry_limit,
+    growing_limit,
     measured_limits,
     measured_origin,
     rounding_source,
@@ -104,7 +106,7 @@ def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
 def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> ParityReport:
     """The candidate alone is run; the original is a record."""
     kept = read_record(folder)
-    kept.require_like(run.ranks, run.device, fixed_order=run.fixed_order)
+    kept.require_like(run.ranks, fixed_order=run.fixed_order)
     candidate, _ = run.script(request, candidate_source(request), ArmName.CANDIDATE)
     original = first_steps(kept.arm, run.options.steps)
     return report(run.circumstances, original, candidate, None, subject=request.script, baseline=kept.words)
@@ -117,7 +119,7 @@ def compare_records(before: Path, after: Path, progress: Progress = _silent) -> 
         UsageError: a directory is no record, or the records are of other numbers of processes.
     """
     left, right = read_record(before), read_record(after)
-    right.require_like(left.ranks, left.device, fixed_order=left.fixed_order)
+    right.require_like(left.ranks, fixed_order=left.fixed_order)
     steps = min(left.arm.last_step, right.arm.last_step)
     return report(
         Circumstances(left.ranks, right.device, left.fixed_order, False, None, progress),
@@ -265,9 +267,9 @@ def _judged(
     entering = comparison.judged(entry_limit(source))
     if not any(one.fails for one in entering.differences):
         return entering, enters
-    if entering.differences[0].fails or noise is None or not run.measure_noise:
-        return comparison.judged(
-            entry_limit(source, GROWTH_PER_STEP)
-        ), f"{enters}, and four times that each step"
+    first = entering.differences[0]
+    if first.fails or noise is None or not run.measure_noise:
+        grows = f"{enters}, {GROWTH_PER_STEP:g} times that each step since, and {MOST_GROWN:g} at most"
+        return comparison.judged(growing_limit(source, max(1, first.step))), grows
     measured = compare(original, noise(source))
     return comparison.judged(measured_limits(measured, source)), measured_origin(source)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import Cause
+from fsdp_migrate.verify.record import ArmRecord
 
 _SHOWN = 3
 
 
 def listed(names: list[str]) -> str:
     """The first names, and that there are more."""
-    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    return ", ".join(name or "(root)" for name in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
 
 
 def not_sharded(evidence: Evidence) -> Cause | None:
@@ -54,6 +55,11 @@ def ignored_sharded(evidence: Evidence) -> Cause | None:
         "gradients averaged",
         "give ignored_params to every fully_shard call: FSDP1 handed ignored_states on to nested units",
     )
+
+
+def units_of_fsdp1(arm: ArmRecord) -> list[str]:
+    """Units that FSDP1 shards, of any model of the job."""
+    return [unit.name for unit in arm.units if unit.kind == "FSDP1"]
 
 
 def trainable(evidence: Evidence) -> Cause | None:

@@ -49,22 +49,33 @@ def simulate(config: ReferenceConfig, world: int, options: LaunchOptions, progre
     """Run rank 0 of `world` ranks, each arm in a process of its own.
 
     Raises:
-        JobError: an arm failed; quotes the last lines it printed.
+        JobError: an arm failed, or took longer than it may; quotes the last lines it printed.
     """
     found = []
     answer: dict[str, object] = {}
     for arm in ("fsdp1", "fsdp2"):
         progress(f"simulating rank 0 of {world} under {arm.upper()}")
-        job = replace(config, steps=max(_STEPS, 2))
-        done = subprocess.run(
-            [sys.executable, "-m", "fsdp_migrate.verify.simulated_rank"],
-            input=json.dumps({"config": asdict(job), "arm": arm, "world": world, "device": options.device}),
-            env=rank_server_environment(1),
-            capture_output=True,
-            text=True,
-            timeout=options.timeout_s,
-            check=False,
-        )
+        task = {
+            "config": asdict(replace(config, steps=_STEPS)),
+            "arm": arm,
+            "world": world,
+            "device": options.device,
+        }
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "fsdp_migrate.verify.simulated_rank"],
+                input=json.dumps(task),
+                env=rank_server_environment(1),
+                capture_output=True,
+                text=True,
+                timeout=options.timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise JobError(
+                f"the {arm.upper()} arm took longer than {options.timeout_s:g} s",
+                hint="raise --timeout, or name a smaller --config",
+            ) from None
         if done.returncode:
             raise JobError(
                 f"the {arm.upper()} arm failed: {done.stderr.strip()[-1500:]}",

@@ -12,6 +12,8 @@ from fsdp_migrate.verify.model import ArmName
 
 TRACE = "trace.json"
 """The profiler's trace of the last steps, where speed is measured."""
+TRACED_STEPS = 2
+"""How many of them."""
 EVENTS = "events.jsonl"
 """What one rank saw in one arm, an event a line."""
 TENSORS = "tensors.bin"

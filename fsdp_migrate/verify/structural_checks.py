@@ -13,6 +13,7 @@ from fsdp_migrate.verify.model import Check, Outcome
 from fsdp_migrate.verify.precision_causes import policy_differences
 from fsdp_migrate.verify.record import ArmRecord, moved
 from fsdp_migrate.verify.saving_causes import save_pairs
+from fsdp_migrate.verify.sharding_causes import units_of_fsdp1
 
 
 def structural_checks(
@@ -56,8 +57,7 @@ def _clip_arguments(original: ArmRecord, candidate: ArmRecord) -> Check:
 
 
 def _norms_of_ranks(original: ArmRecord, candidate: ArmRecord) -> Check:
-    """A norm is of the whole model, and the same on every rank; one rank's part of it can pass "
-    "for rounding."""
+    """A norm is the whole model's and the same on every rank; a rank's part of it can pass for rounding."""
     title = "Norm the same on every rank"
     for step in range(1, min(original.last_step, candidate.last_step) + 1):
         if not equal_norms(candidate, step) and equal_norms(original, step):
@@ -73,6 +73,8 @@ def _sharding(original: ArmRecord, candidate: ArmRecord, *, same_api: bool) -> C
         return Check(title, Outcome.DIFFERS, detail)
     if candidate.kind == "not sharded" or (candidate.kind == "FSDP1" and not same_api):
         return Check(title, Outcome.DIFFERS, f"{original.kind} -> {candidate.kind}")
+    if (left := units_of_fsdp1(candidate)) and not same_api:
+        return Check(title, Outcome.DIFFERS, f"{len(left)} of {len(candidate.units)} units are FSDP1 still")
     return Check(title, Outcome.EQUAL, f"{original.kind} -> {candidate.kind}")
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.gradient_causes import norms_reported
 from fsdp_migrate.verify.model import CLIPPED, SAVED, Check, Difference, Outcome
-from fsdp_migrate.verify.notices import notices_of, warnings_beside_equal_numbers, warnings_of
+from fsdp_migrate.verify.notices import not_a_number, notices_of, warnings_beside_equal_numbers, warnings_of
 from fsdp_migrate.verify.record import ArmRecord
+from fsdp_migrate.verify.sharding_causes import listed
 from fsdp_migrate.verify.structural_checks import structural_checks
 
 _STATE = "optimizer state"
@@ -44,12 +46,19 @@ class Judged:
         return not any(check.outcome is Outcome.DIFFERS for check in self.checks)
 
 
-def _enough(checks: list[Check]) -> Check:
+def _enough(checks: list[Check], original: ArmRecord, candidate: ArmRecord) -> Check:
     """A verdict on what nobody saw would be worth nothing."""
     title, needed = "Enough was observed to judge", (_STRUCTURE, "Initial weights", _TITLES["weight"])
     unseen = [one.title for one in checks if one.title in needed and one.outcome is Outcome.NOT_OBSERVED]
     if unseen:
         return Check(title, Outcome.DIFFERS, f"not observed: {', '.join(unseen)}")
+    weights = [arm.tensors(0, "weight") for arm in (original, candidate)]
+    lost = [name for name, shape in original.shapes.items() if math.prod(shape) and name not in weights[0]]
+    lost += [name for name, shape in candidate.shapes.items() if math.prod(shape) and name not in weights[1]]
+    if lost:
+        return Check(title, Outcome.DIFFERS, f"not observed: weights of {listed(sorted(set(lost)))}")
+    if not_a_number(original) == 1 == not_a_number(candidate):
+        return Check(title, Outcome.DIFFERS, "the loss is not a number from the first step on, in both arms")
     return Check(title, Outcome.EQUAL)
 
 
@@ -85,7 +94,7 @@ def judge(
         ),
         *structural_checks(original, candidate, comparison, same_api=same_api),
     ]
-    checks.append(_enough(checks))
+    checks.append(_enough(checks, original, candidate))
     notices = tuple(notices_of(original, candidate, comparison))
     warnings = tuple(warnings_of(original, candidate))
     judged = Judged(tuple(checks), notices, warnings)

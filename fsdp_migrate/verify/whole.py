@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fsdp_migrate.verify.record import Part, Sums
+from fsdp_migrate.verify.sums import sums_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,8 @@ class Whole:
     """A full tensor put together: its elements, or sums where those were not kept.
 
     Args:
-        stored: flat, `None` where only sums were kept.
+        stored: flat, `None` where only sums of some part were kept.
+        parts: one for each place; their sums are made where they are asked for.
         complete: whether the parts cover the tensor.
         replicas_differ: ranks that hold the same elements with other values.
     """
@@ -26,9 +28,13 @@ class Whole:
     dtype: str
     shape: tuple[int, ...]
     stored: NDArray[Any] | None
-    sums: Sums | None
+    parts: tuple[Part, ...]
     complete: bool
     replicas_differ: tuple[int, ...]
+
+    def sums(self) -> Sums:
+        """Of all elements, whichever way they were kept."""
+        return _add([sums_of(part) for part in self.parts])
 
 
 def assemble(parts: list[Part]) -> Whole:
@@ -43,21 +49,20 @@ def assemble(parts: list[Part]) -> Whole:
     numel = math.prod(first.shape)
     complete = sum(part.numel for part in distinct.values()) == numel
     whole: NDArray[Any] | None = None
-    sums: Sums | None = None
     kept = [(part, part.stored) for part in distinct.values() if part.stored is not None]
     if len(kept) == len(distinct):
         whole = np.zeros(numel, dtype=kept[0][1].dtype)
         for part, stored in kept:
             _lay(whole, part, stored)
-    else:
-        sums = _add([part.sums for part in distinct.values() if part.sums is not None])
-    return Whole(first.name, first.dtype, first.shape, whole, sums, complete, tuple(strangers))
+    return Whole(
+        first.name, first.dtype, first.shape, whole, tuple(distinct.values()), complete, tuple(strangers)
+    )
 
 
 def _same(left: Part, right: Part) -> bool:
     if left.stored is not None and right.stored is not None:
         return left.stored.tobytes() == right.stored.tobytes()
-    return left.sums == right.sums
+    return sums_of(left).digest == sums_of(right).digest
 
 
 def _lay(whole: NDArray[Any], part: Part, stored: NDArray[Any]) -> None:

@@ -1,5 +1,5 @@
-"""What a job that ends badly is told: the first call that differs, what an error means, where "
-"the ranks are."""
+"""What a job that ends badly is told: the first call that differs, what an error means, where
+the ranks are."""
 
 from __future__ import annotations
 

@@ -13,6 +13,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+def test_stages_take_no_longer_than_the_script_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from gpu import stages
+
+    assert "at most seven minutes" in (ROOT / "benchmarks" / "gpu.sh").read_text()
+    assert sum(stage.seconds for stage in stages(Path("out"), dry=False)) <= 7 * 60
+
+
 @pytest.mark.timeout(900)
 def test_dry_run_goes_through_every_stage(tmp_path: Path) -> None:
     done = subprocess.run(

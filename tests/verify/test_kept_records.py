@@ -19,8 +19,7 @@ from fsdp_migrate.verify.run import compare_records, keep_record, record_script,
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Records of the small project: FSDP1, FSDP2, and FSDP2 with one wrong tensor, the last "
-    "two of sketches."""
+    """Records of the small project: FSDP1, FSDP2, and FSDP2 with one wrong tensor, as sketches too."""
     folder = tmp_path_factory.mktemp("records")
     with bench(folder / "bench", 2) as made:
         for name, script, arguments, limit in (
@@ -66,6 +65,11 @@ def test_two_records_are_compared_and_a_sketch_localises_one_wrong_tensor(record
     assert right.passed and right.largest == ()
     same = compare_records(records / "fsdp1", records / "fsdp1")  # another machine, another torch
     assert same.passed and same.largest == ()
+    mixed = compare_records(records / "fsdp1", records / "fsdp2-sketches")  # elements here, sums there
+    assert mixed.passed and mixed.largest == ()
+    unlike = compare_records(records / "fsdp1", records / "seed-sketches")
+    assert unlike.first is not None
+    assert (unlike.first.step, unlike.first.name) == (0, "head.weight")
     wrong = compare_records(records / "fsdp1-sketches", records / "seed-sketches")
     assert not wrong.passed
     assert wrong.causes[0].code == "initial-weights"
@@ -101,10 +105,12 @@ def test_other_environment_is_said(records: Path, tmp_path: Path) -> None:
     manifest = tmp_path / "copy" / "record.json"
     found = json.loads(manifest.read_text())
     found["environment"]["variables"] |= {"NCCL_ALGO": "Ring"}
+    found["device"] = "cuda"
     manifest.write_text(json.dumps(found))
     report = compare_records(records / "fsdp1", tmp_path / "copy")
     assert report.passed
     assert "NCCL_ALGO was not set for the original and Ring for the candidate" in report.notices
+    assert "the original ran on cpu and the candidate on cuda" in report.notices
 
 
 def test_nothing_is_written_over(records: Path) -> None:

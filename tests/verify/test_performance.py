@@ -1,5 +1,4 @@
-"""Overlap against a trace made by hand, MFU by its formula, and the whole measurement on the "
-"small project."""
+"""Overlap against a trace made by hand, MFU by its formula, the whole measurement on the small project."""
 
 from __future__ import annotations
 
@@ -10,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from fsdp_migrate.errors import JobError
 from fsdp_migrate.reports import parity
 from fsdp_migrate.verify import overlap, performance
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport
 from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 from fsdp_migrate.verify.run import verify_reference
+from fsdp_migrate.verify.simulate import simulate
 
 
 def kernel(name: str, begin: float, duration: float, category: str = "kernel") -> dict[str, object]:
@@ -150,3 +151,9 @@ def test_report_of_a_cpu_says_what_does_not_apply(measured: ParityReport) -> Non
 def test_third_arm_stands_in_the_report(measured: ParityReport) -> None:
     assert "third arm, unsharded and in fp32" in measured.third
     assert measured.third in " ".join(parity.render(measured, "md").split())
+
+
+def test_simulation_that_takes_too_long_is_a_job_that_failed() -> None:
+    options = LaunchOptions(device="cpu", timeout_s=0.01)
+    with pytest.raises(JobError, match="the FSDP1 arm took longer"):
+        simulate(ReferenceConfig(), 8, options, lambda _: None)

@@ -94,6 +94,62 @@ def test_record_of_three_ranks_is_put_together(tmp_path: Path, full_limit_bytes:
         assert max_abs == float(apart[6, 4].double() - full[6, 4].double())
 
 
+def kept(folder: Path, rank: int, slot: Slot, values: torch.Tensor, limit: int) -> None:
+    """Record one tensor's part on one rank."""
+    recorder = Recorder(folder / f"rank{rank}", limit)
+    recorder.event("start", rank=rank, ranks=2, torch="2", pid=1)
+    recorder.tensors(1, "weight", [(slot, values)])
+    recorder.close()
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.int64, torch.bool], ids=str)
+def test_elements_are_compared_with_sums(tmp_path: Path, dtype: torch.dtype) -> None:
+    """A rank that keeps as much as it may sketches the rest, and arms and ranks need not agree on which."""
+    full = (torch.randn(6, 5) * 3).to(dtype)
+    apart = full.clone()
+    apart[5, 4] = not full[5, 4] if dtype is torch.bool else full[5, 4] + 2
+    for arm, values, limits in (
+        ("full", full, (99, 0)),
+        ("equal", full, (0, 0)),
+        ("apart", apart, (0, 1000)),
+    ):
+        slots = box_slots((6, 5), 2) if arm == "equal" else flat_slots((6, 5), [13])
+        for rank, slot in enumerate(slots):
+            kept(tmp_path / arm, rank, slot, local(slot, values), limits[rank])
+    wholes = {
+        arm: assemble(read_arm(tmp_path / arm).tensors(1, "weight")["w"])
+        for arm in ("full", "equal", "apart")
+    }
+    assert difference(wholes["full"], wholes["equal"]) is None
+    found = difference(wholes["full"], wholes["apart"])
+    assert found is not None
+    norm = max(full.double().norm(), apart.double().norm())
+    assert found[1] == pytest.approx(float((apart.double() - full.double()).norm() / norm), rel=1e-6)
+
+
+@pytest.mark.parametrize("limit", [1000, 0], ids=["in full", "sketched"])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.uint16, torch.uint32], ids=str)
+def test_last_element_of_any_dtype_is_compared(tmp_path: Path, dtype: torch.dtype, limit: int) -> None:
+    full = torch.arange(30).reshape(6, 5).to(dtype)
+    apart = full.clone()
+    apart[5, 4] = 1j if dtype.is_complex else 1
+    for arm, values in (("full", full), ("apart", apart)):
+        for rank, slot in enumerate(box_slots((6, 5), 2)):
+            kept(tmp_path / arm, rank, slot, local(slot, values), limit)
+    one, other = (assemble(read_arm(tmp_path / arm).tensors(1, "weight")["w"]) for arm in ("full", "apart"))
+    assert one.complete and one.shape == ((6, 5, 2) if dtype.is_complex else (6, 5))
+    assert difference(one, one) is None
+    found = difference(one, other)
+    assert found is not None
+    assert not limit or found[4][:2] == (5, 4)
+
+
+def test_replicas_kept_in_full_and_as_sums_are_equal(tmp_path: Path) -> None:
+    for rank, limit in enumerate((1000, 0)):
+        kept(tmp_path, rank, Slot("w", (4,), 0, 4, 0), torch.arange(4.0), limit)
+    assert assemble(read_arm(tmp_path).tensors(1, "weight")["w"]).replicas_differ == ()
+
+
 def test_replicas_that_differ_are_named(tmp_path: Path) -> None:
     for rank in range(3):
         recorder = Recorder(tmp_path / f"rank{rank}", 1 << 20)

@@ -114,3 +114,22 @@ def test_a_warning_fails_where_the_repository_is_strict(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert found["passed"] is True and found["steps"] == 2
     assert "3 of 4 FSDP units are gone" in found["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train.py --compare a b",
+        "-m package.train --compare a b",
+        "--compare a b --third-arm",
+        "train.py --record a --baseline b",
+        "train.py --record a --strict",
+    ],
+)
+def test_what_records_do_nothing_with_is_refused(line: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fsdp_migrate", "verify", *line.split()]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "has no place beside it" in done.stderr

@@ -20,14 +20,13 @@ from torch.utils import _pytree as pytree
 
 from fsdp_migrate.verify.probes import collectives
 from fsdp_migrate.verify.probes.session import Session, StepState
-from fsdp_migrate.verify.spec import TRACE
+from fsdp_migrate.verify.spec import TRACE, TRACED_STEPS
 
 _NAMES = {
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "layers"),
     "heads": ("num_attention_heads", "n_head", "n_heads", "heads"),
     "width": ("hidden_size", "n_embd", "dim", "width"),
 }
-_TRACED_STEPS = 2
 
 
 @dataclass
@@ -166,7 +165,7 @@ def _trace(clock: _Clock) -> None:
     """Trace the steps after those that are timed, so that the profiler slows none of them."""
     if not clock.trace:
         return
-    if clock.session.step == clock.session.steps - _TRACED_STEPS:
+    if clock.session.step == clock.session.steps - TRACED_STEPS:
         clock.profiler = torch.profiler.profile()
         clock.profiler.__enter__()
     elif clock.session.step == clock.session.steps and clock.profiler is not None:

@@ -45,7 +45,7 @@ class Recorder:
 
     def tensors(self, step: int, quantity: str, stretches: Stretches) -> None:
         """Write every stretch of one quantity, in full while the budget lasts."""
-        held = [(slot, values) for slot, values in stretches if slot.numel]
+        held = [_as_real(slot, values) for slot, values in stretches if slot.numel]
         by_type: dict[tuple[torch.dtype, torch.device], list[tuple[Slot, Tensor]]] = {}
         for slot, values in held:
             by_type.setdefault((values.dtype, values.device), []).append((slot, values))
@@ -60,7 +60,7 @@ class Recorder:
     def sketches(self, step: int, quantity: str, stretches: Stretches) -> None:
         """Write sums of every stretch, however small."""
         by_type: dict[torch.dtype, list[tuple[Slot, Tensor]]] = {}
-        for slot, values in stretches:
+        for slot, values in (_as_real(slot, values) for slot, values in stretches):
             by_type.setdefault(values.dtype, []).append((slot, values))
         for dtype, group in by_type.items():
             self._sketched(step, quantity, dtype, group)
@@ -88,6 +88,16 @@ class Recorder:
         """Flush and close both files."""
         self._events.close()
         self._tensors.close()
+
+
+def _as_real(slot: Slot, values: Tensor) -> tuple[Slot, Tensor]:
+    """A complex tensor as a real one with a last dimension of 2 (rotary embeddings are kept so)."""
+    if not values.is_complex():
+        return slot, values
+    box = slot.box and ((*slot.box[0], 0), (*slot.box[1], 2))
+    start = None if slot.start is None else 2 * slot.start
+    pairs = Slot(slot.name, (*slot.shape, 2), 2 * slot.begin, 2 * slot.numel, start, box)
+    return pairs, torch.view_as_real(values.resolve_conj()).reshape(-1)
 
 
 def _place(slot: Slot) -> list[object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -17,9 +18,18 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def shard(
-    model: nn.Module, config: ReferenceConfig, device: torch.device, hybrid_mesh: DeviceMesh | None
+    model: nn.Module,
+    config: ReferenceConfig,
+    device: torch.device,
+    hybrid_mesh: DeviceMesh | None,
+    *,
+    fill: Callable[[nn.Module], None] | None = None,
 ) -> FullyShardedDataParallel:
-    """Wrap every decoder layer, then the model."""
+    """Wrap every decoder layer, then the model.
+
+    Args:
+        fill: gives the tensors of one module memory and values, where they are on the meta device.
+    """
     precision = None
     if config.dtype == "bf16":
         precision = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=_DTYPES[config.reduce_dtype])
@@ -28,6 +38,7 @@ def shard(
         sharding_strategy=ShardingStrategy[config.strategy.upper()],
         auto_wrap_policy=ModuleWrapPolicy({DecoderLayer}),
         mixed_precision=precision,
+        param_init_fn=fill,
         device_id=device,
         device_mesh=hybrid_mesh,
         use_orig_params=True,
@@ -44,18 +55,7 @@ def shard_from_meta(
         for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
             tensor.data.zero_()
 
-    precision = None
-    if config.dtype == "bf16":
-        precision = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=_DTYPES[config.reduce_dtype])
-    return FullyShardedDataParallel(
-        model,
-        sharding_strategy=ShardingStrategy[config.strategy.upper()],
-        auto_wrap_policy=ModuleWrapPolicy({DecoderLayer}),
-        mixed_precision=precision,
-        param_init_fn=fill,
-        device_id=device,
-        use_orig_params=True,
-    )
+    return shard(model, config, device, None, fill=fill)
 
 
 def micro_batch(
