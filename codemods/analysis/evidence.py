@@ -13,6 +13,7 @@ from codemods.analysis.index import Index, Symbol
 from codemods.analysis.module import Module
 from codemods.torch_names import FSDP
 
+_CAN_QUOTE = (ast.Constant, ast.Subscript, ast.BinOp)
 _STATIC = frozenset(
     {
         "state_dict_type",
@@ -161,3 +162,17 @@ def _words_of(callee: ast.expr) -> Iterator[str]:
 def _names_optimizer(word: str) -> bool:
     name = word.lower()
     return name.startswith(("optim", "adam", "sgd", "lion")) or name.endswith(("optimizer", "adamw"))
+
+
+def quoted_types(module: Module) -> Iterator[ast.Constant]:
+    """The strings in annotations."""
+    told: list[ast.expr | None] = [n.annotation for n in module.nodes(ast.arg) if isinstance(n, ast.arg)]
+    told += [n.annotation for n in module.nodes(ast.AnnAssign) if isinstance(n, ast.AnnAssign)]
+    for kind in (ast.FunctionDef, ast.AsyncFunctionDef):
+        told += [
+            n.returns for n in module.nodes(kind) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+    for annotation in told:
+        for part in ast.walk(annotation) if isinstance(annotation, _CAN_QUOTE) else ():
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                yield part
