@@ -16,7 +16,7 @@ from codemods.leftover_imports import unread_imports
 from codemods.leftover_words import CODE, header, is_gone, is_spoken_of, left_name
 from codemods.model import Edit, Finding, Outcome, Reported
 from codemods.project import Project
-from codemods.torch_names import FSDP, is_fsdp1, is_fsdp_namespace
+from codemods.torch_names import FSDP, is_fsdp1, is_fsdp1_import, is_fsdp_namespace
 
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 UNMISTAKABLE = frozenset(
@@ -64,6 +64,8 @@ def left_over(
                 continue
             if is_gone(module, node, edits) or is_spoken_of(module, node, spoken):
                 continue
+            if _is_import_gone(module, node, edits):
+                continue
             spoken.add((module.path, module.place(module.statement(node)).line))
             yield left_name(module, node, name)
     for module in project.naming:
@@ -71,6 +73,19 @@ def left_over(
         yield from unread_imports(project, module, edits, spoken)
         if _UNMISTAKABLE_TEXT.search(module.text):
             yield from _unmistakable(project, module, edits, spoken)
+
+
+def _is_import_gone(module: Module, node: ast.expr, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:
+    """Whether what imports a name imports something else of that name now (`codemods.gated_types`)."""
+    found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
+    aliases = [
+        alias
+        for binding in (found[1] if found is not None else ())
+        if isinstance(binding.node, ast.ImportFrom)
+        for alias in binding.node.names
+        if is_fsdp1_import(binding.node, alias) and (alias.asname or alias.name) == binding.name
+    ]
+    return bool(aliases) and all(is_gone(module, alias, edits) for alias in aliases)
 
 
 def _spoken_by_todos(project: Project) -> Iterator[tuple[str, int]]:

@@ -23,6 +23,7 @@ from codemods.editing.helper_places import (
     is_written,
 )
 from codemods.editing.helper_style import style_of
+from codemods.editing.spelling import HELPER_IMPORT
 from codemods.model import Edit, Ref
 from codemods.project import Project
 
@@ -151,10 +152,9 @@ def _given(project: Project, place: HelperPlace, fields: dict[str, frozenset[str
 
 
 def _names_of(edits: Iterable[Edit]) -> set[str]:
-    parts = [part for edit in edits for part in edit.code]
-    return {
-        p.name.removeprefix("helper.") for p in parts if isinstance(p, Ref) and p.name.startswith("helper.")
-    }
+    refs = [part.name for edit in edits for part in edit.code if isinstance(part, Ref)]
+    names = (name.removeprefix(HELPER_IMPORT) for name in refs if name.startswith("helper."))
+    return {name.removeprefix("helper.") for name in names}
 
 
 def _home(project: Project, place: HelperPlace, target: Path) -> HelperHome:
