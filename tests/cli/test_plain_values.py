@@ -1,4 +1,4 @@
-"""Values that are converted without typer are what typer would have made of them; wrong ones are left to it."""
+"""Values that are converted without typer are what typer makes of them; wrong ones are left to it."""
 
 from functools import partial
 from pathlib import Path
