@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
+import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Journal:
     def __init__(self, directory: Path) -> None:
         work = directory / WORK_NAME
         work.mkdir(exist_ok=True)
-        self._file = (work / f"{_PREFIX}{secrets.token_hex(8)}").open("x", encoding="ascii")
+        self._file = (work / f"{_PREFIX}{os.urandom(8).hex()}").open("x", encoding="ascii")
         self._pending = 0
         self._lock = threading.Lock()
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from checkpoint_convert.layout import ModelLayout
 from checkpoint_convert.model import TensorSource, numel
 from checkpoint_convert.readers.parts import Part
 from checkpoint_convert.readers.replicas import same_elements
 from checkpoint_convert.stored_tensor import StoredTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
+
+if TYPE_CHECKING:
+    from checkpoint_convert.layout import ModelLayout
 
 
 def tied(part: Part) -> dict[str, str]:
