@@ -6,7 +6,7 @@ import ast
 import bisect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from codemods.analysis.scopes import Binding, Scope
 from codemods.analysis.strings_in_strings import mend_positions
@@ -62,6 +62,10 @@ class Module:
     def words(self) -> set[str]:
         """Every name that is used; attributes do not count."""
         return {word for word, nodes in self._by_word().items() if isinstance(nodes[0], ast.Name)}
+
+    def attributes_and_names(self) -> Iterable[str]:
+        """Every name and attribute that is used."""
+        return self._by_word().keys()
 
     def _by_word(self) -> dict[str, list[ast.Name | ast.Attribute]]:
         if self._named is None:
