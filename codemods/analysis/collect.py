@@ -164,7 +164,7 @@ def link(index: Index, modules: dict[str, Module], options: Options, shelf: Shel
         shelf.load(sorted({path for module in new for path in _taking(module, shelf)}))
     wraps.sort(key=lambda w: (w.module.path, w.node.lineno, w.node.col_offset))
     callers = Callers(index, shelf)
-    links = Links(index, shelf, naming, callers, {w.node: w for w in wraps})
+    links = Links(index, shelf, naming, callers, {w.node: w for w in wraps}, meanings)
     links.spread = follow(links, meanings)
     for path in sorted(modules):  # in the order of their names, whatever led to them
         modules[path] = modules.pop(path)

@@ -10,6 +10,7 @@ from functools import cache
 
 from codemods.analysis.flow import reaching
 from codemods.analysis.index import Index, Symbol
+from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
 from codemods.torch_names import FSDP
 
@@ -141,6 +142,22 @@ def is_optimizer(symbol: Symbol | None, call: ast.Call) -> bool:
         for a in (*call.args, *(k.value for k in call.keywords))
         for n in ast.walk(a)
     )
+
+
+def optimizers_in(module: Module, meanings: Meanings) -> Iterator[ast.Call]:
+    """The calls of a module that construct an optimizer."""
+    for call, symbol in meanings.calls(module) if "optim" in module.text else ():
+        if symbol.module is None and is_optimizer(symbol, call):
+            yield call
+    for word in filter(_names_optimizer, module.attributes_and_names()):
+        for named in module.named(word):
+            child: ast.AST = named
+            for parent in module.ancestors(named):
+                if isinstance(parent, ast.stmt):
+                    break
+                if isinstance(parent, ast.Call) and parent.func is child and is_optimizer(None, parent):
+                    yield parent
+                child = parent
 
 
 def _words_of(callee: ast.expr) -> Iterator[str]:
