@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
+from codemods.analysis.enabled import ENABLE, WRAP, calls_function, wrapper_of
 from codemods.analysis.holding import Instance
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
@@ -55,11 +56,16 @@ def left_over(
         spoken.add((off.place.path, off.place.line))
         for edit in off.edits:
             edits.setdefault(edit.path, []).append((edit, off))
+    is_given_another = _calls_no_wrapper(project, edits)
     for name in project.used_names():
         if not is_fsdp1(name):
             continue
         for use in project.uses(name):
             module, node = use.module, use.node
+            if name in (ENABLE, WRAP) and is_given_another:
+                if not is_gone(module, node, edits) or _is_kept(module, node, edits):
+                    yield _stays(module, node, name)
+                continue
             if _is_variable(module, node, name) or _is_inner(project, module, node):
                 continue
             if is_gone(module, node, edits) or is_spoken_of(module, node, spoken):
@@ -73,6 +79,28 @@ def left_over(
         yield from unread_imports(project, module, edits, spoken)
         if _UNMISTAKABLE_TEXT.search(module.text):
             yield from _unmistakable(project, module, edits, spoken)
+
+
+def _calls_no_wrapper(project: Project, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:
+    """Whether every `enable_wrap` is given a function of the project, now or by what is done."""
+    calls = list(project.calls_of(ENABLE))
+    return bool(calls) and all(
+        calls_function(project.index, module, call)
+        or ((wrapper := wrapper_of(call)) is not None and is_gone(module, wrapper, edits))
+        for module, call in calls
+    )
+
+
+def _is_kept(module: Module, node: ast.AST, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:
+    """Whether an edit puts the same text in the place of a name: it is spoken of, and stays."""
+    span, text = module.span(node), module.code(node)
+    return any(edit.span == span and edit.code == (text,) for edit, _ in edits.get(module.path, []))
+
+
+def _stays(module: Module, node: ast.AST, name: str) -> Finding:
+    what = "wraps with what it is given" if name == ENABLE else "calls what its `enable_wrap` is given"
+    message = f"torch's `{name.rpartition('.')[2]}` {what}, no wrapper of FSDP1's, and stays"
+    return finding(module, node, CODE, message, is_note=True)
 
 
 def _is_import_gone(module: Module, node: ast.expr, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:

@@ -225,12 +225,15 @@ def _already_there(text: str) -> tuple[set[str], Needs]:
     tree = ast.parse(text)
     names = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)} & KNOWN_NAMES
     keywords: set[str] = set()
+    parts: set[str] = set()
     fields: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == "shard_model":
             keywords = {a.arg for a in node.args.kwonlyargs}
             if node.args.kwarg is not None:
                 keywords.add("**")
+        if isinstance(node, ast.FunctionDef) and node.name == "leave_casting_to":
+            parts = {"parts"}
         if isinstance(node, ast.ClassDef) and node.name == "MixedPrecision":
             fields = {
                 s.target.id
@@ -238,4 +241,4 @@ def _already_there(text: str) -> tuple[set[str], Needs]:
                 if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)
             }
             fields |= {"_mutable"} if "frozen=True" not in ast.unparse(node.decorator_list[0]) else set()
-    return names, Needs(frozenset(keywords), frozenset(fields))
+    return names, Needs(frozenset(keywords | parts), frozenset(fields))
