@@ -1,8 +1,12 @@
-"""Tests whose models nobody shards. Pure."""
+"""Files whose models nobody shards. Pure."""
 
 from __future__ import annotations
 
+import re
+
 from codemods.analysis.module import Module
+
+_STARTS = re.compile(r"fsdp(?!-migrate)|launch|torchrun|mp\.spawn|init_process_group", re.IGNORECASE)
 
 
 def is_plain_test(module: Module) -> bool:
@@ -10,3 +14,8 @@ def is_plain_test(module: Module) -> bool:
     *folders, name = module.path.split("/")
     is_test = name.startswith("test_") or bool({"test", "tests"} & set(folders))
     return is_test and "fsdp" not in module.text.lower()
+
+
+def is_one_process(module: Module) -> bool:
+    """Whether a file is a notebook that starts no other processes: what runs in it is not sharded."""
+    return module.path.endswith(".ipynb") and _STARTS.search(module.text) is None

@@ -46,13 +46,15 @@ def written_texts(project: Project) -> Iterator[Finding]:
     configuration file.
 
     The same goes for a name that a mock patches, or that is given to a function that imports it. A text that
-    says more than the name is not looked at.
+    says more than the name is not looked at, nor what Sphinx is told about a name: `("py:class", "...")`.
     """
     for module in project.looked_at:
         for node in module.nodes(ast.Constant) if "torch.distributed.fsdp." in module.text else ():
             assert isinstance(node, ast.Constant)
             name = fsdp1_name_in(node.value) if isinstance(node.value, str) else None
             if name is None or isinstance(module.parent(node), ast.Expr) or is_annotation(module, node):
+                continue
+            if _is_for_sphinx(module.parent(node)):
                 continue
             head = name.split(".")[0]
             yield finding(
@@ -64,6 +66,13 @@ def written_texts(project: Project) -> Iterator[Finding]:
                 fades=True,
                 shares={shared_type(project, module, head)} if head in WRAP_TYPES.values() else set(),
             )
+
+
+def _is_for_sphinx(parent: ast.AST | None) -> bool:
+    match parent:
+        case ast.Tuple(elts=[ast.Constant(value=str() as role), *_]):
+            return role.startswith("py:")
+    return False
 
 
 def _found(file: ConfigFile, start: int, written: str) -> Finding:

@@ -47,8 +47,9 @@ def private(project: Project) -> Iterator[Finding]:
                 edits=[edit],
             )
         for attribute in module.attributes(*_REMEDIES):
-            if attribute in translated:
-                continue
+            outer = module.parent(attribute)
+            if attribute in translated or (isinstance(outer, ast.Attribute) and outer.attr in _REMEDIES):
+                continue  # `unit._handle.flat_param` is one thing to replace
             remedy = _REMEDIES[attribute.attr]
             is_sharded = not isinstance(project.sharded(module, attribute.value), No)
             if is_sharded or (_says_fsdp(module) and not _is_its_own(module, attribute)):
