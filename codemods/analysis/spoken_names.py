@@ -25,6 +25,11 @@ def says_no_model(node: ast.expr) -> bool:
     return word in _OTHERS or word in _OPTIMIZERS
 
 
+def says_optimizer(node: ast.expr) -> bool:
+    """Whether a name says that it is an optimizer: `self.optimizer`, `opt`."""
+    return _last_word(node) in _OPTIMIZERS | {"opt", "opts"}
+
+
 def says_no_optimizer(node: ast.expr) -> bool:
     """Whether a name says that it is something beside the optimizer: `init_scheduler`, `callback`."""
     return _last_word(node) in _OTHERS
@@ -62,6 +67,14 @@ def is_other_wrapper(module: Module, node: ast.expr) -> bool:
         if argument.arg == node.id and argument.annotation is not None:
             return ast.unparse(argument.annotation).strip("'\"").rpartition(".")[2] in _OTHER_WRAPPERS
     return False
+
+
+def is_made_for_one(module: Module, node: ast.expr) -> bool:
+    """Whether what makes a name's value says that there is one process: `build(world_size=1).train()`."""
+    found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
+    values = [binding.value for binding in found[1] if binding.value is not None] if found is not None else []
+    keywords = (n for value in values for n in ast.walk(value) if isinstance(n, ast.keyword))
+    return any(k.arg == "world_size" and ast.unparse(k.value) == "1" for k in keywords)
 
 
 def _conditions(module: Module, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:

@@ -93,12 +93,16 @@ def _is_about_wrapper(project: Project, module: Module, question: ast.Compare) -
 
 def _is_other(module: Module, question: ast.Compare, subject: ast.expr) -> bool:
     """Whether something is asked that no unit is: an optimizer, another wrapper, a quantised layer (FM525);
-    or in a test that does not speak of FSDP."""
+    or before there are units, or in a test that does not speak of FSDP."""
     words = {n.value for n in ast.walk(question.comparators[0]) if isinstance(n, ast.Constant)}
     asked = question.comparators[0]
     name = asked.attr if isinstance(asked, ast.Attribute) else getattr(asked, "id", "")
     if name in _OTHER_CLASSES or (words and words <= _OTHER_CLASSES):
         return True
+    function = module.function(question)
+    calls = (n for n in ast.walk(function) if isinstance(n, ast.Call)) if function is not None else ()
+    if any(ast.unparse(call.func).rpartition(".")[2] == "fully_shard" for call in calls):
+        return True  # FSDP2's own policy, which looks at the model before it is sharded
     return says_no_model(subject) or is_plain_test(module)
 
 

@@ -123,6 +123,10 @@ def _of_loop(project: Project, module: Module, loop: ParameterLoop) -> Iterator[
             names |= {part.targets[0].id} if _root(part.value) in names else set()
     seen = set()
     read = [node for node in _body(module, loop) if _code_of(node, names) == "FM514"]
+    if any(
+        isinstance(n, ast.Name | ast.Attribute) and _last_name(n) == "DTensor" for n in _body(module, loop)
+    ):
+        seen.add("FM514")  # it tells DTensors from plain tensors
     may_edit = bool(read) and has_only_shards(project, module, loop.owner)
     edits = local_norm_edits(project, module, loop, dict.fromkeys(read)) if may_edit else []
     for node in _body(module, loop):
@@ -145,6 +149,10 @@ def _of_loop(project: Project, module: Module, loop: ParameterLoop) -> Iterator[
             )
         else:
             yield _finding(project, module, node, code)
+
+
+def _last_name(node: ast.Name | ast.Attribute) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id
 
 
 def _is_of_parameters(project: Project, module: Module, loop: ParameterLoop, node: ast.AST) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.attribute_questions import is_read_where_met
 from codemods.rule import Edit, Finding, Module, No, Project, Safety, code, finding, replace, rule
 
 _REMEDIES = {
@@ -134,4 +135,5 @@ def _decides(module: Module, node: ast.Constant) -> bool:
         )
     if isinstance(parent, ast.Call) and getattr(parent.func, "id", "") == "getattr":
         return len(parent.args) < 3  # with a default: the model itself, as it should be
-    return isinstance(parent, ast.Call) and getattr(parent.func, "id", "") == "hasattr"
+    is_asked = isinstance(parent, ast.Call) and getattr(parent.func, "id", "") == "hasattr"
+    return is_asked and isinstance(parent, ast.Call) and not is_read_where_met(module, parent)

@@ -23,7 +23,9 @@ from torch.distributed.fsdp import CPUOffload, StateDictType
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 """
 
-KINDS: dict[str, dict[str, str]] = {
+_ALONE = ("\nimport megatron", "\nimport torch.distributed as dist", "\nimport copy\n")
+
+KINDS: dict[str, str | dict[str, str]] = {
     "a scheduler out of one list with models": {
         "main.py": """
             def prepare(*given):
@@ -79,6 +81,7 @@ KINDS: dict[str, dict[str, str]] = {
     },
     "a test that does not ask for FSDP": {
         "tests/test_plain.py": """
+            import copy
             from trainer import trained
             def test_copies():
                 copy.deepcopy(trained(Net(), "ddp"))  # <- nothing
@@ -168,13 +171,160 @@ KINDS: dict[str, dict[str, str]] = {
             save(model, kind, config), gather(model, kind, config)
         """
     },
+    "a state dict of DTensors": """
+        from torch.distributed.tensor import distribute_tensor
+        model = FSDP(Net())
+        def load(whole):
+            shards = {}
+            for name, value in whole.items():
+                shard = distribute_tensor(value, mesh)
+                shards[name] = shard
+            model.load_state_dict(shards, assign=True)  # <- nothing
+            model.load_state_dict(whole, assign=True)  # <- FM403
+    """,
+    "the model compiled after its optimizer is built": """
+        kinds = {"net": lambda model: FSDP(model, use_orig_params=True)}
+        def main(model, kind, other):
+            model = kinds[kind](model)
+            optimizer = torch.optim.AdamW(model.parameters())  # <- nothing
+            model = torch.compile(model)
+            late = torch.optim.AdamW(other.parameters())  # <- FM504
+            other = FSDP(other, use_orig_params=True)
+        main(Net(), "net", Net())
+    """,
+    "schedulers and callbacks beside optimizers": """
+        class Scheduler:
+            def state_dict(self):
+                return {}
+        model = FSDP(Net())
+        optimizer = torch.optim.AdamW(model.parameters())
+        for thing in (optimizer, Scheduler()):
+            torch.save(thing.state_dict(), "f")  # <- nothing
+        for one_optimizer in (optimizer, Scheduler()):
+            torch.save(one_optimizer.state_dict(), "f")  # <- FM409
+    """,
+    "a teacher that the optimizer does not train": """
+        model, teacher = FSDP(Net()), FSDP(Net())
+        optimizer = torch.optim.AdamW(model.parameters())
+        def step(x):
+            model(x).backward()
+            with torch.no_grad():
+                teacher(x)  # <- nothing
+            optimizer.step()
+        def evaluated(x):
+            model(x).backward()
+            with torch.no_grad():
+                model(x)  # <- FM522
+            optimizer.step()
+    """,
+    "functions that register hooks": """
+        model = FSDP(Net())
+        def hooked(module):
+            module.register_forward_hook(print)
+        def started(module):
+            nn.init.normal_(module.weight)
+        model.apply(hooked)  # <- nothing
+        model.apply(started)  # <- FM310
+    """,
+    "a loop that tells DTensors from tensors": """
+        from torch.distributed.tensor import DTensor
+        model = FSDP(Net())
+        for p in model.parameters():
+            if not isinstance(p, DTensor):
+                p.data.copy_(kept)  # <- nothing
+        for p in model.parameters():
+            p.data.copy_(kept)  # <- FM514
+    """,
+    "FSDP2's own policy": """
+        from torch.distributed.fsdp import fully_shard
+        def shard(model):
+            for module in model.modules():
+                if module.__class__.__name__ in names:  # <- nothing
+                    fully_shard(module)
+        def counted(model):
+            return [m for m in model.modules() if m.__class__.__name__ in names]  # <- FM508
+        for net in (FSDP(Net()), Net()):
+            shard(net), counted(net)
+    """,
+    "a model made for one process": """
+        def build(world_size):
+            return FSDP(Net()) if world_size > 1 else Net()
+        single = build(world_size=1).train()
+        torch.nn.utils.clip_grad_norm_(single.parameters(), 1.0)  # <- nothing
+        several = build(world_size=count).train()
+        torch.nn.utils.clip_grad_norm_(several.parameters(), 1.0)  # <- FM302
+    """,
+    "an attribute that is asked for and read": """
+        def inner(model):
+            if hasattr(model, "_fsdp_wrapped_module"):  # <- nothing
+                return model._fsdp_wrapped_module  # <- FM516
+            return model
+        def is_wrapped(model):
+            return hasattr(model, "_fsdp_wrapped_module")  # <- FM513
+    """,
+    "a trainer's settings for XLA": """
+        tpu = {"fsdp": "full_shard", "fsdp_config": {"xla": True}}  # <- nothing
+        gpu = {"fsdp": "full_shard", "fsdp_config": {"min_num_params": 1}}  # <- FM617
+    """,
+    "process groups of other programs": {
+        "main.py": """
+            import one, two, script, groups
+            def trained(kind):
+                return one.Worker() if kind else two.Worker()
+        """,
+        "one.py": """
+            class Worker:
+                def __init__(self):
+                    dist.init_process_group(backend=name())  # <- FM113
+                    self.model = FSDP(Net(), cpu_offload=CPUOffload(offload_params=True))
+        """,
+        "two.py": """
+            import torch.distributed as dist
+            class Worker:
+                def __init__(self):
+                    dist.init_process_group(backend=name())  # <- nothing
+        """,
+        "script.py": """
+            import torch.distributed as dist
+            from torch.nn.parallel import DistributedDataParallel as DDP
+            dist.init_process_group(backend=name())  # <- nothing
+            model = DDP(net)
+        """,
+        "groups.py": """
+            import torch.distributed as dist
+            def start(backend=None):
+                backend = backend or f"cpu:gloo,{device()}:{name()}"
+                dist.init_process_group(backend=backend)  # <- nothing
+            def started(backend):
+                if backend == "xla":
+                    dist.init_process_group(backend, init_method="xla://")  # <- nothing
+                else:
+                    dist.init_process_group(backend)  # <- FM113
+        """,
+    },
+    "a file of another engine": {
+        "main.py": """
+            import engine
+            for net in (FSDP(Net()), Net()):
+                engine.count(net), count(net)
+            def count(model):
+                return sum(p.numel() for p in model.parameters())  # <- FM515
+        """,
+        "engine.py": """
+            import megatron.core
+            def count(model):
+                return sum(p.numel() for p in model.parameters())  # <- nothing
+        """,
+    },
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_false_place_is_silent_and_the_true_one_is_not(kind: str) -> None:
-    files = {path: _text(path, text) for path, text in KINDS[kind].items()}
-    reported = decide(project := project_of(files), find_all(project))
+    told = KINDS[kind]
+    texts = {"main.py": told} if isinstance(told, str) else told
+    files = {path: _text(text) for path, text in texts.items()}
+    reported = decide(project := project_of(files, on_demand=True), find_all(project))
     found: dict[tuple[str, int], set[str]] = {}
     for item in reported:
         found.setdefault((item.finding.place.path, item.finding.place.line), set()).add(item.finding.code)
@@ -182,11 +332,10 @@ def test_the_false_place_is_silent_and_the_true_one_is_not(kind: str) -> None:
     assert {place: found.get(place, set()) for place in wanted} == wanted
 
 
-def _text(path: str, text: str) -> str:
-    head = _HEAD
-    if path == "tests/test_plain.py":  # a test that does not speak of FSDP does not import it
-        head = "import copy\n"
-    return head + textwrap.dedent(text)
+def _text(text: str) -> str:
+    """A file with its imports; one that imports torch itself, or is a plain test, does not speak of FSDP."""
+    text = textwrap.dedent(text)
+    return text if text.startswith(_ALONE) else _HEAD + text
 
 
 def _marks(files: dict[str, str]) -> list[tuple[tuple[str, int], set[str]]]:
@@ -196,6 +345,33 @@ def _marks(files: dict[str, str]) -> list[tuple[tuple[str, int], set[str]]]:
             if told := re.search(r"# <- (\w+)$", line):
                 found.append(((path, number), {told.group(1)} - {"nothing"}))
     return found
+
+
+def test_a_private_name_from_two_of_torchs_modules_is_no_choice_between_stacks() -> None:
+    text = textwrap.dedent("""
+        try:
+            from torch.distributed.fsdp._flat_param import FlatParamHandle
+        except ImportError:
+            from torch.distributed.fsdp.flat_param import FlatParamHandle
+        model = FSDP(Net())
+        kinds = (FlatParamHandle,)
+    """)
+    project = project_of({"main.py": _HEAD + text})
+    said = [item.finding.message for item in decide(project, find_all(project))]
+    assert not any("and stays" in message for message in said)
+    assert any("FlatParamHandle` belongs to FSDP1" in message for message in said)
+
+
+def test_axolotls_settings_away_from_a_call_are_axolotls() -> None:
+    text = """
+cfg = dict(a=1)
+cfg.update({"base_model": "m", "micro_batch_size": 1, "fsdp": ["full_shard", "auto_wrap"]})
+cfg.update({"num_train_epochs": 1, "fsdp": ["full_shard", "auto_wrap"]})
+"""
+    project = project_of({"main.py": _HEAD + text})
+    first, second = (f.remedy for f in find_all(project) if f.code == "FM617")
+    assert "axolotl" in first
+    assert "`fsdp` True" in second
 
 
 def test_one_line_is_said_once_for_each_reason() -> None:
