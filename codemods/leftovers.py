@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from codemods.analysis.enabled import ENABLE, WRAP, calls_function, wrapper_of
+from codemods.analysis.attribute_questions import is_read_where_met
 from codemods.analysis.holding import Instance
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
@@ -182,7 +183,7 @@ def _unmistakable_names(module: Module) -> Iterator[tuple[ast.expr, str]]:
             ):
                 # With the object itself in its place nothing goes wrong where there is none.
                 is_itself = bool(rest) and ast.unparse(rest[0]) == ast.unparse(owner)
-                if name in UNMISTAKABLE and not is_itself:
+                if name in UNMISTAKABLE and not is_itself and not is_read_where_met(module, call):
                     yield call, name
     for compare in module.nodes(ast.Compare) if "FullyShardedDataParallel" in module.text else ():
         assert isinstance(compare, ast.Compare)

@@ -220,15 +220,18 @@ def _filled_from(module: Module, call: ast.Call) -> list[ast.expr]:
 
 
 def _later_wrap(project: Project, module: Module, call: ast.Call, owner: ast.expr) -> ast.stmt | None:
-    """The statement after an optimizer's in the same function that rebinds its model to a sharded one."""
+    """The statement after an optimizer's in the same function that rebinds its model to a sharded one, which
+    it was not before (`model = torch.compile(model)`)."""
     text, scope = ast.unparse(owner), module.scope_of(call)
+    here = [n for n in ast.walk(call) if isinstance(n, ast.Name | ast.Attribute) and ast.unparse(n) == text]
+    before = {h for place in (owner, *here) for h in project.links.held(module, place)}
     end = module.span(module.statement(call)).end
     for node in module.nodes(ast.Assign):
         assert isinstance(node, ast.Assign)
         if module.scope_of(node) is not scope or module.span(node).start < end or len(node.targets) != 1:
             continue
         if _takes(node.value, text) and any(
-            isinstance(h, WrapCall) for h in project.links.held(module, node.value)
+            isinstance(h, WrapCall) and h not in before for h in project.links.held(module, node.value)
         ):
             return node
     return None
