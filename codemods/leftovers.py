@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from codemods.analysis.enabled import ENABLE, WRAP, calls_function, wrapper_of
 from codemods.analysis.attribute_questions import is_read_where_met
+from codemods.analysis.enabled import ENABLE, WRAP, calls_function, wrapper_of
 from codemods.analysis.holding import Instance
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
