@@ -38,7 +38,7 @@ def rewritten_imports(
     for statement in (*module.nodes(ast.ImportFrom), *module.nodes(ast.Import)):
         assert isinstance(statement, ast.ImportFrom | ast.Import)
         dropped = dropped_of.get(statement, set())
-        joined = _joinable(module, statement, waiting)
+        joined = _joinable(module, statement, waiting, is_ours)
         waiting = [n for n in waiting if n not in joined]
         if not dropped and not joined:
             continue
@@ -92,14 +92,20 @@ def _local(alias: ast.alias, statement: ast.stmt) -> str:
     return alias.asname or (alias.name.split(".")[0] if isinstance(statement, ast.Import) else alias.name)
 
 
-def _joinable(module: Module, statement: ast.ImportFrom | ast.Import, waiting: list[Needed]) -> list[Needed]:
+def _joinable(
+    module: Module,
+    statement: ast.ImportFrom | ast.Import,
+    waiting: list[Needed],
+    is_ours: Callable[[str], bool],
+) -> list[Needed]:
     if not isinstance(statement, ast.ImportFrom) or any(a.name == "*" for a in statement.names):
         return []
     source = "." * statement.level + (statement.module or "")
     function = module.function(statement)
     if function is None and not isinstance(module.parent(statement), ast.Module):
         return []
-    if function is not None and not _is_direct(module, statement) and not is_fsdp_namespace(source):
+    is_sharding = is_fsdp_namespace(source) or is_ours(source)
+    if function is not None and not is_sharding and not _is_direct(module, statement):
         return []  # other branches do not see it
     if is_gated(module, statement):
         return []  # it would be imported in one branch, and used in both
