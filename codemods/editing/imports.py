@@ -34,7 +34,8 @@ def settle_imports(
     # What is imported at the top is not imported again in a function: it would make the name the function's
     # own, which other places in it are reached without.
     everywhere = {need for need in spelling.needed if not need.function}
-    wanted = sorted(everywhere | {n for n in spelling.needed if replace(n, function="") not in everywhere})
+    inside = {n for n in spelling.needed if replace(n, function="") not in everywhere}
+    wanted = sorted(everywhere | inside | spelling.shadowed)
     gone = _gone(before, after, spelling, is_exported)
     alone = draft_of(after, on_lines_of_their_own(after, {node for node, _ in gone}))
     if alone is not after:

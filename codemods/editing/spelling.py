@@ -63,6 +63,7 @@ class Spelling:
         width: columns a line may have.
         torch: the oldest torch the result must run on.
         helper: what to import the helper module's names from, such as `.fsdp2_sharding`.
+        shadowed: imports for functions that import the same in another branch, and so need one of their own.
         superseded: (imported name, local name) of FSDP1 imports whose place a new import takes.
     """
 
@@ -72,6 +73,7 @@ class Spelling:
     width: int
     torch: tuple[int, int] = PUBLIC_FROM
     needed: set[Needed] = field(default_factory=set)
+    shadowed: set[Needed] = field(default_factory=set)
     superseded: set[tuple[str, str]] = field(default_factory=set)
 
     def spell(self, name: str, position: int) -> str:
@@ -161,10 +163,18 @@ class Spelling:
 
     def _import_from(self, module: str, name: str, position: int) -> str:
         ours = is_fsdp_namespace(module) or module in (self.helper, PRIVATE_HOME)
-        function = self._function_with_import(position) if ours else ""
+        around = self._bound_around(name, position)
+        target = f"{module}.{name}"
+        if any(canonical(b.target) == target and self._is_before(b, position) for b in around):
+            return name
+        is_same = bool(around) and all(binding.target == target for binding in around)
+        function = self._function_with_import(position) if ours or is_same else ""
+        if function and is_same:  # in another branch
+            self.shadowed.add(Needed(module, name, "", function))
+            return name
         local = name
-        if name in self._names(position) and not self._is_import_of(module, name):
-            if self._is_gated(module, name):
+        if around or (name in self._names(position) and not self._is_import_of(module, name)):
+            if not around and self._is_gated(module, name):
                 return name
             local = name if self._goes_away(name, position) else f"{name}_"
         wanted = Needed(module, name, "" if local == name else local, function)
@@ -222,6 +232,16 @@ class Spelling:
         symbol = self.index.imported(self.module, binding.target)
         name = symbol.name if symbol is not None else canonical(binding.target)
         return gives_way(name, binding.name)
+
+    def _bound_around(self, name: str, position: int) -> list[Binding]:
+        """What binds a name in the functions around a position."""
+        scopes = [s for s in self._seen_from(position) if s is not self.module.scope]
+        return [binding for scope in scopes for binding in scope.bindings.get(name, [])]
+
+    def _is_before(self, binding: Binding, position: int) -> bool:
+        """Whether an import has run wherever a position is reached, and stays."""
+        is_import = binding.kind is BindingKind.IMPORT and not self._means_fsdp(binding)
+        return is_import and isinstance(binding.node, ast.stmt) and self._is_above(binding.node, position)
 
     def _function_with_import(self, position: int) -> str:
         """The function around a position whose body imports from torch's FSDP before it, by qualified name.

@@ -26,6 +26,7 @@ def wrap(model, version):
 def shard(model, version):
     """The value is of the one class or of the other."""
     from fsdp2_sharding import shard_model
+
     if version == 2:
         from torch.distributed.fsdp import MixedPrecisionPolicy as Precision
     else:
