@@ -99,6 +99,11 @@ def _several(
         if is_spoken_of(module, place, spoken):
             continue
         spoken.add((module.path, module.place(module.statement(place)).line))
+        if all(
+            is_fsdp1(other) or is_fsdp_namespace(other.rpartition(".")[0]) for other in others
+        ) and not any(map(is_for_fsdp2, others)):
+            yield left_name(module, place, name)
+            continue
         yield finding(
             module,
             place,

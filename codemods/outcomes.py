@@ -84,7 +84,28 @@ def decide(
         for item in _leftovers(project, reported, off, only):
             is_ignored = item.outcome is Outcome.IGNORED
             reported.append(item if is_ignored else replace(item, outcome=Outcome.TODO, left_whole=True))
-    return reported + old_todos(project, reported, only)
+    return once_per_line(reported) + old_todos(project, reported, only)
+
+
+def once_per_line(reported: Iterable[Reported]) -> list[Reported]:
+    """What is left to a person, or said, without what is said in the same line for the same reason.
+
+    The same reason is the same message, or the same thing to do: `m._stream` and `m._other_stream` send a
+    reader to one place once.
+    """
+    kept: list[Reported] = []
+    said: set[tuple[object, ...]] = set()
+    for item in reported:
+        found = item.finding
+        if item.outcome not in (Outcome.TODO, Outcome.NOTE) or found.edits:
+            kept.append(item)
+            continue
+        place = (found.place.path, found.place.line, found.code, item.outcome, found.shares)
+        reasons = {(*place, found.message)} | ({(*place, "", found.remedy)} if found.remedy else set())
+        if reasons.isdisjoint(said):
+            kept.append(item)
+        said |= reasons
+    return kept
 
 
 def _leftovers(

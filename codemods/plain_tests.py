@@ -1,8 +1,13 @@
-"""Tests whose models nobody shards. Pure."""
+"""Files whose models nobody shards. Pure."""
 
 from __future__ import annotations
 
+import re
+
 from codemods.analysis.module import Module
+
+_STARTS = re.compile(r"fsdp(?!-migrate)|launch|torchrun|mp\.spawn|init_process_group", re.IGNORECASE)
+_OTHER_ENGINES = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:megatron|deepspeed)\b", re.MULTILINE)
 
 
 def is_plain_test(module: Module) -> bool:
@@ -10,3 +15,13 @@ def is_plain_test(module: Module) -> bool:
     *folders, name = module.path.split("/")
     is_test = name.startswith("test_") or bool({"test", "tests"} & set(folders))
     return is_test and "fsdp" not in module.text.lower()
+
+
+def is_of_other_engine(module: Module) -> bool:
+    """Whether a file works with Megatron or DeepSpeed and does not speak of FSDP."""
+    return _OTHER_ENGINES.search(module.text) is not None and "fsdp" not in module.text.lower()
+
+
+def is_one_process(module: Module) -> bool:
+    """Whether a file is a notebook that starts no other processes: what runs in it is not sharded."""
+    return module.path.endswith(".ipynb") and _STARTS.search(module.text) is None

@@ -8,14 +8,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from codemods.analysis.evaluate import Evaluator
-from codemods.analysis.holding import Holding, Sharded, WrapCall
+from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.index import Index, Symbol
 from codemods.analysis.link import Links
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
 from codemods.analysis.reach import Groups, reached, turned
+from codemods.analysis.spoken_names import (
+    is_made_for_one,
+    is_other_wrapper,
+    is_where_unsharded,
+    says_no_model,
+    says_no_optimizer,
+)
 from codemods.analysis.values import Value
 from codemods.model import Options
+from codemods.plain_tests import is_of_other_engine, is_one_process, is_plain_test
 
 if TYPE_CHECKING:
     from codemods.dual_stack.shortened import Shortened
@@ -80,6 +88,7 @@ class Project:
     _seen: set[Module] = field(default_factory=set)
     _also: set[Module] = field(default_factory=set)
     _uses: dict[str, list[NameUse]] = field(default_factory=dict)
+    _methods: dict[str, list[MethodCall]] = field(default_factory=dict)
 
     def as_it_is(self, path: str) -> Module:
         """A file as the disk holds it, with the branches that `--drop-fsdp1` takes out."""
@@ -107,12 +116,31 @@ class Project:
         return self.evaluator.evaluate(module, node)
 
     def sharded(self, module: Module, node: ast.expr) -> Holding:
-        """Whether an expression holds a sharded model: `Sharded`, `Maybe` or `No`."""
-        return self.links.sharded(module, node)
+        """Whether an expression holds a sharded model: `Sharded`, `Maybe` or `No`.
+
+        Where it is one on some paths only, names and conditions have a say: a scheduler that comes out of one
+        list with models is none, and neither is the model behind `if not use_fsdp:`.
+        """
+        holding = self.links.sharded(module, node)
+        if isinstance(holding, No):
+            return holding
+        is_none = is_of_other_engine(module) or (isinstance(holding, Maybe) and self._is_none(module, node))
+        return No() if is_none else holding
+
+    def _is_none(self, module: Module, node: ast.expr) -> bool:
+        if is_plain_test(module) or is_one_process(module) or says_no_model(node):
+            return True
+        if is_other_wrapper(module, node) or is_made_for_one(module, node):
+            return True
+        return is_where_unsharded(module, node)
 
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds the optimizer of a sharded model."""
-        return self.links.optimizer_of(module, node)
+        if says_no_optimizer(node):
+            return No()
+        holding = self.links.optimizer_of(module, node)
+        mixed = isinstance(holding, Maybe)
+        return No() if mixed and (is_plain_test(module) or is_where_unsharded(module, node)) else holding
 
     def group(self, path: str) -> str:
         """A name for files that belong together: one imports the other, or a third imports both."""
@@ -141,6 +169,10 @@ class Project:
         importers = self._importers()
         return path == other or not reached([path], importers).isdisjoint(reached([other], importers))
 
+    def is_imported(self, path: str, other: str) -> bool:
+        """Whether one of two files imports the other, however indirectly."""
+        return other in reached([path], self.imports) or path in reached([other], self.imports)
+
     def _importers(self) -> dict[str, set[str]]:
         """Path -> paths of the files that import it."""
         if not self._imported_by:
@@ -150,10 +182,14 @@ class Project:
     def method_calls(self, *names: str) -> Iterator[MethodCall]:
         """Every `x.<name>(...)`, whatever x is."""
         for name in names:
-            for module in self.looked_at:
-                for call in module.called(name):
-                    if isinstance(call.func, ast.Attribute):
-                        yield MethodCall(module, call, call.func.value)
+            if name not in self._methods:
+                self._methods[name] = [
+                    MethodCall(module, call, call.func.value)
+                    for module in self.looked_at
+                    for call in module.called(name)
+                    if isinstance(call.func, ast.Attribute)
+                ]
+            yield from self._methods[name]
 
     def reading(self, *words: str) -> list[Module]:
         """The modules in whose text one of some names stands, of all that are linked by imports."""

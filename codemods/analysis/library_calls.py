@@ -114,15 +114,20 @@ def settings_of_call(module: Module, call: ast.Call) -> frozenset[str]:
     return _shared(module, config)
 
 
+def beside(module: Module, value: ast.expr) -> dict[str, ast.expr]:
+    """What stands in a dictionary beside one of its values, by its keys."""
+    around = module.parent(value)
+    pairs = zip(around.keys, around.values, strict=True) if isinstance(around, ast.Dict) else ()
+    return {str(key.value): one for key, one in pairs if isinstance(key, ast.Constant)}
+
+
 def settings_beside(module: Module, value: ast.expr) -> frozenset[str]:
     """The same for a setting in a dictionary or another call."""
     parent = module.parent(value)
     call = module.parent(parent) if isinstance(parent, ast.keyword) else None
     if isinstance(call, ast.Call):
         return settings_of_call(module, call)
-    pairs = zip(parent.keys, parent.values, strict=True) if isinstance(parent, ast.Dict) else ()
-    configs = (v for key, v in pairs if isinstance(key, ast.Constant) and key.value == "fsdp_config")
-    return _shared(module, next(configs, None))
+    return _shared(module, beside(module, value).get("fsdp_config"))
 
 
 def _shared(module: Module, config: ast.expr | None) -> frozenset[str]:

@@ -153,10 +153,21 @@ def _gives_way(body: list[ast.stmt]) -> bool:
 
 def is_for_other_stack(project: Project, choice: KindChoice) -> bool:
     """Whether a choice is made for models of FSDP1 only, beside code for models of FSDP2."""
-    if not any(project.uses(name) for name in _NATIVE):
-        return False
-    child: ast.AST = choice.call
-    for parent in choice.module.ancestors(choice.call):
+    return any(project.uses(name) for name in _NATIVE) and _is_under_version(choice.module, choice.call)
+
+
+def serves_both_stacks(module: Module, node: ast.AST, told: Answer) -> bool:
+    """Whether a state dict under a context that only models of FSDP1 have is asked of both kinds.
+
+    For models of FSDP2 such a context is none, and the code beneath it takes the shards that they give.
+    """
+    return isinstance(told, Unknown) and told.why == OTHER_STACK and not _is_under_version(module, node)
+
+
+def _is_under_version(module: Module, node: ast.AST) -> bool:
+    """Whether a place is in the branch that a question about the version of FSDP leads to."""
+    child = node
+    for parent in module.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp) and _VERSIONS.search(ast.unparse(parent.test)):
             body = parent.body if isinstance(parent.body, list) else [parent.body]
             if any(child is part for part in body):

@@ -7,7 +7,7 @@ FSDP1 forms meant: the same function in transformers 4.30 to 4.57.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from codemods.configuration.settings import STRATEGIES, Decisions, Remark, bare, number, strategy_named, truth
@@ -71,6 +71,18 @@ def is_trainer_config(keys: Mapping[str, object]) -> bool:
         settings
     ) or "fsdp_min_num_params" in keys
     return bool(telling) and set(settings) <= KNOWN and is_fsdp1(settings)
+
+
+AXOLOTL = "axolotl (`fsdp_version: 2` at the top, names without `fsdp_` in `fsdp_config`)"
+_OF_AXOLOTL = frozenset({"adapter", "datasets", "micro_batch_size", "num_epochs", "sequence_len"})
+_OF_TRANSFORMERS = frozenset({"num_train_epochs", "per_device_train_batch_size"})
+
+
+def is_axolotl(keys: Iterable[str]) -> bool:
+    """Whether settings are axolotl's, which calls things as Transformers does and wants `fsdp` to be a
+    list."""
+    names = set(keys)
+    return "base_model" in names and bool(names & _OF_AXOLOTL) and not names & _OF_TRANSFORMERS
 
 
 def is_fsdp1(settings: Mapping[str, object]) -> bool:

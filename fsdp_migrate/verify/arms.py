@@ -30,6 +30,7 @@ WORDS = {
     ArmName.ORIGINAL: "the original",
     ArmName.CANDIDATE: "the candidate",
     ArmName.UNSHARDED: "the original again, unsharded and in fp32",
+    ArmName.DDP: "the original again, under DDP",
     ArmName.NOISE: "the original again, its gradients perturbed in the last bit",
 }
 _PRINTED_LINES = 3
@@ -133,7 +134,9 @@ class Verification:
         tree = self.trees / arm.value
         build_tree(source, tree)
         inside = tree / source.cwd if source.cwd is not None else request.cwd.resolve()
-        self._launch(self._spec(request, source, arm, tree, inside, performance=True))
+        self._launch(
+            self._spec(request, source, arm, tree, inside, performance=True, replicated=arm is ArmName.DDP)
+        )
 
     def time_reference(self, config: ReferenceConfig, arms: tuple[ArmName, ...]) -> None:
         """Run arms of the bundled job for their speed, in one launch."""
@@ -173,6 +176,7 @@ class Verification:
             device=self.device,
             fixed_order=self.fixed_order and not more.get("performance"),
             full_limit_bytes=self.options.full_limit_bytes,
+            every_element=self.options.every_element,
             tree=(str(tree), str(source.root)),
             **more,
         )
@@ -189,6 +193,7 @@ class Verification:
             device=self.device,
             fixed_order=self.fixed_order and not more.get("performance"),
             full_limit_bytes=self.options.full_limit_bytes,
+            every_element=self.options.every_element,
             **more,
         )
 

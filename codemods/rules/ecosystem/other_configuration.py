@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from codemods.configuration.accelerate import is_accelerate
 from codemods.configuration.rule import Surroundings, config_rule, found_at
 from codemods.configuration.settings import bare, strategy_named
-from codemods.configuration.tree import ConfigFile, Entry, Mapping, below
+from codemods.configuration.trainer import AXOLOTL, is_axolotl, words_of
+from codemods.configuration.tree import ConfigFile, Entry, Mapping, Node, below
 from codemods.model import Finding
 
 _PROGRAMS = {
-    "base_model": "axolotl (`fsdp_version: 2` at the top, names without `fsdp_` in `fsdp_config`)",
+    "base_model": AXOLOTL,
     "variables": "llm-foundry or composer (`parallelism_config: {fsdp2: ...}`)",
 }
 
@@ -29,21 +30,29 @@ def other_configuration(file: ConfigFile, around: Surroundings) -> Iterator[Find
     for root in file.roots:
         if isinstance(root, Mapping) and is_accelerate(root.value):
             continue
+        words = _words_of_axolotl(root)
+        if words is not None:
+            yield _found(file, words, "fsdp", root)
+            continue
         for mapping in below(root):
             for entry in mapping.entries:
                 if _is_strategy(entry):
-                    known = [
-                        text for key, text in _PROGRAMS.items() if isinstance(root, Mapping) and root.get(key)
-                    ]
-                    whose = f"; this looks like {known[0]}" if known else ""
-                    yield found_at(
-                        file,
-                        entry.span,
-                        "FM640",
-                        f"`{entry.key}: {entry.value}` is read by a program that is not known here, and "
-                        f"stays{whose}",
-                        is_note=True,
-                    )
+                    yield _found(file, entry, f"{entry.key}: {entry.value}", root)
+
+
+def _words_of_axolotl(root: Node) -> Entry | None:
+    """`fsdp: [full_shard, auto_wrap]` of axolotl, under which all its FSDP settings are told as one."""
+    if not isinstance(root, Mapping) or not is_axolotl(root.value) or "fsdp_version" in root.value:
+        return None
+    entry = root.get("fsdp")
+    return entry if entry is not None and words_of(entry.value) is not None else None
+
+
+def _found(file: ConfigFile, entry: Entry, text: str, root: Node) -> Finding:
+    known = [words for key, words in _PROGRAMS.items() if isinstance(root, Mapping) and root.get(key)]
+    whose = f"; this looks like {known[0]}" if known else ""
+    message = f"`{text}` is read by a program that is not known here, and stays{whose}"
+    return found_at(file, entry.span, "FM640", message, is_note=True)
 
 
 def _is_strategy(entry: Entry) -> bool:

@@ -12,6 +12,7 @@ from codemods.configuration.settings import Decisions, bare
 from codemods.configuration.trainer import (
     Asked,
     beyond_defaults,
+    is_axolotl,
     is_fsdp1,
     is_trainer_config,
     to_fsdp2,
@@ -72,7 +73,7 @@ def trainer_config(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
         if not isinstance(root, Mapping):
             continue
         for mapping in root.mappings():
-            if len(_TELLING & set(mapping.value)) >= 2:
+            if len(_TELLING & set(mapping.value)) >= 2 and not is_axolotl(mapping.value):
                 config = mapping.value.get("fsdp_config")
                 keys = shared_settings(file.path, config) if isinstance(config, str) else frozenset()
                 yield from with_settings(_trainer(file, mapping), keys)

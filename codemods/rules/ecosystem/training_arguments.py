@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 
 from codemods.analysis.library_calls import (
+    beside,
     settings_beside,
     settings_of_call,
     trainer_calls,
@@ -30,6 +31,9 @@ from codemods.rule import (
     rule,
 )
 
+_AWAY = (
+    'make `fsdp` True here, and let `fsdp_config` say `"version": 2` and what the words said (`explain fsdp`)'
+)
 _FORMER = ("fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params")
 
 
@@ -50,22 +54,26 @@ def training_arguments(project: Project) -> Iterator[Finding]:
     dictionary that is written elsewhere, and a string made at run time, are left to you. Arguments of other
     classes that happen to be called `fsdp` are not touched.
     """
-
     for module, call in trainer_calls(project):
         yield from with_settings(_call(project, module, call), settings_of_call(module, call))
     for module in project.looked_at:
         for value in values_called_fsdp(project, module) if "fsdp" in module.text else ():
-            strings = _strings(value)
-            if strings and all(_is_fsdp1(s) for s in strings):
+            strings, around = _strings(value), beside(module, value)
+            if strings and all(_is_fsdp1(s) for s in strings) and not _is_for_xla(around):
                 yield finding(
                     module,
                     value,
                     "FM617",
                     "a trainer's FSDP setting away from the trainer's call",
-                    remedy='make `fsdp` True here, and let `fsdp_config` say `"version": 2` and what the '
-                    "words said (`explain fsdp`)",
+                    remedy=f"this looks like {trainer.AXOLOTL}" if trainer.is_axolotl(around) else _AWAY,
                     shares=settings_beside(module, value),
                 )
+
+
+def _is_for_xla(around: dict[str, ast.expr]) -> bool:
+    config = around.get("fsdp_config")
+    told = _told(config) if isinstance(config, ast.Dict) else None
+    return told is not None and not trainer.is_fsdp1({bare(key): value for key, value in told.items()})
 
 
 def _is_fsdp1(node: ast.expr) -> bool:

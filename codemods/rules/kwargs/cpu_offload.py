@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.spoken_names import is_where_unsharded
 from codemods.plain_tests import is_plain_test
 from codemods.rule import (
     CallValue,
@@ -17,6 +18,7 @@ from codemods.rule import (
     argument,
     code,
     finding,
+    may_be_ddp,
     options,
     replace,
 )
@@ -66,6 +68,33 @@ def cpu_offload(given: Argument) -> Translation:
     return Translation(inline=Inline(every={"offload_policy": policy}, consumed=consumed), findings=backends)
 
 
+def _written(module: Module, given: ast.expr | None) -> str:
+    """A backend as it is written, or what the last assignment to its name in the function says."""
+    if not isinstance(given, ast.Name):
+        return ast.unparse(given) if given is not None else ""
+    function, end = module.function(given), module.span(given).start
+    told = [
+        node.value
+        for node in ast.walk(function or module.tree)
+        if isinstance(node, ast.Assign)
+        and module.span(node).end <= end
+        and any(isinstance(t, ast.Name) and t.id == given.id for t in node.targets)
+    ]
+    return ast.unparse(max(told, key=lambda value: module.span(value).start)) if told else ""
+
+
+def _can_be_with(project: Project, module: Module, call: ast.Call, home: Module) -> bool:
+    """Whether a process group can be that of a sharded model.
+
+    Not that of another engine, nor of a script that wraps in DistributedDataParallel and does not speak of
+    FSDP. Workers of two classes are processes of their own: a third file that starts both does not make them
+    one program.
+    """
+    if is_where_unsharded(module, call) or (may_be_ddp(module) and "fsdp" not in module.text.lower()):
+        return False
+    return module.class_of(call) is None or project.is_imported(module.path, home.path)
+
+
 def _is_off(value: Value) -> bool:
     """Whether a value of `cpu_offload` is None or says `offload_params=False`."""
     if isinstance(value, CallValue) and value.function.name == "torch.distributed.fsdp.CPUOffload":
@@ -89,7 +118,7 @@ def _backends(project: Project, home: Module) -> Iterator[Finding]:
         name = told.value if isinstance(told, Literal) else None
         if isinstance(name, str) and name != "nccl":
             continue
-        if isinstance(given, ast.JoinedStr) and "cpu:" in ast.unparse(given):
+        if "cpu:" in _written(module, given) or not _can_be_with(project, module, call, home):
             continue
         if isinstance(given, ast.Constant) and not is_asked_for:
             yield finding(

@@ -6,6 +6,7 @@ Source: `FullyShardedDataParallel`, `torch/distributed/fsdp/_common_utils.py` (`
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from codemods.rule import Finding, Module, No, Project, finding, rule
@@ -43,6 +44,8 @@ _ATTRIBUTES = {
     "backward_prefetch": "use `set_modules_to_backward_prefetch` of `FSDPModule`",
     "cpu_offload": "keep what your configuration says; an FSDP2 model does not remember it",
 }
+_HOOKS = re.compile(r"\.register_\w*hook\(")
+_VALUES = re.compile(r"\binit\b|parameters\(|\.(?:data|weight|bias|fill_|zero_|normal_|uniform_)\b")
 
 
 @rule("check_is_root", {"FM310": "an attribute or method of the FSDP1 wrapper without counterpart"})
@@ -51,13 +54,16 @@ def check_is_root(project: Project) -> Iterator[Finding]:
 
     `check_is_root()`, `process_group`, `sharding_strategy`, `mixed_precision`, `compute_device`, `rank`,
     `world_size` and a few private ones do not exist on an FSDP2 model: reading one fails, `hasattr` is False,
-    and what is assigned to one has no effect. `apply(fn)` exists and sees DTensors
-    where FSDP1 gave full parameters. Each is left to a person with what to use instead."""
+    and what is assigned to one has no effect. `apply(fn)` exists and sees DTensors where FSDP1 gave full
+    parameters; nothing is said of one that only registers hooks. Each is left to a person with what to use
+    instead."""
     for module in project.looked_at:
         for node in module.named(*_ATTRIBUTES, *_METHODS):
             if not isinstance(node, ast.Attribute):
                 continue
             remedy = _ATTRIBUTES.get(node.attr) or _METHODS[node.attr]
+            if node.attr == "apply" and _leaves_parameters(project, module, module.parent(node)):
+                continue
             if _is_unit(module, node.value) or not isinstance(project.sharded(module, node.value), No):
                 what = "sees DTensors, not full parameters" if node.attr == "apply" else "does not exist"
                 yield _finding(module, node, f"`.{node.attr}` of an FSDP2 model {what}", remedy)
@@ -74,6 +80,18 @@ def check_is_root(project: Project) -> Iterator[Finding]:
 
 def _finding(module: Module, node: ast.AST, message: str, remedy: str) -> Finding:
     return finding(module, node, "FM310", message, remedy=remedy)
+
+
+def _leaves_parameters(project: Project, module: Module, call: ast.AST | None) -> bool:
+    """Whether `model.apply(...)` is given functions of the project that register hooks and do nothing with
+    parameters."""
+    if not isinstance(call, ast.Call) or not call.args:
+        return False
+    given = call.args[0]
+    if isinstance(given, ast.Call) and ast.unparse(given.func).rpartition(".")[2] == "partial" and given.args:
+        given = given.args[0]
+    meant = [ast.unparse(function) for _, function in project.links.functions.meant(module, given)]
+    return bool(meant) and all(_HOOKS.search(text) and not _VALUES.search(text) for text in meant)
 
 
 def _is_unit(module: Module, node: ast.expr) -> bool:

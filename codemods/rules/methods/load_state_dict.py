@@ -8,10 +8,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.state_dict_choices import serves_both_stacks
 from codemods.rule import (
     AtRunTime,
     Finding,
     Kind,
+    Module,
     No,
     Project,
     Refused,
@@ -48,7 +50,7 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
     `set_model_state_dict` puts shards into the dict it is given; where the dict is read again afterwards it
     gets a shallow copy. Where the program evaluates the model, its units are resharded first: after a forward
     pass without a backward pass the root still shows whole, temporary parameters. Loading before the model is
-    sharded needs no change and gets none."""
+    sharded needs no change and gets none, nor does a dict that the function fills with DTensors."""
     for call in project.method_calls("load_state_dict"):
         holding = project.sharded(call.module, call.receiver)
         text = ast.unparse(call.receiver)
@@ -59,6 +61,10 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
         told = in_force(project, call.module, call.node, call.receiver)
         if state_dict_block_around(project, call.module, call.node, call.receiver) is not None:
             continue  # the block's own rule sees to it
+        if serves_both_stacks(call.module, call.node, told):
+            continue
+        if _is_distributed(call.module, call.node):
+            continue
         if isinstance(told, Unknown):
             yield finding(call.module, call.node, "FM403", told.why, remedy=_REMEDY)
             continue
@@ -77,6 +83,34 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
             safety=Safety.SAFE,
             edits=edits,
         )
+
+
+def _is_distributed(module: Module, call: ast.Call) -> bool:
+    """Whether the state is a dict that the same function fills with DTensors: it is FSDP2's already."""
+    state = call.args[0] if call.args else None
+    function = module.function(call)
+    if function is None or not isinstance(state, ast.Name):
+        return False
+    fills = [
+        n.value
+        for n in ast.walk(function)
+        if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]).startswith(f"{state.id}[")
+    ]
+    made = {
+        t.id
+        for n in ast.walk(function)
+        if isinstance(n, ast.Assign) and _makes_dtensor(n.value)
+        for t in n.targets
+        if isinstance(t, ast.Name)
+    }
+    return bool(fills) and all(
+        _makes_dtensor(value) or (isinstance(value, ast.Name) and value.id in made) for value in fills
+    )
+
+
+def _makes_dtensor(value: ast.expr) -> bool:
+    name = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
+    return name.rpartition(".")[2] == "distribute_tensor" or name.endswith("DTensor.from_local")
 
 
 def _kind(setting: Setting | None) -> str:

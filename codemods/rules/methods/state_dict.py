@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.state_dict_choices import serves_both_stacks
 from codemods.rule import (
     AtRunTime,
     Finding,
@@ -60,6 +61,8 @@ def state_dict(project: Project) -> Iterator[Finding]:
         told = in_force(project, call.module, call.node, call.receiver)
         if state_dict_block_around(project, call.module, call.node, call.receiver) is not None:
             continue  # the block's own rule sees to it
+        if serves_both_stacks(call.module, call.node, told):
+            continue
         if isinstance(told, Unknown):
             yield finding(call.module, call.node, "FM402", told.why, remedy=_REMEDY)
             continue

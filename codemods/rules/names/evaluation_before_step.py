@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.no_gradients import switches_gradients_off
-from codemods.rule import Finding, Module, No, Project, finding, rule
+from codemods.rule import Finding, Maybe, Module, No, Project, Sharded, finding, rule
 
 
 @rule("evaluation before the step", {"FM522": "an evaluation between `backward()` and `optimizer.step()`"})
@@ -17,13 +17,15 @@ def evaluation_before_step(project: Project) -> Iterator[Finding]:
 
     A forward pass under `no_grad` gathers the root's parameters and leaves them so. The step then changes the
     shards, and the next forward pass computes with the gathered, old ones. FSDP1 did the same, so nothing
-    changes with the migration; it is a fault all the same. Evaluate after the step, or reshard the model
+    changes with the migration; it is a fault all the same. A model that this optimizer does not train (a
+    teacher) has no old weights. Evaluate after the step, or reshard the model
     after the evaluation."""
     for module in project.looked_at:
         for step in (c for c in module.calls() if _method(c) == "step"):
             assert isinstance(step.func, ast.Attribute)
             found = _evaluated_before(project, module, step)
-            if found is not None and not isinstance(project.optimizer_of(module, step.func.value), No):
+            trained = project.optimizer_of(module, step.func.value)
+            if found is not None and not isinstance(trained, No) and _is_of(project, module, found, trained):
                 yield finding(
                     module,
                     found,
@@ -32,6 +34,13 @@ def evaluation_before_step(project: Project) -> Iterator[Finding]:
                     "forward pass uses its old weights, under FSDP1 and FSDP2 alike; evaluate after the step",
                     is_note=True,
                 )
+
+
+def _is_of(project: Project, module: Module, run: ast.Call, trained: Sharded | Maybe) -> bool:
+    """Whether the model that is evaluated can be one that the optimizer trains: a teacher is not."""
+    models = (project.sharded(module, e) for e in (run.func, *run.args))
+    sites = frozenset(site for held in models if not isinstance(held, No) for site in held.sites)
+    return not sites or not trained.sites or bool(sites & trained.sites)
 
 
 def _evaluated_before(project: Project, module: Module, step: ast.Call) -> ast.Call | None:

@@ -9,11 +9,16 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.arguments import argument_for, is_bound_call
+from codemods.analysis.spoken_names import says_no_model
+from codemods.plain_tests import is_plain_test
 from codemods.rule import FSDP, Finding, Maybe, Module, No, Project, Safety, code, finding, replace, rule
 
 _NO_MODULES = frozenset(
     {"config", "cfg", "generation_config", "args", "hparams", "tokenizer", "dtype", "device", "optimizer"}
     | {"state", "training_state", "forward"}
+)
+_OTHER_CLASSES: frozenset[object] = frozenset(
+    {"DataParallel", "DeepSpeedEngine", "DistributedDataParallel", "Linear4bit", "Linear8bitLt"}
 )
 
 
@@ -33,7 +38,11 @@ def exact_class(project: Project) -> Iterator[Finding]:
         for node in module.nodes(ast.Compare):
             assert isinstance(node, ast.Compare)
             subject, by_name = _subject(node)
-            if subject is None or _is_about_wrapper(project, module, node):
+            if (
+                subject is None
+                or _is_about_wrapper(project, module, node)
+                or _is_other(module, node, subject)
+            ):
                 continue
             if not _is_submodule(project, module, subject) or _failed_before(project, module, subject):
                 continue
@@ -80,6 +89,21 @@ def _is_about_wrapper(project: Project, module: Module, question: ast.Compare) -
     names = (n for n in ast.walk(question.comparators[0]) if isinstance(n, ast.Name | ast.Attribute))
     symbols = (project.resolve(module, name) for name in names)
     return any(symbol is not None and symbol.name == FSDP for symbol in symbols)
+
+
+def _is_other(module: Module, question: ast.Compare, subject: ast.expr) -> bool:
+    """Whether something is asked that no unit is: an optimizer, another wrapper, a quantised layer (FM525);
+    or before there are units, or in a test that does not speak of FSDP."""
+    words = {n.value for n in ast.walk(question.comparators[0]) if isinstance(n, ast.Constant)}
+    asked = question.comparators[0]
+    name = asked.attr if isinstance(asked, ast.Attribute) else getattr(asked, "id", "")
+    if name in _OTHER_CLASSES or (words and words <= _OTHER_CLASSES):
+        return True
+    function = module.function(question)
+    calls = (n for n in ast.walk(function) if isinstance(n, ast.Call)) if function is not None else ()
+    if any(ast.unparse(call.func).rpartition(".")[2] == "fully_shard" for call in calls):
+        return True  # FSDP2's own policy, which looks at the model before it is sharded
+    return says_no_model(subject) or is_plain_test(module)
 
 
 def _subject(node: ast.Compare) -> tuple[ast.expr | None, bool]:

@@ -144,17 +144,22 @@ def _finding(module: Module, call: ast.Call, moved: list[Edit], *, is_repaired: 
 def _is_repaired(project: Project, module: Module, wrap: ast.stmt, depth: int = 2) -> bool:
     """Whether an optimizer gets other parameters after the wrap, in its function or one that calls it."""
     end, function = module.span(wrap).end, module.function(wrap)
-    for node in ast.walk(function or module.tree):
-        if not isinstance(node, ast.Call | ast.Assign) or module.span(node).start < end:
-            continue
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-            if name == "add_param_group" or (name == "__init__" and "parameters()" in ast.unparse(node)):
-                return True
-        elif any("param_groups" in ast.unparse(target) for target in node.targets):
+    for node in _repairs(module):
+        if (function is None or function in module.ancestors(node)) and module.span(node).start >= end:
             return True
     calls = project.links.calls_of(module, function) if function is not None and depth else []
     return any(_is_repaired(project, home, home.statement(call), depth - 1) for home, call in calls)
+
+
+def _repairs(module: Module) -> Iterator[ast.Call | ast.Assign]:
+    """What gives an optimizer other parameters."""
+    yield from (call for call in module.called("add_param_group") if isinstance(call.func, ast.Attribute))
+    for call in module.called("__init__"):
+        if isinstance(call.func, ast.Attribute) and "parameters()" in ast.unparse(call):
+            yield call
+    for node in module.nodes(ast.Assign) if "param_groups" in module.text else ():
+        if isinstance(node, ast.Assign) and any("param_groups" in ast.unparse(t) for t in node.targets):
+            yield node
 
 
 def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
@@ -215,15 +220,18 @@ def _filled_from(module: Module, call: ast.Call) -> list[ast.expr]:
 
 
 def _later_wrap(project: Project, module: Module, call: ast.Call, owner: ast.expr) -> ast.stmt | None:
-    """The statement after an optimizer's in the same function that rebinds its model to a sharded one."""
+    """The statement after an optimizer's in the same function that rebinds its model to a sharded one, which
+    it was not before (`model = torch.compile(model)`)."""
     text, scope = ast.unparse(owner), module.scope_of(call)
+    here = [n for n in ast.walk(call) if isinstance(n, ast.Name | ast.Attribute) and ast.unparse(n) == text]
+    before = {h for place in (owner, *here) for h in project.links.held(module, place)}
     end = module.span(module.statement(call)).end
     for node in module.nodes(ast.Assign):
         assert isinstance(node, ast.Assign)
         if module.scope_of(node) is not scope or module.span(node).start < end or len(node.targets) != 1:
             continue
         if _takes(node.value, text) and any(
-            isinstance(h, WrapCall) for h in project.links.held(module, node.value)
+            isinstance(h, WrapCall) and h not in before for h in project.links.held(module, node.value)
         ):
             return node
     return None

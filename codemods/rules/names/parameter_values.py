@@ -123,6 +123,10 @@ def _of_loop(project: Project, module: Module, loop: ParameterLoop) -> Iterator[
             names |= {part.targets[0].id} if _root(part.value) in names else set()
     seen = set()
     read = [node for node in _body(module, loop) if _code_of(node, names) == "FM514"]
+    if any(
+        isinstance(n, ast.Name | ast.Attribute) and _last_name(n) == "DTensor" for n in _body(module, loop)
+    ):
+        seen.add("FM514")  # it tells DTensors from plain tensors
     may_edit = bool(read) and has_only_shards(project, module, loop.owner)
     edits = local_norm_edits(project, module, loop, dict.fromkeys(read)) if may_edit else []
     for node in _body(module, loop):
@@ -145,6 +149,10 @@ def _of_loop(project: Project, module: Module, loop: ParameterLoop) -> Iterator[
             )
         else:
             yield _finding(project, module, node, code)
+
+
+def _last_name(node: ast.Name | ast.Attribute) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id
 
 
 def _is_of_parameters(project: Project, module: Module, loop: ParameterLoop, node: ast.AST) -> bool:
@@ -170,7 +178,7 @@ def _is_tensor_like(module: Module, loop: ParameterLoop, name: str) -> bool:
 
 
 def _test_of_name(module: Module, loop: ParameterLoop) -> ast.expr | None:
-    """The first condition in a loop over `named_parameters()` that asks about the name."""
+    """The first condition in a loop over `named_parameters()` that goes by what the name is."""
     if loop.name is None:
         return None
     for node in _body(module, loop):
@@ -182,9 +190,26 @@ def _test_of_name(module: Module, loop: ParameterLoop) -> ast.expr | None:
             case _:
                 continue
         for test in tests:
-            if any(isinstance(n, ast.Name) and n.id == loop.name for n in ast.walk(test)):
+            asked = [n for n in ast.walk(test) if isinstance(n, ast.Name) and n.id == loop.name]
+            if asked and not all(_is_looked_up(module, loop, n) for n in asked):
                 return test
     return None
+
+
+def _is_looked_up(module: Module, loop: ParameterLoop, name: ast.Name) -> bool:
+    """Whether a name is only found again: `if name in kept: kept[name]`, by whatever name it was put there;
+    or FSDP1's prefix is asked for, of which FM513 speaks."""
+    for parent in module.ancestors(name):
+        match parent:
+            case ast.Compare(left=ast.Constant(value="_fsdp_wrapped_module" | "_fsdp_wrapped_module.")):
+                return True
+            case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[kept]):
+                entry = f"{ast.unparse(kept)}[{ast.unparse(key)}]"
+                parts = (n for n in _body(module, loop) if isinstance(n, ast.Subscript))
+                return name is not kept and any(ast.unparse(part) == entry for part in parts)
+            case ast.stmt():
+                return False
+    return False
 
 
 def _code_of(node: ast.AST, names: set[str]) -> str | None:

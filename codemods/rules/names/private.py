@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.attribute_questions import is_read_where_met
 from codemods.rule import Edit, Finding, Module, No, Project, Safety, code, finding, replace, rule
 
 _REMEDIES = {
@@ -47,8 +48,9 @@ def private(project: Project) -> Iterator[Finding]:
                 edits=[edit],
             )
         for attribute in module.attributes(*_REMEDIES):
-            if attribute in translated:
-                continue
+            outer = module.parent(attribute)
+            if attribute in translated or (isinstance(outer, ast.Attribute) and outer.attr in _REMEDIES):
+                continue  # `unit._handle.flat_param` is one thing to replace
             remedy = _REMEDIES[attribute.attr]
             is_sharded = not isinstance(project.sharded(module, attribute.value), No)
             if is_sharded or (_says_fsdp(module) and not _is_its_own(module, attribute)):
@@ -133,4 +135,5 @@ def _decides(module: Module, node: ast.Constant) -> bool:
         )
     if isinstance(parent, ast.Call) and getattr(parent.func, "id", "") == "getattr":
         return len(parent.args) < 3  # with a default: the model itself, as it should be
-    return isinstance(parent, ast.Call) and getattr(parent.func, "id", "") == "hasattr"
+    is_asked = isinstance(parent, ast.Call) and getattr(parent.func, "id", "") == "hasattr"
+    return is_asked and isinstance(parent, ast.Call) and not is_read_where_met(module, parent)

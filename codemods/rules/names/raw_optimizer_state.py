@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.rule import Finding, No, Project, finding, is_under_rank0, rule
+from codemods.analysis.holding import Instance
+from codemods.analysis.spoken_names import says_optimizer
+from codemods.rule import Finding, Module, No, Project, finding, is_under_rank0, rule
 
 _REMEDY = (
     "use `get_optimizer_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True, "
@@ -22,13 +24,16 @@ def raw_optimizer_state(project: Project) -> Iterator[Finding]:
 
     Saved and loaded by each rank for itself this keeps working, with DTensors in the file. Files that FSDP1
     wrote this way do not load into the new optimizer: convert them with `fsdp-migrate convert-ckpt`. Saved
-    on rank 0 only, the file holds one rank's part, as it did under FSDP1: that needs a person."""
+    on rank 0 only, the file holds one rank's part, as it did under FSDP1: that needs a person. Nothing is
+    said of `thing.state_dict()` where schedulers and other objects of the project come by as well."""
     for call in project.method_calls("state_dict"):
         if call.node.args or call.node.keywords:
             continue
         if isinstance(project.optimizer_of(call.module, call.receiver), No):
             continue
         if not isinstance(project.sharded(call.module, call.receiver), No):
+            continue
+        if _is_any_object(project, call.module, call.receiver):
             continue
         partial = is_under_rank0(call.module, call.node)
         text = ast.unparse(call.receiver)
@@ -45,3 +50,12 @@ def raw_optimizer_state(project: Project) -> Iterator[Finding]:
             remedy=_REMEDY if partial else "",
             is_note=not partial,
         )
+
+
+def _is_any_object(project: Project, module: Module, receiver: ast.expr) -> bool:
+    """Whether objects of the project's classes, optimizers left out, come by under a name that does not say
+    what they are."""
+    if says_optimizer(receiver):
+        return False
+    held = project.links.held(module, receiver)
+    return any(isinstance(h, Instance) and "optim" not in h.node.name.lower() for h in held)

@@ -335,6 +335,23 @@ def test_a_strategy_of_another_program_is_named(tmp_path: Path) -> None:
     assert "axolotl" in result.lines[0]
 
 
+def test_axolotl_wants_a_list_where_a_trainer_wants_true(tmp_path: Path) -> None:
+    """All that it says of FSDP is told once, and nothing of it is rewritten as a trainer's."""
+    path = tmp_path / "axolotl.yaml"
+    text = (
+        "base_model: x\nmicro_batch_size: 1\ngradient_accumulation_steps: 1\noutput_dir: out\n"
+        "warmup_ratio: 0.1\nfsdp:\n  - full_shard\n  - auto_wrap\n"
+        "fsdp_config:\n  fsdp_use_orig_params: false\n  fsdp_sharding_strategy: FULL_SHARD\n"
+    )
+    path.write_text(text)
+    result = rewritten(path)
+    assert path.read_text() == text
+    assert result.codes == ["FM640"]
+    assert "axolotl" in result.lines[0]
+    path.write_text(text.replace("base_model: x\nmicro_batch_size: 1\n", ""))
+    assert "FM610" in rewritten(path).codes
+
+
 def test_a_template_that_is_no_yaml_is_reported_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     text = "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: {{ strategy }}\n  {% if x %}\n"

@@ -1,0 +1,119 @@
+"""What names say where values are mixed: a scheduler is not a model, `if is_fsdp: ... else:` is not about one
+that is sharded. Pure."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from codemods.analysis.module import Module
+
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_OPTIMIZERS = frozenset({"optim", "optimizer", "optimizers", "optims"})
+_OTHERS = frozenset(
+    {"scheduler", "schedulers", "scaler", "scalers", "sampler", "samplers", "tokenizer", "tokenizers"}
+    | {"dataloader", "dataloaders", "loader", "loaders", "dataset", "datasets", "callback", "callbacks"}
+    | {"algorithm", "algorithms", "algo", "algos", "logger", "loggers", "timestamp", "metric", "metrics"}
+    | {"config", "cfg"}
+)
+
+
+def says_no_model(node: ast.expr) -> bool:
+    """Whether a name says that it is something beside the model: `lr_scheduler`, `self.optimizer`."""
+    word = _last_word(node)
+    return word in _OTHERS or word in _OPTIMIZERS
+
+
+def says_optimizer(node: ast.expr) -> bool:
+    """Whether a name says that it is an optimizer: `self.optimizer`, `opt`."""
+    return _last_word(node) in _OPTIMIZERS | {"opt", "opts"}
+
+
+def says_no_optimizer(node: ast.expr) -> bool:
+    """Whether a name says that it is something beside the optimizer: `init_scheduler`, `callback`."""
+    return _last_word(node) in _OTHERS
+
+
+def _last_word(node: ast.expr) -> str:
+    """`scheduler` of `self.lr_scheduler` and `lrScheduler`; nothing of `optimizer_model`'s like, a model."""
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    words = _WORDS.findall(name)
+    return words[-1].lower() if words else ""
+
+
+_SAID = frozenset({"fsdp", "is", "use", "using", "enable", "enabled", "has", "with", "model", "wrapped"})
+_OTHER_STACKS = re.compile(r"deepspeed|megatron|\bxla\b", re.IGNORECASE)
+_OTHER_WRAPPERS = frozenset({"DDP", "DataParallel", "DeepSpeedEngine", "DistributedDataParallel"})
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+def is_where_unsharded(module: Module, node: ast.AST) -> bool:
+    """Whether the conditions around a place say that it is not for models of FSDP.
+
+    The other branch of `if is_fsdp(model):`, what stands behind one that leaves, and the branch of
+    `if kind == Kind.DEEPSPEED:`. Nothing is made of `fsdp2` and versions: there the other branch is FSDP1's.
+    """
+    return any(_says(test, is_met=is_met) for test, is_met in _conditions(module, node))
+
+
+def is_other_wrapper(module: Module, node: ast.expr) -> bool:
+    """Whether a name is a parameter that is said to be wrapped by something else than FSDP."""
+    if not isinstance(node, ast.Name):
+        return False
+    function = module.function(node)
+    arguments = function.args if function is not None else None
+    for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs] if arguments else ():
+        if argument.arg == node.id and argument.annotation is not None:
+            return ast.unparse(argument.annotation).strip("'\"").rpartition(".")[2] in _OTHER_WRAPPERS
+    return False
+
+
+def is_made_for_one(module: Module, node: ast.expr) -> bool:
+    """Whether what makes a name's value says that there is one process: `build(world_size=1).train()`."""
+    found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
+    values = [binding.value for binding in found[1] if binding.value is not None] if found is not None else []
+    keywords = (n for value in values for n in ast.walk(value) if isinstance(n, ast.keyword))
+    return any(k.arg == "world_size" and ast.unparse(k.value) == "1" for k in keywords)
+
+
+def _conditions(module: Module, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+    """The conditions that hold where a place is reached, or do not, within its function."""
+    child = node
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.If | ast.IfExp):
+            body = parent.body if isinstance(parent.body, list) else [parent.body]
+            if child is not parent.test:
+                yield parent.test, any(child is part for part in body)
+        for statement in module.block(child) if isinstance(child, ast.stmt) else ():
+            if statement is child:
+                break
+            if isinstance(statement, ast.If) and isinstance(statement.body[-1], _LEAVES):
+                yield statement.test, False
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return
+        child = parent
+
+
+def _says(test: ast.expr, *, is_met: bool) -> bool:
+    """Whether a condition, met or not, says that no model is sharded."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            return _says(inner, is_met=not is_met)
+        case ast.BoolOp(op=ast.And(), values=values) if is_met:
+            return any(_says(value, is_met=True) for value in values)
+        case ast.BoolOp(op=ast.Or(), values=values) if not is_met:
+            return any(_says(value, is_met=False) for value in values)
+        case ast.Compare(ops=[ast.Eq() | ast.Is()], comparators=[other]):
+            return is_met and _OTHER_STACKS.search(ast.unparse(other)) is not None
+        case ast.Name() | ast.Attribute() | ast.Call():
+            return not is_met and _asks_for_fsdp(test)
+    return False
+
+
+def _asks_for_fsdp(test: ast.expr) -> bool:
+    """`use_fsdp`, `self.fsdp_enabled`, `is_model_fsdp(model)`."""
+    asked = test.func if isinstance(test, ast.Call) else test
+    name = asked.attr if isinstance(asked, ast.Attribute) else getattr(asked, "id", "")
+    words = set(name.lower().strip("_").split("_"))
+    return "fsdp" in words and words <= _SAID

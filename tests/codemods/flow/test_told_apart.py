@@ -1,0 +1,398 @@
+"""Kinds of false alarm beside the true place of the same kind: what a mark says is all that is said there.
+
+`# <- FM402` wants that code at its line, `# <- nothing` wants none.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import pytest
+from programs import project_of
+
+from codemods.outcomes import decide
+from codemods.plain_tests import is_one_process
+from codemods.plan import find_all
+
+_HEAD = """\
+import contextlib, copy, torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import CPUOffload, StateDictType
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+"""
+
+_ALONE = ("\nimport megatron", "\nimport torch.distributed as dist", "\nimport copy\n")
+
+KINDS: dict[str, str | dict[str, str]] = {
+    "a scheduler out of one list with models": {
+        "main.py": """
+            def prepare(*given):
+                return [FSDP(one) if isinstance(one, nn.Module) else one for one in given]
+            model, optimizer, lr_scheduler = prepare(model, optimizer, lr_scheduler)
+            torch.save(model.state_dict(), "m")  # <- FM402
+            torch.save(lr_scheduler.state_dict(), "s")  # <- nothing
+            lr_scheduler.load_state_dict(torch.load("s"))  # <- nothing
+            model.load_state_dict(torch.load("m"))  # <- FM403
+        """
+    },
+    "the branch where FSDP is not in use": {
+        "main.py": """
+            def clip(model, use_fsdp):
+                if use_fsdp:
+                    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- FM302
+                else:
+                    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- nothing
+            def copied(model):
+                return copy.deepcopy(model)  # <- FM510
+            def exported(model):
+                if is_model_fsdp(model):
+                    raise ValueError("not for sharded models")
+                return copy.deepcopy(model)  # <- nothing
+            def cast(model, use_fsdp2):
+                if use_fsdp2:
+                    return model
+                return copy.deepcopy(model)  # <- FM510
+            for net in (FSDP(Net()), Net()):
+                clip(net, True), copied(net), exported(net), cast(net, False)
+        """
+    },
+    "the branch for another engine": {
+        "main.py": """
+            def saved(model, kind):
+                if kind == Kind.DEEPSPEED:
+                    return model.state_dict()  # <- nothing
+                return model.state_dict()  # <- FM402
+            for net in (FSDP(Net()), Net()):
+                saved(net, kind)
+        """
+    },
+    "a parameter that is said to be wrapped by something else": {
+        "main.py": """
+            from torch.nn.parallel import DistributedDataParallel
+            def hook_ddp(model: DistributedDataParallel):
+                model.register_comm_hook(None, hook)  # <- nothing
+            def hook_any(model: nn.Module):
+                model.register_comm_hook(None, hook)  # <- FM309
+            for net in (FSDP(Net()), DistributedDataParallel(Net())):
+                hook_ddp(net), hook_any(net)
+        """
+    },
+    "a test that does not ask for FSDP": {
+        "tests/test_plain.py": """
+            import copy
+            from trainer import trained
+            def test_copies():
+                copy.deepcopy(trained(Net(), "ddp"))  # <- nothing
+        """,
+        "tests/test_sharded.py": """
+            from trainer import trained
+            def test_copies():
+                copy.deepcopy(trained(Net(), "fsdp"))  # <- FM510
+        """,
+        "trainer.py": """
+            def trained(model, kind):
+                return FSDP(model) if kind == "full" else model
+        """,
+    },
+    "a name that is looked up": {
+        "main.py": """
+            model = FSDP(Net())
+            for name, p in model.named_parameters():
+                if name in kept:  # <- nothing
+                    kept[name] = p
+            for name, p in model.named_parameters():
+                if "bias" in name:  # <- FM509
+                    p.weight_decay = 0.0
+            for name, p in model.named_parameters():
+                if "_fsdp_wrapped_module" in name:  # <- FM513
+                    name = name.replace("_fsdp_wrapped_module.", "")
+        """
+    },
+    "the exact class of what is no unit": {
+        "main.py": """
+            def prepare(*given):
+                return [part for one in given for part in FSDP(one).modules()]
+            model, optimizer = prepare(model, optimizer)
+            for module in FSDP(Net()).modules():
+                if type(module) is Block:  # <- FM508
+                    pass
+                if module.__class__.__name__ == "Linear4bit":  # <- nothing
+                    pass
+                if type(module) is DeepSpeedEngine:  # <- nothing
+                    pass
+        """
+    },
+    "names that Sphinx is told about": {
+        "conf.py": """
+            nitpick_ignore = [("py:class", "torch.distributed.fsdp.wrap.ModuleWrapPolicy")]  # <- nothing
+            made = load("torch.distributed.fsdp.wrap.ModuleWrapPolicy")  # <- FM642
+            model = FSDP(Net())
+        """
+    },
+    "a setting that is handed on": {
+        "main.py": """
+            from transformers import AutoModel
+            class Base:
+                def build(self, name, load_in_8bit=False):
+                    return AutoModel.from_pretrained(name, load_in_8bit=load_in_8bit)  # <- FM525
+            model = FSDP(Base().build("m"))
+        """,
+        "heir.py": """
+            from main import Base
+            class Heir(Base):
+                def made(self, load_in_8bit=False):
+                    return self.build("n", load_in_8bit=load_in_8bit)  # <- nothing
+            sharded = FSDP(Heir().made())
+        """,
+    },
+    "a state dict that both stacks are asked for": {
+        "main.py": """
+            from torch.distributed.fsdp import FSDPModule, fully_shard
+            def fsdp_version(model):
+                return 1 if isinstance(model, FSDP) else 2 if isinstance(model, FSDPModule) else 0
+            def context(model, kind, config):
+                if fsdp_version(model) == 1:
+                    return FSDP.state_dict_type(model, kind, config)  # <- FM401
+                return contextlib.nullcontext()
+            def save(model, kind, config):
+                with context(model, kind, config):
+                    torch.save(model.state_dict(), "f")  # <- nothing
+            def gather(model, kind, config):
+                if fsdp_version(model) == 1:
+                    with context(model, kind, config):
+                        return model.state_dict()  # <- FM402
+            def shard(model, strategy):
+                if strategy == "fsdp":
+                    return FSDP(model)
+                return fully_shard(model)
+            model = shard(Net(), "fsdp")
+            save(model, kind, config), gather(model, kind, config)
+        """
+    },
+    "a state dict of DTensors": """
+        from torch.distributed.tensor import distribute_tensor
+        model = FSDP(Net())
+        def load(whole):
+            shards = {}
+            for name, value in whole.items():
+                shard = distribute_tensor(value, mesh)
+                shards[name] = shard
+            model.load_state_dict(shards, assign=True)  # <- nothing
+            model.load_state_dict(whole, assign=True)  # <- FM403
+    """,
+    "the model compiled after its optimizer is built": """
+        kinds = {"net": lambda model: FSDP(model, use_orig_params=True)}
+        def main(model, kind, other):
+            model = kinds[kind](model)
+            optimizer = torch.optim.AdamW(model.parameters())  # <- nothing
+            model = torch.compile(model)
+            late = torch.optim.AdamW(other.parameters())  # <- FM504
+            other = FSDP(other, use_orig_params=True)
+        main(Net(), "net", Net())
+    """,
+    "schedulers and callbacks beside optimizers": """
+        class Scheduler:
+            def state_dict(self):
+                return {}
+        model = FSDP(Net())
+        optimizer = torch.optim.AdamW(model.parameters())
+        for thing in (optimizer, Scheduler()):
+            torch.save(thing.state_dict(), "f")  # <- nothing
+        for one_optimizer in (optimizer, Scheduler()):
+            torch.save(one_optimizer.state_dict(), "f")  # <- FM409
+    """,
+    "a teacher that the optimizer does not train": """
+        model, teacher = FSDP(Net()), FSDP(Net())
+        optimizer = torch.optim.AdamW(model.parameters())
+        def step(x):
+            model(x).backward()
+            with torch.no_grad():
+                teacher(x)  # <- nothing
+            optimizer.step()
+        def evaluated(x):
+            model(x).backward()
+            with torch.no_grad():
+                model(x)  # <- FM522
+            optimizer.step()
+    """,
+    "functions that register hooks": """
+        model = FSDP(Net())
+        def hooked(module):
+            module.register_forward_hook(print)
+        def started(module):
+            nn.init.normal_(module.weight)
+        model.apply(hooked)  # <- nothing
+        model.apply(started)  # <- FM310
+    """,
+    "a loop that tells DTensors from tensors": """
+        from torch.distributed.tensor import DTensor
+        model = FSDP(Net())
+        for p in model.parameters():
+            if not isinstance(p, DTensor):
+                p.data.copy_(kept)  # <- nothing
+        for p in model.parameters():
+            p.data.copy_(kept)  # <- FM514
+    """,
+    "FSDP2's own policy": """
+        from torch.distributed.fsdp import fully_shard
+        def shard(model):
+            for module in model.modules():
+                if module.__class__.__name__ in names:  # <- nothing
+                    fully_shard(module)
+        def counted(model):
+            return [m for m in model.modules() if m.__class__.__name__ in names]  # <- FM508
+        for net in (FSDP(Net()), Net()):
+            shard(net), counted(net)
+    """,
+    "a model made for one process": """
+        def build(world_size):
+            return FSDP(Net()) if world_size > 1 else Net()
+        single = build(world_size=1).train()
+        torch.nn.utils.clip_grad_norm_(single.parameters(), 1.0)  # <- nothing
+        several = build(world_size=count).train()
+        torch.nn.utils.clip_grad_norm_(several.parameters(), 1.0)  # <- FM302
+    """,
+    "an attribute that is asked for and read": """
+        def inner(model):
+            if hasattr(model, "_fsdp_wrapped_module"):  # <- nothing
+                return model._fsdp_wrapped_module  # <- FM516
+            return model
+        def is_wrapped(model):
+            return hasattr(model, "_fsdp_wrapped_module")  # <- FM513
+    """,
+    "a trainer's settings for XLA": """
+        tpu = {"fsdp": "full_shard", "fsdp_config": {"xla": True}}  # <- nothing
+        gpu = {"fsdp": "full_shard", "fsdp_config": {"min_num_params": 1}}  # <- FM617
+    """,
+    "process groups of other programs": {
+        "main.py": """
+            import one, two, script, groups
+            def trained(kind):
+                return one.Worker() if kind else two.Worker()
+        """,
+        "one.py": """
+            class Worker:
+                def __init__(self):
+                    dist.init_process_group(backend=name())  # <- FM113
+                    self.model = FSDP(Net(), cpu_offload=CPUOffload(offload_params=True))
+        """,
+        "two.py": """
+            import torch.distributed as dist
+            class Worker:
+                def __init__(self):
+                    dist.init_process_group(backend=name())  # <- nothing
+        """,
+        "script.py": """
+            import torch.distributed as dist
+            from torch.nn.parallel import DistributedDataParallel as DDP
+            dist.init_process_group(backend=name())  # <- nothing
+            model = DDP(net)
+        """,
+        "groups.py": """
+            import torch.distributed as dist
+            def start(backend=None):
+                backend = backend or f"cpu:gloo,{device()}:{name()}"
+                dist.init_process_group(backend=backend)  # <- nothing
+            def started(backend):
+                if backend == "xla":
+                    dist.init_process_group(backend, init_method="xla://")  # <- nothing
+                else:
+                    dist.init_process_group(backend)  # <- FM113
+        """,
+    },
+    "a file of another engine": {
+        "main.py": """
+            import engine
+            for net in (FSDP(Net()), Net()):
+                engine.count(net), count(net)
+            def count(model):
+                return sum(p.numel() for p in model.parameters())  # <- FM515
+        """,
+        "engine.py": """
+            import megatron.core
+            def count(model):
+                return sum(p.numel() for p in model.parameters())  # <- nothing
+        """,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_false_place_is_silent_and_the_true_one_is_not(kind: str) -> None:
+    told = KINDS[kind]
+    texts = {"main.py": told} if isinstance(told, str) else told
+    files = {path: _text(text) for path, text in texts.items()}
+    reported = decide(project := project_of(files, on_demand=True), find_all(project))
+    found: dict[tuple[str, int], set[str]] = {}
+    for item in reported:
+        found.setdefault((item.finding.place.path, item.finding.place.line), set()).add(item.finding.code)
+    wanted = dict(_marks(files))
+    assert {place: found.get(place, set()) for place in wanted} == wanted
+
+
+def _text(text: str) -> str:
+    """A file with its imports; one that imports torch itself, or is a plain test, does not speak of FSDP."""
+    text = textwrap.dedent(text)
+    return text if text.startswith(_ALONE) else _HEAD + text
+
+
+def _marks(files: dict[str, str]) -> list[tuple[tuple[str, int], set[str]]]:
+    found = []
+    for path, text in files.items():
+        for number, line in enumerate(text.splitlines(), start=1):
+            if told := re.search(r"# <- (\w+)$", line):
+                found.append(((path, number), {told.group(1)} - {"nothing"}))
+    return found
+
+
+def test_a_private_name_from_two_of_torchs_modules_is_no_choice_between_stacks() -> None:
+    text = textwrap.dedent("""
+        try:
+            from torch.distributed.fsdp._flat_param import FlatParamHandle
+        except ImportError:
+            from torch.distributed.fsdp.flat_param import FlatParamHandle
+        model = FSDP(Net())
+        kinds = (FlatParamHandle,)
+    """)
+    project = project_of({"main.py": _HEAD + text})
+    said = [item.finding.message for item in decide(project, find_all(project))]
+    assert not any("and stays" in message for message in said)
+    assert any("FlatParamHandle` belongs to FSDP1" in message for message in said)
+
+
+def test_axolotls_settings_away_from_a_call_are_axolotls() -> None:
+    text = """
+cfg = dict(a=1)
+cfg.update({"base_model": "m", "micro_batch_size": 1, "fsdp": ["full_shard", "auto_wrap"]})
+cfg.update({"num_train_epochs": 1, "fsdp": ["full_shard", "auto_wrap"]})
+"""
+    project = project_of({"main.py": _HEAD + text})
+    first, second = (f.remedy for f in find_all(project) if f.code == "FM617")
+    assert "axolotl" in first
+    assert "`fsdp` True" in second
+
+
+def test_one_line_is_said_once_for_each_reason() -> None:
+    """`unit._handle.flat_param` is one thing to replace, and so are two of a kind in one line."""
+    text = textwrap.dedent("""
+        a, b = FSDP(Net()), FSDP(Net())
+        mean = a._handle.flat_param.data + b._handle.flat_param.data
+        pair = a._has_params and a.sharding_strategy
+    """)
+    project = project_of({"main.py": _HEAD + text})
+    found = [item.finding for item in decide(project, find_all(project))]
+    at = {line: [f.message for f in found if f.place.line == line] for line in (8, 9)}
+    assert at[8] == ["`flat_param` is private to FSDP1 and does not exist"]
+    assert len(at[9]) == 2
+
+
+@pytest.mark.parametrize(
+    "code", ["FSDP", "x = 1", "notebook_launcher(main, ())"], ids=["speaks", "one", "launches"]
+)
+def test_a_notebook_is_one_process_unless_it_starts_others(code: str) -> None:
+    text = f"# [fsdp-migrate: code of cell 1]\n{code}\n"
+    project = project_of({"a.ipynb": text, "a.py": "x = 1\n"})
+    assert is_one_process(project.modules["a.ipynb"]) is (code == "x = 1")
+    assert not is_one_process(project.modules["a.py"])
