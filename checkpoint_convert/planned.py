@@ -13,7 +13,7 @@ from checkpoint_convert.plan import plan_items
 from checkpoint_convert.progress import Progress, Silent
 from checkpoint_convert.ranks import Ranks
 from checkpoint_convert.tied import tied_pairs
-from checkpoint_convert.transfer import Digests
+from checkpoint_convert.transfer import DigestTable
 from checkpoint_convert.write_options import OutputFormat, Preset, WriteOptions
 from checkpoint_convert.writers.layout import Layout, PlannedFile
 
@@ -82,7 +82,7 @@ class Conversion:
     source: Contents
     items: Items
     files: tuple[PlannedFile, ...]
-    digests: tuple[Digests, ...]
+    digests: DigestTable
     verified: bool
     against: int | None = None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -20,13 +21,52 @@ from checkpoint_convert.writers.output import Output
 
 @dataclass(frozen=True, slots=True)
 class Digests:
-    """Of one tensor, 16 bytes each: as read, and as written (the same object where nothing was converted).
+    """Of one tensor, 16 bytes each: as read, and as written.
 
     Both are empty for a tensor whose bytes stayed in the source's file.
     """
 
     read: bytes
     written: bytes
+
+
+_SIZE = 16
+_KNOWN, _LINKED = 1, 2
+
+
+class DigestTable(Mapping[int, Digests]):
+    """Digests by tensor number, in bytes and not in objects: there may be hundreds of thousands.
+
+    Args:
+        count: tensors there are.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._known = bytearray(count)
+        self._read = bytearray(count * _SIZE)
+        self._written = bytearray(count * _SIZE)
+
+    def put(self, number: int, digests: Digests) -> None:
+        """Take note of a tensor's digests. Several threads may, of different tensors."""
+        if digests.read:
+            at = slice(number * _SIZE, (number + 1) * _SIZE)
+            self._read[at], self._written[at] = digests.read, digests.written
+        self._known[number] = _KNOWN if digests.read else _LINKED
+
+    def __getitem__(self, number: int) -> Digests:
+        known = self._known[number] if 0 <= number < len(self._known) else 0
+        if known == 0:
+            raise KeyError(number)
+        if known == _LINKED:
+            return Digests(b"", b"")
+        at = slice(number * _SIZE, (number + 1) * _SIZE)
+        return Digests(bytes(self._read[at]), bytes(self._written[at]))
+
+    def __iter__(self) -> Iterator[int]:
+        return (number for number, known in enumerate(self._known) if known)
+
+    def __len__(self) -> int:
+        return len(self._known) - self._known.count(0)
 
 
 Note: TypeAlias = "Callable[[int, Digests, tuple[int, ...]], None]"
@@ -40,7 +80,7 @@ def transfer(
     progress: Progress,
     numbers: Sequence[int] | None = None,
     note: Note | None = None,
-) -> dict[int, Digests]:
+) -> DigestTable:
     """Write tensors of a layout, between its `begin` and its `finish`.
 
     Args:
@@ -54,16 +94,17 @@ def transfer(
         OSError: as the system has it.
     """
     chosen = range(len(layout.tensors)) if numbers is None else numbers
-    done: dict[int, Digests] = {}
+    done = DigestTable(len(layout.tensors))
 
     def work(index: int) -> None:
         number = chosen[index]
         tensor = _Tensor(layout, number, out, workers, progress)
-        done[number] = tensor.copy()
+        digests = tensor.copy()
+        done.put(number, digests)
         if note is not None:
-            note(number, done[number], tuple(tensor.crcs))
+            note(number, digests, tuple(tensor.crcs))
 
-    workers.run(work, [layout.tensors[number].size_bytes for number in chosen])
+    workers.run(work, array("q", (layout.tensors[number].size_bytes for number in chosen)))
     return done
 
 

@@ -18,14 +18,10 @@ if TYPE_CHECKING:
 def tied(part: Part) -> dict[str, str]:
     """Names -> the first name of the same tensor: the same view of the same storage, on every rank."""
     models: tuple[Mapping[str, object], ...] = part.local or (part.model or {},)
-    keys: dict[str, list[object]] = {}
-    for model in models:
-        for name, value in model.items():
-            keys.setdefault(name, []).append(_view(value))
     first: dict[tuple[object, ...], str] = {}
     aliases: dict[str, str] = {}
-    for name, views in keys.items():
-        view = tuple(views)
+    for name in dict.fromkeys(name for model in models for name in model):
+        view = tuple(_view(model[name]) for model in models if name in model)
         if None in view or not any(view):
             continue
         if first.setdefault(view, name) != name:
