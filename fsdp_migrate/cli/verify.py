@@ -65,11 +65,13 @@ def verify(
     from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 
     given.refuse_beside_records(context)
+    speaks = given.let_first_task_speak()
     require_writable(output)
     screen = console.progress()
 
     def progress(line: str) -> None:
-        screen.print(f"verify: {line}", markup=False, highlight=False)
+        if speaks:
+            screen.print(f"verify: {line}", markup=False, highlight=False)
 
     chosen = settled(
         context,

@@ -164,6 +164,23 @@ class ScriptCommand(TyperCommand):
             raise
 
 
+def let_first_task_speak() -> bool:
+    """Below `srun` every task runs this command and comes to the same report, which the first one tells.
+
+    Returns:
+        Whether this process is to speak of its progress.
+    """
+    import os
+
+    from fsdp_migrate.verify.slurm import task
+
+    mine = task(os.environ)
+    if mine is None or mine.rank == 0:
+        return True
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return False
+
+
 def is_given(context: typer.Context, name: str) -> bool:
     """Whether an option stands on the command line."""
     source = context.get_parameter_source(name)

@@ -18,6 +18,7 @@ from fsdp_migrate.verify.noise import (
     GROWTH_PER_STEP,
     MOST_GROWN,
     RoundingSource,
+    added_otherwise,
     entry_limit,
     growing_limit,
     measured_limits,
@@ -154,6 +155,8 @@ def keep_record(run: Verification, request: VerifyRequest, destination: Path) ->
     facts = RecordFacts(
         request.script, request.arguments, run.ranks, run.device, run.fixed_order, source.root
     )
+    if not run.speaks:
+        return RecordSummary(destination, arm.kind, arm.last_step, run.ranks, 0)
     return write_record(destination, run.records / ArmName.CANDIDATE.value, arm, facts)
 
 
@@ -275,6 +278,7 @@ def _judged(
     entering = comparison.judged(entry_limit(source))
     if not any(one.fails for one in entering.differences):
         return entering, enters
+    source = added_otherwise(source, entering)
     first = entering.differences[0]
     if first.fails or noise is None or not run.measure_noise:
         grows = f"{enters}, {GROWTH_PER_STEP:g} times that each step since, and {MOST_GROWN:g} at most"

@@ -37,6 +37,7 @@ class WorkerSpec:
         arms: arms run by this launch, in order; a script is one arm.
         device: what the job is to run on; on "cpu" names of other devices are replaced.
         perturb_weights: the same for every element of the initial weights.
+        perturb_sums: change small elements of gradients by as much as those of usual size.
         perturb: relative size of the change made to every gradient element, to measure rounding noise; 0 is
             none.
         performance: measure speed and memory, and record no tensor.
@@ -60,6 +61,7 @@ class WorkerSpec:
     fixed_order: bool
     perturb: float = 0.0
     perturb_weights: float = 0.0
+    perturb_sums: bool = False
     unsharded: bool = False
     replicated: bool = False
     performance: bool = False
@@ -129,6 +131,16 @@ class RankFiles:
     def done(self) -> Path:
         """Exists once the record of this rank is complete."""
         return self.folder / "done"
+
+    @property
+    def exit(self) -> Path:
+        """The rank's exit code, where ranks are started by tasks that share no more than this directory."""
+        return self.folder / "exit"
+
+    @property
+    def hung(self) -> Path:
+        """Exists where such a task has found that nothing goes on."""
+        return self.folder / "hung"
 
     @property
     def alive(self) -> Path:

@@ -69,6 +69,7 @@ def _session(
         fixed_order=spec.fixed_order,
         perturb=spec.perturb,
         perturb_weights=spec.perturb_weights,
+        perturb_sums=spec.perturb_sums,
     )
 
 

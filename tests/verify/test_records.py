@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fsdp_migrate.verify.compare import Comparison, difference
 from fsdp_migrate.verify.model import Difference
-from fsdp_migrate.verify.noise import RoundingSource, entry_limit, measured_limits
+from fsdp_migrate.verify.noise import RoundingSource, added_otherwise, entry_limit, measured_limits
 from fsdp_migrate.verify.probes.recorder import Recorder
 from fsdp_migrate.verify.probes.shards import Slot, clean_name
 from fsdp_migrate.verify.probes.sketch import nudge, sketch
@@ -252,6 +252,27 @@ def test_nudge_changes_every_element_by_its_size() -> None:
     again = values.clone()
     nudge(again, 2.0**-10)
     assert torch.equal(changed, again)
+
+
+def test_nudge_of_sums_changes_small_elements_as_much_as_others_and_zeros_not_at_all() -> None:
+    values = torch.cat([torch.linspace(1, 2, 1000), torch.full((10,), 1e-9), torch.zeros(10)])
+    changed = values.clone()
+    nudge(changed, 2.0**-10, of_sums=True)
+    by = (changed - values).abs()
+    usual = float(values.square().mean().sqrt()) * 2.0**-10
+    assert float(by[:1010].min()) == pytest.approx(usual, rel=1e-3)
+    assert float(by[999]) == pytest.approx(2 * 2.0**-10, rel=1e-3)
+    assert not by[1010:].any()
+
+
+def test_gradients_that_differ_at_once_are_sums_in_another_order() -> None:
+    fine, clipping = RoundingSource(2.0**-23, ""), Comparison()
+    first = Comparison(differences=[Difference(1, "gradient", "w", 1, 1e-7, 0, 1, 1)])
+    later = Comparison(differences=[Difference(2, "gradient", "w", 1, 1e-7, 0, 1, 1)])
+    assert added_otherwise(fine, first).of_sums
+    assert not added_otherwise(fine, later).of_sums and not added_otherwise(fine, clipping).of_sums
+    coarse = RoundingSource(2.0**-8, "", in_gradients=True)
+    assert not added_otherwise(coarse, first).of_sums
 
 
 def test_wrapper_prefixes_are_taken_out_of_names() -> None:

@@ -59,5 +59,5 @@ def _after(session: Session) -> None:
     if session.perturb:
         for holder in index.by_id.values():
             if holder.parameter.grad is not None:
-                nudge(local_part(holder.parameter.grad), session.perturb)
+                nudge(local_part(holder.parameter.grad), session.perturb, of_sums=session.perturb_sums)
     session.now.gradients = session.recorder.taken(index.gradients())

@@ -108,6 +108,8 @@ def _meet(session: Session, module: nn.Module) -> None:
         session.replicated = True
     if any(_holds(known, module) for known in session.models):
         return
+    while session.at_first_model:
+        session.at_first_model.pop()()
     session.others[:] = [other for other in session.others if not _holds(module, other)]
     session.models.append(module)
     prefix = session.prefix(module)

@@ -73,11 +73,13 @@ class Session:
         log: file descriptor of the collectives' log.
         others: models that are only called without gradients, such as averages of weights and teachers.
         checksums: of the weights after the last optimizer step.
+        at_first_model: called once, when the first model is met: the job's modules are imported by then.
         described: how many of the models have been described.
         saves: calls of `torch.save` so far.
         replicated: whether a model is trained by DistributedDataParallel.
         perturb: relative change made to every gradient element; see `verify.noise`.
         perturb_weights: the same for the initial weights.
+        perturb_sums: change small elements by as much as those of usual size.
     """
 
     recorder: Recorder
@@ -87,6 +89,7 @@ class Session:
     fixed_order: bool = False
     perturb: float = 0.0
     perturb_weights: float = 0.0
+    perturb_sums: bool = False
     step: int = 0
     probe_total: float = 0.0
     in_backward: int = 0
@@ -94,6 +97,7 @@ class Session:
     models: list[nn.Module] = field(default_factory=list)
     others: list[nn.Module] = field(default_factory=list)
     checksums: dict[str, int] = field(default_factory=dict)
+    at_first_model: list[Callable[[], None]] = field(default_factory=list)
     described: int = 0
     saves: int = 0
     replicated: bool = False
