@@ -33,6 +33,10 @@ _REMEDY = (
     "use `get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))` for whole tensors or "
     "`get_model_state_dict(model)` for shards, from `torch.distributed.checkpoint.state_dict`"
 )
+_REMEDY_WITHIN = (
+    "give it `state_dict=get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, "
+    "cpu_offload=True))`, called on every rank, or save and load that dict by yourself"
+)
 
 
 @rule("state_dict", {"FM402": "`state_dict()` of a sharded model"})
@@ -49,8 +53,11 @@ def state_dict(project: Project) -> Iterator[Finding]:
     What kind of state dict is meant is looked up: an earlier `FSDP.set_state_dict_type`, a
     `state_dict_type` block around the calls of the function, or the default. Where these disagree or the
     program decides when it runs, `model_state_dict(model)` of the helper module asks what is in force. The
-    method taken without being called is left to a person."""
+    method taken without being called is left to a person, and so are libraries that ask the model for it
+    themselves: `model.save_pretrained(path)` without `state_dict=`, `safetensors.torch.save_model(model, f)`.
+    """
     yield from _taken(project)
+    yield from _asked_within(project)
     for call in project.method_calls("state_dict"):
         holding = project.sharded(call.module, call.receiver)
         text = ast.unparse(call.receiver)
@@ -82,6 +89,35 @@ def state_dict(project: Project) -> Iterator[Finding]:
             f"FSDP2's own `state_dict()` gives shards; this one gave {_kind(setting)}",
             safety=Safety.SAFE,
             edits=edits,
+        )
+
+
+def _asked_within(project: Project) -> Iterator[Finding]:
+    """Functions of libraries that ask a model for its state dict, or give it one."""
+    asked = [
+        (call.module, call.node, call.receiver)
+        for call in project.method_calls("save_pretrained", "push_to_hub")
+        if not any(keyword.arg in ("state_dict", None) for keyword in call.node.keywords)
+    ]
+    for name in ("save_model", "load_model"):
+        for module, node in project.calls_of(f"safetensors.torch.{name}"):
+            asked += [(module, node, node.args[0])] if node.args else []
+    for module, node, model in asked:
+        holding, text = project.sharded(module, model), ast.unparse(model)
+        if isinstance(holding, No) or is_where_not_instance(module, node, text):
+            continue
+        if is_where_other_branch_shards(module, node, text):
+            continue
+        if state_dict_block_around(project, module, node, model) is not None:
+            continue  # the block's own rule sees to it
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+        yield finding(
+            module,
+            node,
+            "FM402",
+            f"`{name}` uses the model's own state dict, which is shards under FSDP2",
+            remedy=_REMEDY_WITHIN,
+            is_note=isinstance(holding, Maybe),
         )
 
 

@@ -30,37 +30,78 @@ def exact_class(project: Project) -> Iterator[Finding]:
         if isinstance(module, Block): ...
 
     `isinstance` also holds for subclasses, which can include more modules than before; the translation is
-    therefore offered with `--unsafe-fixes`. Comparisons of class names (`type(m).__name__ == "Block"`) are
-    left to a person. Looked at are the parts of a sharded model, and loop variables over its `modules()`,
-    `named_modules()`, `children()`, in the loop and in functions that they are given to. Of the sharded model
-    itself nothing is said: FSDP1's wrapper was of another class than the model as well."""
+    therefore offered with `--unsafe-fixes`. Comparisons of class names (`type(m).__name__ == "Block"`), and
+    what is looked up by the class (`HOOKS[type(m)]`), are left to a person. Looked at are the parts of a
+    sharded model, and loop variables over its `modules()`, `named_modules()`, `children()`, in the loop and
+    in functions that they are given to. Of the sharded model itself nothing is said: FSDP1's wrapper was of
+    another class than the model as well."""
     for module in project.looked_at:
-        for node in module.nodes(ast.Compare):
-            assert isinstance(node, ast.Compare)
-            subject, by_name = _subject(node)
-            if (
-                subject is None
-                or _is_about_wrapper(project, module, node)
-                or _is_other(module, node, subject)
+        yield from _compared(project, module)
+        if "type(" in module.text or "__class__" in module.text:
+            yield from _looked_up(project, module)
+
+
+def _compared(project: Project, module: Module) -> Iterator[Finding]:
+    for node in module.nodes(ast.Compare):
+        assert isinstance(node, ast.Compare)
+        subject, by_name = _subject(node)
+        if subject is None or _is_about_wrapper(project, module, node) or _is_other(module, node, subject):
+            continue
+        if not _is_submodule(project, module, subject) or _failed_before(project, module, subject):
+            continue
+        negative = isinstance(node.ops[0], ast.IsNot | ast.NotEq)
+        edits = []
+        if not by_name and isinstance(node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
+            template = ("not " if negative else "") + "isinstance({x}, {c})"
+            edits = [replace(module, node, code(module, template, x=subject, c=node.comparators[0]))]
+        yield finding(
+            module,
+            node,
+            "FM508",
+            "units of an FSDP2 model have a class of their own, so this test of the exact class fails",
+            remedy="test with `isinstance`",
+            safety=Safety.UNSAFE if edits else Safety.MANUAL,
+            edits=edits,
+            is_note=not edits and not _is_certain(project, module, subject),
+        )
+
+
+def _looked_up(project: Project, module: Module) -> Iterator[Finding]:
+    for place, subject in _chosen_by_class(module):
+        if says_no_model(subject) or is_plain_test(module):
+            continue
+        if not _is_submodule(project, module, subject) or _failed_before(project, module, subject):
+            continue
+        yield finding(
+            module,
+            place,
+            "FM508",
+            "units of an FSDP2 model have a class of their own, `FSDP<Name>`: what goes by the exact class "
+            "does not find them",
+            remedy="walk `type(module).__mro__`, or test with `isinstance`",
+            is_note=not _is_certain(project, module, subject),
+        )
+
+
+def _chosen_by_class(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What is looked up by the exact class, or goes by how its name begins, with the module asked about.
+
+    `HOOKS[type(m)]`, `HOOKS.get(type(m))`, `type(m).__name__.startswith("Block")`.
+    """
+    for node in (*module.nodes(ast.Subscript), *module.calls()):
+        match node:
+            case ast.Subscript(slice=key, ctx=ast.Load()):
+                asked = _class_asked(key)
+            case ast.Call(func=ast.Attribute(attr="get"), args=[key, *_]):
+                asked = _class_asked(key)
+            case ast.Call(
+                func=ast.Attribute(value=ast.Attribute(value=key, attr="__name__"), attr="startswith")
             ):
+                asked = _class_asked(key)
+            case _:
                 continue
-            if not _is_submodule(project, module, subject) or _failed_before(project, module, subject):
-                continue
-            negative = isinstance(node.ops[0], ast.IsNot | ast.NotEq)
-            edits = []
-            if not by_name and isinstance(node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
-                template = ("not " if negative else "") + "isinstance({x}, {c})"
-                edits = [replace(module, node, code(module, template, x=subject, c=node.comparators[0]))]
-            yield finding(
-                module,
-                node,
-                "FM508",
-                "units of an FSDP2 model have a class of their own, so this test of the exact class fails",
-                remedy="test with `isinstance`",
-                safety=Safety.UNSAFE if edits else Safety.MANUAL,
-                edits=edits,
-                is_note=not edits and not _is_certain(project, module, subject),
-            )
+        if asked is not None and isinstance(node, ast.expr):
+            yield node, asked
 
 
 def _is_certain(project: Project, module: Module, subject: ast.expr) -> bool:
@@ -114,18 +155,18 @@ def _subject(node: ast.Compare) -> tuple[ast.expr | None, bool]:
     if by_name:
         assert isinstance(left, ast.Attribute)
         left = left.value
-    if len(node.ops) != 1:
-        return None, False
-    if (
-        isinstance(left, ast.Call)
-        and isinstance(left.func, ast.Name)
-        and left.func.id == "type"
-        and len(left.args) == 1
-    ):
-        return left.args[0], by_name
-    if isinstance(left, ast.Attribute) and left.attr == "__class__":
-        return left.value, by_name
-    return None, False
+    return (_class_asked(left) if len(node.ops) == 1 else None), by_name
+
+
+def _class_asked(node: ast.expr) -> ast.expr | None:
+    """`m` of `type(m)` and `m.__class__`."""
+    match node:
+        case (
+            ast.Call(func=ast.Name(id="type"), args=[subject])
+            | ast.Attribute(value=subject, attr="__class__")
+        ):
+            return subject
+    return None
 
 
 def _is_submodule(project: Project, module: Module, subject: ast.expr) -> bool:

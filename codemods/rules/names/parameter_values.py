@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.counts import count_goes_over_ranks
+from codemods.analysis.name_tests import body_of, test_of_name
 from codemods.analysis.parameter_lists import parameters_of
 from codemods.analysis.summoned import is_model_summoned
 from codemods.editing.local_norms import local_norm_edits
@@ -65,6 +66,7 @@ def parameter_values(project: Project) -> Iterator[Finding]:
       note, a count that is multiplied or summed needs a person.
 
     Within `summon_full_params` of the same model parameters are whole before and after: nothing is said."""
+    yield from _of_lists(project)
     for module in project.looked_at:
         yield from _of_mapped(project, module)
         for loop in parameter_loops(project, module):
@@ -74,7 +76,7 @@ def parameter_values(project: Project) -> Iterator[Finding]:
             if is_model_summoned(module, loop.node, model):
                 continue
             yield from _of_loop(project, module, loop)
-            test = _test_of_name(module, loop)
+            test = test_of_name(module, loop)
             if test is not None and not uses_orig_params(project, module, model):
                 yield finding(
                     module,
@@ -99,6 +101,37 @@ def _of_mapped(project: Project, module: Module) -> Iterator[Finding]:
             yield _finding(project, module, node, code)
 
 
+_OF_LISTS = (
+    *("torch._foreach_norm", "torch.nn.utils.get_total_norm", "torch.nn.utils.clip_grads_with_norm_"),
+    *("torch.nn.utils.parameters_to_vector", "torch.nn.utils.vector_to_parameters"),
+)
+
+
+def _of_lists(project: Project) -> Iterator[Finding]:
+    """torch's functions over lists of parameters or gradients, made here or a few lines before."""
+    for name in _OF_LISTS:
+        for module, call in project.calls_of(name):
+            for given in call.args[:2]:
+                lists = [given, *_assigned(module, given)]
+                owners = (
+                    n.func.value
+                    for one in lists
+                    for n in ast.walk(one)
+                    if isinstance(n, ast.Call)
+                    and isinstance(n.func, ast.Attribute)
+                    and n.func.attr in ("parameters", "named_parameters")
+                )
+                model = next((o for o in owners if not isinstance(project.sharded(module, o), No)), None)
+                if model is not None and not is_model_summoned(module, call, model):
+                    yield _finding(project, module, call, "FM514")
+
+
+def _assigned(module: Module, node: ast.expr) -> list[ast.expr]:
+    """What a name is given in its function before a place."""
+    found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
+    return [b.value for b in found[1] if b.value is not None] if found is not None else []
+
+
 def _mapped(module: Module) -> Iterator[tuple[ast.Lambda, ast.expr]]:
     """The function and the model of `map(lambda p: ..., model.parameters())`, and of `filter`."""
     for call in module.calls():
@@ -108,28 +141,21 @@ def _mapped(module: Module) -> Iterator[tuple[ast.Lambda, ast.expr]]:
                 yield call.args[0], model
 
 
-def _body(module: Module, loop: ParameterLoop) -> Iterator[ast.AST]:
-    """Every node of what a loop does."""
-    node = loop.node
-    for part in node.body if isinstance(node, ast.For) else [module.parent(node)]:
-        yield from ast.walk(part) if part is not None else ()
-
-
 def _of_loop(project: Project, module: Module, loop: ParameterLoop) -> Iterator[Finding]:
     names = set(loop.parameters)
-    for part in _body(module, loop):
+    for part in body_of(module, loop):
         # `flat = p.grad.view(-1)` is the same tensor under another name.
         if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name):
             names |= {part.targets[0].id} if _root(part.value) in names else set()
     seen = set()
-    read = [node for node in _body(module, loop) if _code_of(node, names) == "FM514"]
+    read = [node for node in body_of(module, loop) if _code_of(node, names) == "FM514"]
     if any(
-        isinstance(n, ast.Name | ast.Attribute) and _last_name(n) == "DTensor" for n in _body(module, loop)
+        isinstance(n, ast.Name | ast.Attribute) and _last_name(n) == "DTensor" for n in body_of(module, loop)
     ):
         seen.add("FM514")  # it tells DTensors from plain tensors
     may_edit = bool(read) and has_only_shards(project, module, loop.owner)
     edits = local_norm_edits(project, module, loop, dict.fromkeys(read)) if may_edit else []
-    for node in _body(module, loop):
+    for node in body_of(module, loop):
         code = _code_of(node, names)
         if (
             code is None
@@ -177,48 +203,13 @@ def _is_tensor_like(module: Module, loop: ParameterLoop, name: str) -> bool:
     return not is_import and not any(word in name.lower() for word in ("decay", "beta", "alpha", "tau"))
 
 
-def _test_of_name(module: Module, loop: ParameterLoop) -> ast.expr | None:
-    """The first condition in a loop over `named_parameters()` that goes by what the name is."""
-    if loop.name is None:
-        return None
-    for node in _body(module, loop):
-        match node:
-            case ast.If(test=test) | ast.IfExp(test=test):
-                tests = [test]
-            case ast.comprehension(ifs=tests):
-                pass
-            case _:
-                continue
-        for test in tests:
-            asked = [n for n in ast.walk(test) if isinstance(n, ast.Name) and n.id == loop.name]
-            if asked and not all(_is_looked_up(module, loop, n) for n in asked):
-                return test
-    return None
-
-
-def _is_looked_up(module: Module, loop: ParameterLoop, name: ast.Name) -> bool:
-    """Whether a name is only found again: `if name in kept: kept[name]`, by whatever name it was put there;
-    or FSDP1's prefix is asked for, of which FM513 speaks."""
-    for parent in module.ancestors(name):
-        match parent:
-            case ast.Compare(left=ast.Constant(value="_fsdp_wrapped_module" | "_fsdp_wrapped_module.")):
-                return True
-            case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[kept]):
-                entry = f"{ast.unparse(kept)}[{ast.unparse(key)}]"
-                parts = (n for n in _body(module, loop) if isinstance(n, ast.Subscript))
-                return name is not kept and any(ast.unparse(part) == entry for part in parts)
-            case ast.stmt():
-                return False
-    return False
-
-
 def _code_of(node: ast.AST, names: set[str]) -> str | None:
     """Which finding a node of the loop's body calls for."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FUNCTIONS:
         return "FM514" if any(_root(argument) in names for argument in node.args) else None
     if not isinstance(node, ast.Attribute):
         return None
-    if node.attr == "numel" and _root(node.value) in names:
+    if node.attr in ("numel", "nelement") and _root(node.value) in names:
         return "FM515"
     if node.attr in _SHAPES and isinstance(node.value, ast.Name) and node.value.id in names:
         return "FM509"

@@ -266,6 +266,32 @@ KINDS: dict[str, str | dict[str, str]] = {
         tpu = {"fsdp": "full_shard", "fsdp_config": {"xla": True}}  # <- nothing
         gpu = {"fsdp": "full_shard", "fsdp_config": {"min_num_params": 1}}  # <- FM617
     """,
+    "a library that asks the model for its state dict": """
+        from safetensors.torch import save_model
+        model = FSDP(Net())
+        model.save_pretrained("out")  # <- FM402
+        Net().save_pretrained("out")  # <- nothing
+        model.save_pretrained("out", state_dict=whole)  # <- nothing
+        save_model(model, "out")  # <- FM402
+        save_model(Net(), "out")  # <- nothing
+    """,
+    "what is looked up by the exact class": """
+        for module in FSDP(Net()).modules():
+            HOOKS[type(module)](module)  # <- FM508
+            HOOKS.get(module.__class__)  # <- FM508
+            type(module).__name__.startswith("Block")  # <- FM508
+            type(module).__name__.endswith("Block")  # <- nothing
+        for module in Net().modules():
+            HOOKS[type(module)](module)  # <- nothing
+    """,
+    "functions over lists of gradients": """
+        model = FSDP(Net())
+        grads = [p.grad for p in model.parameters()]
+        norm = torch.nn.utils.get_total_norm(grads)  # <- FM514
+        norms = torch._foreach_norm([p.grad for p in model.parameters()])  # <- FM514
+        others = torch._foreach_norm([p.grad for p in Net().parameters()])  # <- nothing
+        count = sum(p.nelement() for p in model.parameters())  # <- FM515
+    """,
     "process groups of other programs": {
         "main.py": """
             import one, two, script, groups

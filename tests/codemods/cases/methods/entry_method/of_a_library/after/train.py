@@ -8,5 +8,8 @@ def main(name, pixels):
     register_fsdp_forward_method(model, "get_image_features")
     image = model.get_image_features(pixels)
     text = model.generate(image, max_new_tokens=8)
+    # TODO(fsdp-migrate FM402): give it `state_dict=get_model_state_dict(model,
+    #   options=StateDictOptions(full_state_dict=True, cpu_offload=True))`, called on
+    #   every rank, or save and load that dict by yourself
     model.save_pretrained("out")
     return model(text)
