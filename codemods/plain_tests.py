@@ -18,8 +18,9 @@ def is_plain_test(module: Module) -> bool:
 
 
 def is_of_other_engine(module: Module) -> bool:
-    """Whether a file works with Megatron or DeepSpeed and does not speak of FSDP."""
-    return _OTHER_ENGINES.search(module.text) is not None and "fsdp" not in module.text.lower()
+    """Whether a file is about Megatron or DeepSpeed, or imports it, and does not speak of FSDP."""
+    is_named = any(engine in module.path.lower() for engine in ("megatron", "deepspeed"))
+    return (is_named or _OTHER_ENGINES.search(module.text) is not None) and "fsdp" not in module.text.lower()
 
 
 def is_one_process(module: Module) -> bool:

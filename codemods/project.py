@@ -17,6 +17,7 @@ from codemods.analysis.reach import Groups, reached, turned
 from codemods.analysis.spoken_names import (
     is_made_for_one,
     is_other_wrapper,
+    is_said_unsharded,
     is_where_unsharded,
     says_no_model,
     says_no_optimizer,
@@ -124,8 +125,9 @@ class Project:
         holding = self.links.sharded(module, node)
         if isinstance(holding, No):
             return holding
-        is_none = is_of_other_engine(module) or (isinstance(holding, Maybe) and self._is_none(module, node))
-        return No() if is_none else holding
+        if is_of_other_engine(module) or is_said_unsharded(module, node):
+            return No()
+        return No() if isinstance(holding, Maybe) and self._is_none(module, node) else holding
 
     def _is_none(self, module: Module, node: ast.expr) -> bool:
         if is_plain_test(module) or is_one_process(module) or says_no_model(node):

@@ -57,6 +57,19 @@ def is_where_unsharded(module: Module, node: ast.AST) -> bool:
     return any(_says(test, is_met=is_met) for test, is_met in _conditions(module, node))
 
 
+def is_said_unsharded(module: Module, node: ast.expr) -> bool:
+    """Whether the conditions around a place ask of this very model, and find that it is not FSDP's:
+    `if is_model_fsdp(model): ... else:`."""
+    text = ast.unparse(node)
+    return any(
+        not is_met
+        and isinstance(test, ast.Call)
+        and _asks_for_fsdp(test)
+        and any(ast.unparse(argument) == text for argument in test.args)
+        for test, is_met in _conditions(module, node)
+    )
+
+
 def is_other_wrapper(module: Module, node: ast.expr) -> bool:
     """Whether a name is a parameter that is said to be wrapped by something else than FSDP."""
     if not isinstance(node, ast.Name):

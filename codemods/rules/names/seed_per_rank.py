@@ -29,7 +29,8 @@ def seed_per_rank(project: Project) -> Iterator[Finding]:
     FSDP2 alike, but of other parts; on a mesh that replicates the replicas never agree.
     `sync_module_states=True` (kept by the rewrite), or one seed for all ranks while the model is built, makes
     them equal. Noted at a wrap without it, where a function that sets a seed is given the rank, unless what
-    sets the seed last before the model is built, in the same function, gives all ranks the same."""
+    sets the seed last before the model is built, in the same function, gives all ranks the same, or the model
+    is read from a file (`from_pretrained`)."""
     modules = project.looked_at if project.wraps else []
     seeding = [module.path for module in modules if _seeds_by_rank(project, module)]
     for site in project.wraps:
@@ -56,7 +57,12 @@ def _has_common_seed(project: Project, site: WrapCall) -> bool:
     origins = Origins(project.links)
     made = origins.of(site.module, site.wrapped) if site.wrapped is not None else frozenset()
     built = [(origins.homes[node], node) for node in made if isinstance(node, ast.Call)]
-    return bool(built) and all(_is_common(project, home, node) for home, node in built)
+    return bool(built) and all(_is_read(node) or _is_common(project, home, node) for home, node in built)
+
+
+def _is_read(built: ast.Call) -> bool:
+    """Whether a model comes with weights from a file, the same on all ranks."""
+    return isinstance(built.func, ast.Attribute) and built.func.attr in ("from_pretrained", "from_checkpoint")
 
 
 def _is_common(project: Project, module: Module, built: ast.Call) -> bool:

@@ -58,6 +58,22 @@ KINDS: dict[str, str | dict[str, str]] = {
                 clip(net, True), copied(net), exported(net), cast(net, False)
         """
     },
+    "the model that is asked whether it is sharded": """
+        class Holder:
+            def __init__(self):
+                self.model = FSDP(Net())
+            def generated(self, x):
+                if is_model_fsdp(self.model):
+                    with FSDP.summon_full_params(self.model, recurse=False):
+                        return self.model.generate(x)  # <- FM311
+                else:
+                    return self.model.generate(x)  # <- nothing
+    """,
+    "seeds of ranks before a model that is read": """
+        torch.manual_seed(dist.get_rank())
+        read = FSDP(Net.from_pretrained("x"))  # <- FM101 FM512
+        drawn = FSDP(Net())  # <- FM101 FM526
+    """,
     "the branch for another engine": {
         "main.py": """
             def saved(model, kind):
@@ -368,8 +384,8 @@ def _marks(files: dict[str, str]) -> list[tuple[tuple[str, int], set[str]]]:
     found = []
     for path, text in files.items():
         for number, line in enumerate(text.splitlines(), start=1):
-            if told := re.search(r"# <- (\w+)$", line):
-                found.append(((path, number), {told.group(1)} - {"nothing"}))
+            if told := re.search(r"# <- ([\w ]+)$", line):
+                found.append(((path, number), set(told.group(1).split()) - {"nothing"}))
     return found
 
 
