@@ -12,9 +12,11 @@ from isal import isal_zlib
 from checkpoint_convert import digest
 from checkpoint_convert.casting import Cast, cast_between
 from checkpoint_convert.errors import UnreadableError
+from checkpoint_convert.file_bytes import Checksum
 from checkpoint_convert.items import dotted
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.progress import Progress
+from checkpoint_convert.stored_tensor import unchecked
 from checkpoint_convert.writers.layout import Layout, Span
 from checkpoint_convert.writers.output import Output
 
@@ -120,7 +122,12 @@ class _Tensor:
         self._out = out
         self._workers = workers
         self._progress = progress
-        self._cast: Cast | None = cast_between(self._item.source.dtype, self._item.dtype)
+        self._source = self._item.source
+        self._cast: Cast | None = cast_between(self._source.dtype, self._item.dtype)
+        self._checksum: Checksum | None = None
+        # The CRC of what is written is that of what was read, where nothing is converted: one is enough.
+        if layout.wants_crc and self._cast is None and (found := unchecked(self._source)) is not None:
+            self._source, self._checksum = found
         self._read = digest.new()
         self._written = digest.new() if self._cast else self._read
         self.crcs: list[int] = []
@@ -130,17 +137,23 @@ class _Tensor:
         if self._layout.is_linked(self._number):
             self._progress.advance(self._item.size_bytes)
             return Digests(b"", b"")
+        whole = 0
         for span in self._layout.spans(self._number):
             crc = self._copy_span(span)
             self._layout.close_span(self._out, self._number, span, crc)
             self.crcs.append(crc)
+            if self._checksum is not None:
+                size = (span.stop - span.start) * self._source.dtype.itemsize
+                whole = isal_zlib.crc32_combine(whole, crc, size)
+        if self._checksum is not None:
+            self._checksum.saw_all(whole)
         read = self._read.digest()
         return Digests(read, self._written.digest() if self._cast else read)
 
     def _copy_span(self, span: Span) -> int:
         crc, offset, read = 0, span.offset, 0
         wants_crc, write, cast = self._layout.wants_crc, self._out.write, self._cast
-        for block in self._item.source.blocks(span.start, span.stop):
+        for block in self._source.blocks(span.start, span.stop):
             self._workers.check()
             size = len(block)
             self._read.update(block)
@@ -153,7 +166,7 @@ class _Tensor:
             offset += len(block)
             read += size
             self._progress.advance(size)
-        expected = (span.stop - span.start) * self._item.source.dtype.itemsize
+        expected = (span.stop - span.start) * self._source.dtype.itemsize
         if read != expected:
             raise UnreadableError(
                 f"{dotted(self._item.path)}: elements {span.start} to {span.stop} are {expected} bytes, "
