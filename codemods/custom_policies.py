@@ -17,13 +17,13 @@ CUSTOM_POLICY = "torch.distributed.fsdp.wrap.CustomPolicy"
 _CHANGES = frozenset({"append", "add", "pop", "remove", "update", "discard", "extend", "setdefault"})
 
 
-def as_condition(module: Module, call: ast.AST, function: ast.expr) -> Finding:
+def as_condition(module: Module, call: ast.AST, function: ast.expr, fm: str) -> Finding:
     """`CustomPolicy(f)` as a policy of the helper module."""
     new = code(module, "{functools.partial}({helper.lambda_auto_wrap_policy}, lambda_fn={f})", f=function)
     return finding(
         module,
         call,
-        "FM111",
+        fm,
         "`CustomPolicy` of a yes-or-no function becomes `lambda_auto_wrap_policy`",
         safety=Safety.SAFE,
         edits=[replace(module, call, new)],

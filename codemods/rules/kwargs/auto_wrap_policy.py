@@ -66,7 +66,7 @@ def _custom(argument: Argument) -> Translation:
     test = _condition(argument, module, function) if visible and not is_made else None
     if test is not None:
         return Translation(inline=Inline(units=test, consumed=(assignment,) if assignment else ()))
-    moved = as_condition(module, call, function)
+    moved = as_condition(module, call, function, "FM111")
     return Translation(inline=None, findings=(moved,))
 
 

@@ -9,7 +9,7 @@ from codemods.rule import CallValue, Finding, Project, rule
 from codemods.wrap_site import arguments_of
 
 
-@rule("CustomPolicy", {"FM111": "`CustomPolicy` becomes a condition"})
+@rule("CustomPolicy", {"FM204": "`CustomPolicy` away from the wrap call becomes a condition"})
 def custom_policy(project: Project) -> Iterator[Finding]:
     """A `CustomPolicy` of a yes-or-no function that gets to its wrap call at run time becomes
     `functools.partial(lambda_auto_wrap_policy, lambda_fn=...)`, as it does at the call.
@@ -30,4 +30,4 @@ def custom_policy(project: Project) -> Iterator[Finding]:
         given = [*call.args, *named]
         is_plain = len(given) == 1 and len(call.keywords) == len(named)
         if call not in visible and is_plain and says_yes_or_no(project, module, given[0]):
-            yield as_condition(module, call, given[0])
+            yield as_condition(module, call, given[0], "FM204")
