@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from checkpoint_convert import digest
 from checkpoint_convert.errors import LayoutError
@@ -20,7 +20,7 @@ _SHOWN = 5
 def check_against(
     reference: Contents,
     items: Items,
-    digests: Sequence[Digests],
+    digests: Mapping[int, Digests],
     workers: Workers,
     progress: Progress,
     only: Part | None = None,

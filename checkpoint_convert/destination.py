@@ -12,7 +12,6 @@ import fcntl
 import os
 import pickle
 import shutil
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -84,6 +83,8 @@ def _is_replaceable(target: Path) -> bool:
 
 def _is_checkpoint_file(path: Path) -> bool:
     """Whether a file is empty, or what `torch.save` writes, of any age."""
+    import zipfile  # only --overwrite asks
+
     try:
         with path.open("rb") as file:
             head = file.read(len(_LEGACY_HEAD))

@@ -118,6 +118,18 @@ class Checksum:
             if not self.done and pieces[0][:2] == (0, self.size_bytes):
                 self._finish(pieces[0][2])
 
+    def is_untouched(self) -> bool:
+        """Whether nothing of the record was read yet."""
+        return not self.done and self._pieces is None
+
+    def saw_all(self, crc: int) -> None:
+        """The whole record was read by somebody who computed its CRC on the way.
+
+        Raises:
+            UnreadableError: it is not the one the file promises.
+        """
+        self._finish(crc)
+
     def _finish(self, crc: int) -> None:
         self.done, self._pieces = True, None
         if crc != self.expected:

@@ -59,6 +59,8 @@ class Items:
 
     def under_keys(self, model_key: str, optim_key: str) -> Items:
         """The same with other top-level keys for model and optimizer."""
+        if (model_key, optim_key) == (self.model_key, self.optim_key):
+            return self
         keys = {self.model_key: model_key, self.optim_key: optim_key}
 
         def moved(path: KeyPath) -> KeyPath:

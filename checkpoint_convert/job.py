@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
-from checkpoint_convert import journal
+from checkpoint_convert import journal, laid_out
 from checkpoint_convert.against import check_against
 from checkpoint_convert.destination import REPORT_NAME, publish
 from checkpoint_convert.errors import CheckpointError, DestinationError
@@ -19,16 +18,16 @@ from checkpoint_convert.parallel import Workers
 from checkpoint_convert.planned import SINGLE_FILE, Conversion, ConvertOptions, Plan
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.readback import Finder, beside_safetensors, check_output, in_contents, in_entries
+from checkpoint_convert.reopened import Beside, Entries, Reopen, Whole, reopened
 from checkpoint_convert.report import write_report
 from checkpoint_convert.source_watch import SourceWatch
-from checkpoint_convert.stored_entries import stored_entries
-from checkpoint_convert.transfer import Digests, transfer
-from checkpoint_convert.write_options import OutputFormat, Preset
+from checkpoint_convert.transfer import DigestTable, transfer
+from checkpoint_convert.write_options import OutputFormat
+from checkpoint_convert.writers.dcp import DcpLayout
 from checkpoint_convert.writers.output import Output
-from checkpoint_convert.writers.safetensors import GROUPS_NAME, OPTIMIZER_NAME
 
-Reopen = Callable[[Path], AbstractContextManager[Contents]]
-"""Opens an output with the inert reader, for the read-back check."""
+_Found: TypeAlias = "tuple[Finder, Callable[[int], object] | None]"
+"""What finds things in an output by path, and, where there is a shorter way, its tensors by number."""
 
 
 @dataclass(slots=True)
@@ -41,7 +40,7 @@ class Job:
     progress: Progress
     watch: SourceWatch | None
     reopen: Reopen
-    digests: dict[int, Digests] = field(default_factory=dict)
+    digests: DigestTable = field(init=False)
     kept: bool = False
     fingerprint: str = ""
 
@@ -73,9 +72,8 @@ class Job:
             plan.layout.finish(out)
             same = None
             if against is not None:
-                digests = [self.digests[number] for number in range(len(plan.items.tensors))]
                 same = check_against(
-                    against, plan.items, digests, self.workers, self.progress, options.write.only
+                    against, plan.items, self.digests, self.workers, self.progress, options.write.only
                 )
             if options.then is not None or not options.ranks.is_alone:
                 out.settle()  # what was sent on is read from there, what was framed on other nodes
@@ -87,6 +85,7 @@ class Job:
             shutil.rmtree(partial / journal.WORK_NAME, ignore_errors=True)
             with out.stream(REPORT_NAME) as write:
                 write_report(lambda text: write(text.encode()), done)
+            out.settle()
         single = SINGLE_FILE if options.write.to is OutputFormat.TORCH else None
         publish(
             partial, plan.target, single_file=single, overwrite=options.overwrite, durable=options.durable
@@ -107,8 +106,8 @@ class Job:
         plan, ranks = self.plan, self.options.ranks
         count = len(plan.items.tensors)
         stands = journal.kept(partial, count) if self._is_journalled else {}
-        sizes = {n: item.size_bytes for n, item in enumerate(plan.items.tensors) if n not in stands}
-        share = journal.shares(sizes, ranks.size)[ranks.rank]
+        missing = [number for number in range(count) if number not in stands] if stands else range(count)
+        share = journal.shares(missing, self._size_of, ranks.size)[ranks.rank]
         self.progress.phase("writing", sum(size_bytes(plan.items.tensors[n].source) for n in share))
         if ranks.is_first:
             for number, one in stands.items():
@@ -120,7 +119,9 @@ class Job:
         if self.watch:
             self.watch.check()
         plan.contents.finish()
-        self.digests = {**{number: one.digests for number, one in stands.items()}, **written}
+        self.digests = written
+        for number, one in stands.items():
+            written.put(number, one.digests)
         if not ranks.is_alone:
             self._meet_written(partial, out, count, stands.keys() | set(share))
         return set(stands)
@@ -130,7 +131,7 @@ class Job:
         self.options.ranks.meet("written")
         for number, one in journal.finished(partial, count).items():
             if number not in known:
-                self.digests[number] = one.digests
+                self.digests.put(number, one.digests)
                 if self.options.ranks.is_first:
                     self.plan.layout.note_done(out, number, one.crcs)
         if len(self.digests) < count:
@@ -143,19 +144,21 @@ class Job:
         """Read the output back: this rank's share of it; what an earlier run wrote in any case."""
         items, ranks = self.plan.items, self.options.ranks
         numbers = range(len(items.tensors)) if self.options.verify else sorted(resumed)
-        share = journal.shares({n: items.tensors[n].size_bytes for n in numbers}, ranks.size)[ranks.rank]
+        share = journal.shares(numbers, self._size_of, ranks.size)[ranks.rank]
         if not self.options.verify and not share:
             return
         try:
-            with _reopened(partial, self.plan, self.options, self.reopen) as find:
-                check_output(find, items, self.digests, self.workers, self.progress, share)
+            with _found(partial, self.plan, self.options, self.reopen) as (find, tensor):
+                check_output(find, items, self.digests, self.workers, self.progress, share, tensor)
         except CheckpointError:
             journal.forget(partial)
             raise
 
+    def _size_of(self, number: int) -> int:
+        return self.plan.items.tensors[number].size_bytes
+
     def _done(self, same: int | None) -> Conversion:
         write, plan = self.options.write, self.plan
-        digests = tuple(self.digests[number] for number in range(len(plan.items.tensors)))
         return Conversion(
             plan.target,
             write.to,
@@ -163,7 +166,7 @@ class Job:
             plan.contents,
             plan.items,
             tuple(plan.files),
-            digests,
+            self.digests,
             self.options.verify,
             same,
         )
@@ -181,19 +184,20 @@ def _output(plan: Plan, partial: Path, options: ConvertOptions, *, anew: bool) -
 
 
 @contextlib.contextmanager
-def _reopened(partial: Path, plan: Plan, options: ConvertOptions, reopen: Reopen) -> Iterator[Finder]:
-    """The output, opened like any checkpoint."""
-    with contextlib.ExitStack() as stack:
-        if options.write.to is OutputFormat.TORCH:
-            yield in_contents(stack.enter_context(reopen(partial / SINGLE_FILE)))
-        elif options.write.preset is not Preset.TORCH:
-            entries = stack.enter_context(stored_entries(partial, options.write.preset))
-            yield in_entries(entries, plan.items, options.write.preset)
-        elif options.write.to is OutputFormat.DCP:
-            yield in_contents(stack.enter_context(reopen(partial)))
-        else:
-            names = {file.name for file in plan.files}
-            model = stack.enter_context(reopen(partial)) if names - {OPTIMIZER_NAME} else None
-            state = stack.enter_context(reopen(partial / OPTIMIZER_NAME)) if OPTIMIZER_NAME in names else None
-            groups = partial / GROUPS_NAME
-            yield beside_safetensors(model, state, json.loads(groups.read_bytes()) if groups.exists() else [])
+def _found(partial: Path, plan: Plan, options: ConvertOptions, reopen: Reopen) -> Iterator[_Found]:
+    """The output, opened like any checkpoint, or read where it was laid out."""
+    write = options.write
+    if isinstance(plan.layout, DcpLayout) and laid_out.is_read_so(plan.layout, write.preset):
+        with laid_out.laid_out(partial, plan.layout, plan.items) as found:
+            yield found
+        return
+    target = partial / SINGLE_FILE if write.to is OutputFormat.TORCH else partial
+    names = {file.name for file in plan.files}
+    with reopened(target, write.to, write.preset, names, reopen) as output:
+        match output:
+            case Whole(contents):
+                yield in_contents(contents), None
+            case Entries(by_place):
+                yield in_entries(by_place, plan.items, write.preset), None
+            case Beside(model, optimizer, groups):
+                yield beside_safetensors(model, optimizer, groups), None

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
+import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +54,7 @@ class Journal:
     def __init__(self, directory: Path) -> None:
         work = directory / WORK_NAME
         work.mkdir(exist_ok=True)
-        self._file = (work / f"{_PREFIX}{secrets.token_hex(8)}").open("x", encoding="ascii")
+        self._file = (work / f"{_PREFIX}{os.urandom(8).hex()}").open("x", encoding="ascii")
         self._pending = 0
         self._lock = threading.Lock()
 
@@ -195,17 +195,19 @@ def _rows(data: bytes, tensors: int) -> Iterator[tuple[int, Finished]]:
             yield number, Finished(digests, tuple(crcs))
 
 
-def shares(sizes: Mapping[int, int], ranks: int) -> list[Sequence[int]]:
+def shares(numbers: Sequence[int], size_of: Callable[[int], int], ranks: int) -> list[Sequence[int]]:
     """Cut tensors, in order, into runs of about equal bytes, one per rank.
 
     Args:
-        sizes: bytes by tensor number.
+        size_of: bytes of a tensor, by its number.
     """
+    if ranks == 1:
+        return [numbers]
     cuts: list[list[int]] = [[] for _ in range(ranks)]
-    total = sum(sizes.values()) + len(sizes)
+    total = sum(map(size_of, numbers)) + len(numbers)
     before = 0
-    for number in sorted(sizes):
-        middle = before + (sizes[number] + 1) / 2
-        cuts[min(int(middle * ranks / total), ranks - 1)].append(number)
-        before += sizes[number] + 1
+    for number in numbers:
+        size = size_of(number) + 1
+        cuts[min(int((before + size / 2) * ranks / total), ranks - 1)].append(number)
+        before += size
     return [tuple(cut) for cut in cuts]

@@ -159,7 +159,7 @@ def _long_binput(machine: Machine) -> None:
 
 @on(pickle.MEMOIZE)
 def _memoize(machine: Machine) -> None:
-    machine.remember(len(machine.memo))
+    machine.remember(machine.memo_count)
 
 
 @on(pickle.GET)

@@ -54,7 +54,8 @@ class Machine:
         self.limits = limits
         self.stack: list[object] = []
         self.marks: list[int] = []
-        self.memo: dict[int, object] = {}
+        self.memo: list[object] = []  # torch and Python number what they store 0, 1, 2, ...
+        self.memo_out_of_order: dict[int, object] = {}
         self.objects = 0
         self._rows: dict[tuple[object, ...], tuple[object, ...]] = {}
 
@@ -116,15 +117,32 @@ class Machine:
 
     def remember(self, index: int) -> None:
         """Memoise the top of the stack."""
-        if len(self.memo) >= self.limits.memo:
+        if self.memo_count >= self.limits.memo:
             raise Damaged(f"it memoises more than {self.limits.memo} values")
-        self.memo[index] = self.stack[-1]
+        if index == len(self.memo):
+            self.memo.append(self.stack[-1])
+            if self.memo_out_of_order:
+                self.memo_out_of_order.pop(index, None)
+        elif 0 <= index < len(self.memo):
+            self.memo[index] = self.stack[-1]
+        elif index < 0:
+            raise Damaged(f"it stores a value as number {index}")
+        else:
+            self.memo_out_of_order[index] = self.stack[-1]
+
+    @property
+    def memo_count(self) -> int:
+        """Values that are memoised; the number that `MEMOIZE` gives to the next one."""
+        return len(self.memo) + len(self.memo_out_of_order)
 
     def recall(self, index: int) -> None:
         """Push a memoised value."""
-        if index not in self.memo:
+        if 0 <= index < len(self.memo):
+            self.stack.append(self.memo[index])
+        elif index in self.memo_out_of_order:
+            self.stack.append(self.memo_out_of_order[index])
+        else:
             raise Damaged(f"it recalls value {index}, which it never stored")
-        self.stack.append(self.memo[index])
 
     def call(self, target: object, args: object) -> None:
         """Record a call; the containers torch's state dicts are made of are built."""

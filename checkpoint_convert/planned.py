@@ -13,13 +13,9 @@ from checkpoint_convert.plan import plan_items
 from checkpoint_convert.progress import Progress, Silent
 from checkpoint_convert.ranks import Ranks
 from checkpoint_convert.tied import tied_pairs
-from checkpoint_convert.transfer import Digests
+from checkpoint_convert.transfer import DigestTable
 from checkpoint_convert.write_options import OutputFormat, Preset, WriteOptions
-from checkpoint_convert.writers.dcp_linked import LinkedDcpLayout
-from checkpoint_convert.writers.joined import dcp_layout
 from checkpoint_convert.writers.layout import Layout, PlannedFile
-from checkpoint_convert.writers.safetensors import SafetensorsLayout
-from checkpoint_convert.writers.torch_file import TorchFileLayout
 
 SINGLE_FILE = "checkpoint.pt"
 """Name of the one file inside `.partial` that `--to torch` publishes under the destination's name."""
@@ -86,7 +82,7 @@ class Conversion:
     source: Contents
     items: Items
     files: tuple[PlannedFile, ...]
-    digests: tuple[Digests, ...]
+    digests: DigestTable
     verified: bool
     against: int | None = None
 
@@ -106,17 +102,28 @@ def make_plan(
     """
     unequal = _unequal_ties(contents, progress or Silent())
     items = plan_items(contents, options.write, unequal_ties=unequal)
-    layout: Layout
-    if options.write.link:
-        layout = LinkedDcpLayout(items, options.write)
-    elif options.write.to is OutputFormat.DCP:
-        layout = dcp_layout(items, options.write)
-    elif options.write.to is OutputFormat.SAFETENSORS:
-        layout = SafetensorsLayout(items, options.write)
-    else:
-        layout = TorchFileLayout(items, SINGLE_FILE)
+    layout = _layout(items, options.write)
     needed = sum(file.size_bytes for file in layout.files) + layout.closing_bytes
     return Plan(contents, target, items, layout, needed)
+
+
+def _layout(items: Items, options: WriteOptions) -> Layout:
+    """Where things go; of the writers, the one that is asked for is imported."""
+    if options.link:
+        from checkpoint_convert.writers.dcp_linked import LinkedDcpLayout
+
+        return LinkedDcpLayout(items, options)
+    if options.to is OutputFormat.DCP:
+        from checkpoint_convert.writers.joined import dcp_layout
+
+        return dcp_layout(items, options)
+    if options.to is OutputFormat.SAFETENSORS:
+        from checkpoint_convert.writers.safetensors import SafetensorsLayout
+
+        return SafetensorsLayout(items, options)
+    from checkpoint_convert.writers.torch_file import TorchFileLayout
+
+    return TorchFileLayout(items, SINGLE_FILE)
 
 
 def _unequal_ties(contents: Contents, progress: Progress) -> list[str]:

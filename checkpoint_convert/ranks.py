@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import threading
 import time
@@ -41,7 +40,7 @@ class Ranks:
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size
         self._folder: Path | None = None
-        self._word = secrets.token_hex(8)
+        self._word = os.urandom(8).hex()
         self._over = threading.Event()
         self._beating: threading.Thread | None = None
 
@@ -197,7 +196,7 @@ _HINT = (
 
 def _put(path: Path, text: str) -> None:
     """Write a small file that others see whole or not at all; a folder that is gone is no error."""
-    fresh = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    fresh = path.with_name(f".{path.name}-{os.urandom(4).hex()}")
     try:
         fresh.write_text(text, encoding="utf-8")
         fresh.replace(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -34,6 +35,7 @@ def check_output(
     workers: Workers,
     progress: Progress,
     numbers: Sequence[int] | None = None,
+    tensor: Callable[[int], object] | None = None,
 ) -> None:
     """Compare an output with what was written: names, dtypes, shapes, digests, plain values.
 
@@ -41,13 +43,14 @@ def check_output(
         find: takes paths below `model` and `optim`, whatever the keys of the output.
         digests: by tensor number.
         numbers: the tensors to read; None means all.
+        tensor: finds one by its number; None: `find` does by its path.
 
     Raises:
         UnreadableError: the first difference.
     """
     canonical = items.canonical
     chosen = range(len(items.tensors)) if numbers is None else numbers
-    sizes = [items.tensors[number].size_bytes for number in chosen]
+    sizes = array("q", (items.tensors[number].size_bytes for number in chosen))
     progress.phase("checking", sum(sizes))
     for leaf in items.objects:
         _check_value(find(canonical(leaf.path)), leaf)
@@ -58,12 +61,13 @@ def check_output(
     def work(index: int) -> None:
         number = chosen[index]
         item = items.tensors[number]
-        found = _check_header(find(canonical(item.path)), item, dotted(item.path))
+        found = find(canonical(item.path)) if tensor is None else tensor(number)
+        source = _check_header(found, item, dotted(item.path))
         if not digests[number].written:  # linked: the bytes are the source's own
             progress.advance(item.size_bytes)
             return
         running = digest.new()
-        for block in found.blocks(0, numel(found.shape)):
+        for block in source.blocks(0, numel(source.shape)):
             workers.check()
             running.update(block)
             progress.advance(len(block))

@@ -7,22 +7,21 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from checkpoint_convert import digest
 from checkpoint_convert.destination import REPORT_NAME, beside
 from checkpoint_convert.errors import CheckpointError, UnreadableError
 from checkpoint_convert.items import dotted
-from checkpoint_convert.model import TensorSource, Value, size_bytes
+from checkpoint_convert.model import Contents, TensorSource, Value, size_bytes
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.plan import plan_items
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.readers.open import ReadOptions, open_source
+from checkpoint_convert.reopened import Beside, Entries, Whole, reopened
 from checkpoint_convert.report import FORMAT_VERSION
-from checkpoint_convert.stored_entries import stored_entries
 from checkpoint_convert.values import is_tensor
 from checkpoint_convert.write_options import OPTIM_KEY, OutputFormat, Preset, TiedPolicy, WriteOptions
-from checkpoint_convert.writers.safetensors import GROUPS_NAME, OPTIMIZER_NAME
 
 _Tensors: TypeAlias = dict[str, TensorSource]
 _Values: TypeAlias = Mapping[str, Value]
@@ -153,53 +152,42 @@ def _opened(target: Path, report: Mapping[str, Any]) -> Iterator[tuple[_Tensors,
     """The output's tensors and plain values by where they stand."""
     keys = report["keys"]
     read = ReadOptions(model_key=keys["model"])
-    with contextlib.ExitStack() as stack:
-        if report["to"] == OutputFormat.SAFETENSORS.value:
-            yield _beside(target, report, stack)
-            return
-        preset = Preset(report["layout"])
-        if preset is not Preset.TORCH:
-            entries = stack.enter_context(stored_entries(target, preset))
-            tensors = {key: value for key, value in entries.items() if is_tensor(value)}
-            yield tensors, {key: value for key, value in entries.items() if key not in tensors}  # type: ignore[misc]
-            return
-        # A second name of a tensor is a row of its own in the report, so it is one here.
-        options = WriteOptions(
-            to=OutputFormat(report["to"]),
-            tied=TiedPolicy.KEEP,
-            model_key=keys["model"],
-            optim_key=keys["optim"],
-        )
-        items = plan_items(stack.enter_context(open_source([target], read)), options)
-        found = {dotted(item.path): item.source for item in items.tensors}
-        found.update({dotted(item.path): found[dotted(item.of)] for item in items.shared})
-        yield found, {dotted(leaf.path): leaf.value for leaf in items.objects}
-
-
-def _beside(target: Path, report: Mapping[str, Any], stack: contextlib.ExitStack) -> tuple[_Tensors, _Values]:
-    """The model's safetensors files, the optimizer's beside them, and its groups."""
+    to, preset = OutputFormat(report["to"]), Preset(report["layout"])
     names = {file["name"] for file in report["files"]}
-    found: dict[str, TensorSource] = {}
-    for path, key, is_there in (
-        (target, "model", bool(names - {OPTIMIZER_NAME})),
-        (target / OPTIMIZER_NAME, OPTIM_KEY, OPTIMIZER_NAME in names),
-    ):
-        if is_there:
-            contents = stack.enter_context(open_source([path]))
-            found.update({f"{key}.{name}": source for name, source in contents.model.items()})
-    return found, _groups(target / GROUPS_NAME)
+    with reopened(target, to, preset, names, lambda path: open_source([path], read)) as output:
+        match output:
+            case Whole(contents):
+                yield _planned(contents, to, keys)
+            case Entries(by_place):
+                tensors = {key: value for key, value in by_place.items() if is_tensor(value)}
+                yield tensors, {key: value for key, value in by_place.items() if key not in tensors}  # type: ignore[misc]
+            case Beside(model, optimizer, groups):
+                found = dict(_named("model", model))
+                found.update(_named(OPTIM_KEY, optimizer))
+                yield found, _by_key(groups)
 
 
-def _groups(path: Path) -> _Values:
-    try:
-        groups = json.loads(path.read_bytes()) if path.exists() else []
-        return {
-            f"{OPTIM_KEY}.param_groups.{number}.{name}": value
-            for number, group in enumerate(groups)
-            for name, value in group.items()
-        }
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise UnreadableError(f"{path} is damaged ({error})", hint="convert the source again") from error
+def _planned(contents: Contents, to: OutputFormat, keys: Mapping[str, str]) -> tuple[_Tensors, _Values]:
+    """What a conversion of the output itself would write."""
+    # A second name of a tensor is a row of its own in the report, so it is one here.
+    options = WriteOptions(to=to, tied=TiedPolicy.KEEP, model_key=keys["model"], optim_key=keys["optim"])
+    items = plan_items(contents, options)
+    found = {dotted(item.path): item.source for item in items.tensors}
+    found.update({dotted(item.path): found[dotted(item.of)] for item in items.shared})
+    return found, {dotted(leaf.path): leaf.value for leaf in items.objects}
+
+
+def _named(key: str, contents: Contents | None) -> Iterator[tuple[str, TensorSource]]:
+    for name, source in contents.model.items() if contents is not None else ():
+        yield f"{key}.{name}", source
+
+
+def _by_key(groups: Sequence[Mapping[str, object]]) -> _Values:
+    return {
+        f"{OPTIM_KEY}.param_groups.{number}.{name}": cast("Value", value)
+        for number, group in enumerate(groups)
+        for name, value in group.items()
+    }
 
 
 def _value_problems(values: Mapping[str, Value], row: Mapping[str, Any]) -> Iterator[str]:

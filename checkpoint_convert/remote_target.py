@@ -7,7 +7,7 @@ There is no renaming of folders in an object store, so what makes an output read
 from __future__ import annotations
 
 import contextlib
-import secrets
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +38,7 @@ class RemoteTarget:
         self._url = url
         self._is_single = is_single
         self._is_begun = False
-        self._mark = f"An unfinished conversion. Safe to delete.\n{secrets.token_hex(8)}\n".encode()
+        self._mark = f"An unfinished conversion. Safe to delete.\n{os.urandom(8).hex()}\n".encode()
         self._sent: dict[Path, str] = {}
         self._size: dict[str, int] = {}
         self.local = mirror.folder / "output" / (self._root.rpartition("/")[2] or "output")

@@ -72,7 +72,7 @@ def tensor_rows(done: Conversion) -> Iterator[dict[str, object]]:
     shared: dict[str, list[KeyPath]] = {}
     for alias in done.items.shared:
         shared.setdefault(dotted(alias.of), []).append(alias.path)
-    for item, digests in zip(done.items.tensors, done.digests, strict=True):
+    for item, digests in zip(done.items.tensors, done.digests.values(), strict=True):
         key = dotted(item.path)
         row: dict[str, object] = {
             "key": key,

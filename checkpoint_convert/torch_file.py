@@ -116,6 +116,7 @@ def _read_zip(files: OpenFiles, path: Path, start: int, size_bytes: int) -> Torc
         name, dtype, count, location = storage_key(key)
         if name not in storages:
             storages[name] = zip_storage(archive, f"{prefix}data/{name}", location)
+            del archive.records[f"{prefix}data/{name}"]  # as large as what it became
         found = storages[name].storage
         if dtype is not None and count * dtype.itemsize != found.size_bytes:
             raise ValueError(
@@ -127,6 +128,7 @@ def _read_zip(files: OpenFiles, path: Path, start: int, size_bytes: int) -> Torc
     raw, _ = unpickle(archive.read(pickled), where=where, persistent_load=load)
     found = tuple(typed.storage for typed in storages.values())
     check_apart(archive, found, pickled)
+    storages.clear()
     return TorchFile(path, plain(raw, where), found)
 
 

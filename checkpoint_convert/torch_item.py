@@ -23,6 +23,9 @@ from checkpoint_convert.zip_records import ZipArchive, ZipRecord
 _HEAD_BYTES = 1024
 """Enough for the pickle of a tensor and the headers before its bytes."""
 
+_WHOLE_BYTES = 16 << 10
+"""An item of so many bytes is read at once: a call of the system costs more than they do."""
+
 _NOWHERE = OpenFiles()
 
 
@@ -44,9 +47,9 @@ def read_item(files: OpenFiles, path: Path, start: int, size_bytes: int) -> obje
     Raises:
         CheckpointError: as `read_torch_file`.
     """
-    if read_at(files, path, start, min(size_bytes, 4)) == b"PK\x03\x04":
-        archive = ZipArchive(files, path, start, size_bytes)
-        archive.keep(start, min(size_bytes, _HEAD_BYTES))
+    head = read_at(files, path, start, size_bytes if 0 <= size_bytes <= _WHOLE_BYTES else _HEAD_BYTES)
+    if head.startswith(b"PK\x03\x04"):
+        archive = ZipArchive(files, path, start, size_bytes, head)
         prefix, pickled = main_record(archive)
         record = _only_storage(archive, prefix)
         if record is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -11,22 +12,63 @@ from isal import isal_zlib
 from checkpoint_convert import digest
 from checkpoint_convert.casting import Cast, cast_between
 from checkpoint_convert.errors import UnreadableError
+from checkpoint_convert.file_bytes import Checksum
 from checkpoint_convert.items import dotted
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.progress import Progress
+from checkpoint_convert.stored_tensor import unchecked
 from checkpoint_convert.writers.layout import Layout, Span
 from checkpoint_convert.writers.output import Output
 
 
 @dataclass(frozen=True, slots=True)
 class Digests:
-    """Of one tensor, 16 bytes each: as read, and as written (the same object where nothing was converted).
+    """Of one tensor, 16 bytes each: as read, and as written.
 
     Both are empty for a tensor whose bytes stayed in the source's file.
     """
 
     read: bytes
     written: bytes
+
+
+_SIZE = 16
+_KNOWN, _LINKED = 1, 2
+
+
+class DigestTable(Mapping[int, Digests]):
+    """Digests by tensor number, in bytes and not in objects: there may be hundreds of thousands.
+
+    Args:
+        count: tensors there are.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._known = bytearray(count)
+        self._read = bytearray(count * _SIZE)
+        self._written = bytearray(count * _SIZE)
+
+    def put(self, number: int, digests: Digests) -> None:
+        """Take note of a tensor's digests. Several threads may, of different tensors."""
+        if digests.read:
+            at = slice(number * _SIZE, (number + 1) * _SIZE)
+            self._read[at], self._written[at] = digests.read, digests.written
+        self._known[number] = _KNOWN if digests.read else _LINKED
+
+    def __getitem__(self, number: int) -> Digests:
+        known = self._known[number] if 0 <= number < len(self._known) else 0
+        if known == 0:
+            raise KeyError(number)
+        if known == _LINKED:
+            return Digests(b"", b"")
+        at = slice(number * _SIZE, (number + 1) * _SIZE)
+        return Digests(bytes(self._read[at]), bytes(self._written[at]))
+
+    def __iter__(self) -> Iterator[int]:
+        return (number for number, known in enumerate(self._known) if known)
+
+    def __len__(self) -> int:
+        return len(self._known) - self._known.count(0)
 
 
 Note: TypeAlias = "Callable[[int, Digests, tuple[int, ...]], None]"
@@ -40,7 +82,7 @@ def transfer(
     progress: Progress,
     numbers: Sequence[int] | None = None,
     note: Note | None = None,
-) -> dict[int, Digests]:
+) -> DigestTable:
     """Write tensors of a layout, between its `begin` and its `finish`.
 
     Args:
@@ -54,16 +96,17 @@ def transfer(
         OSError: as the system has it.
     """
     chosen = range(len(layout.tensors)) if numbers is None else numbers
-    done: dict[int, Digests] = {}
+    done = DigestTable(len(layout.tensors))
 
     def work(index: int) -> None:
         number = chosen[index]
         tensor = _Tensor(layout, number, out, workers, progress)
-        done[number] = tensor.copy()
+        digests = tensor.copy()
+        done.put(number, digests)
         if note is not None:
-            note(number, done[number], tuple(tensor.crcs))
+            note(number, digests, tuple(tensor.crcs))
 
-    workers.run(work, [layout.tensors[number].size_bytes for number in chosen])
+    workers.run(work, array("q", (layout.tensors[number].size_bytes for number in chosen)))
     return done
 
 
@@ -79,7 +122,12 @@ class _Tensor:
         self._out = out
         self._workers = workers
         self._progress = progress
-        self._cast: Cast | None = cast_between(self._item.source.dtype, self._item.dtype)
+        self._source = self._item.source
+        self._cast: Cast | None = cast_between(self._source.dtype, self._item.dtype)
+        self._checksum: Checksum | None = None
+        # The CRC of what is written is that of what was read, where nothing is converted: one is enough.
+        if layout.wants_crc and self._cast is None and (found := unchecked(self._source)) is not None:
+            self._source, self._checksum = found
         self._read = digest.new()
         self._written = digest.new() if self._cast else self._read
         self.crcs: list[int] = []
@@ -89,17 +137,23 @@ class _Tensor:
         if self._layout.is_linked(self._number):
             self._progress.advance(self._item.size_bytes)
             return Digests(b"", b"")
+        whole = 0
         for span in self._layout.spans(self._number):
             crc = self._copy_span(span)
             self._layout.close_span(self._out, self._number, span, crc)
             self.crcs.append(crc)
+            if self._checksum is not None:
+                size = (span.stop - span.start) * self._source.dtype.itemsize
+                whole = isal_zlib.crc32_combine(whole, crc, size)
+        if self._checksum is not None:
+            self._checksum.saw_all(whole)
         read = self._read.digest()
         return Digests(read, self._written.digest() if self._cast else read)
 
     def _copy_span(self, span: Span) -> int:
         crc, offset, read = 0, span.offset, 0
         wants_crc, write, cast = self._layout.wants_crc, self._out.write, self._cast
-        for block in self._item.source.blocks(span.start, span.stop):
+        for block in self._source.blocks(span.start, span.stop):
             self._workers.check()
             size = len(block)
             self._read.update(block)
@@ -112,7 +166,7 @@ class _Tensor:
             offset += len(block)
             read += size
             self._progress.advance(size)
-        expected = (span.stop - span.start) * self._item.source.dtype.itemsize
+        expected = (span.stop - span.start) * self._source.dtype.itemsize
         if read != expected:
             raise UnreadableError(
                 f"{dotted(self._item.path)}: elements {span.start} to {span.stop} are {expected} bytes, "

@@ -71,7 +71,7 @@ def _run(machine: Machine) -> object:
         code = data[at]
         machine.at = at + 1
         # Every other opcode of a large state dict is one of these three, so they cost no call.
-        if code == _BINGET and data[at + 1] in memo:
+        if code == _BINGET and data[at + 1] < len(memo):
             stack.append(memo[data[at + 1]])
             machine.at = at + 2
         elif code == _BININT1:

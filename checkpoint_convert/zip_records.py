@@ -51,15 +51,16 @@ class ZipArchive:
     Args:
         files: open handles to read with.
         path, start, size_bytes: the window of the file that holds the archive.
+        kept: its first bytes, as far as they were read already.
 
     Raises:
         UnreadableError: no archive, cut short, compressed, or with a name twice.
     """
 
-    def __init__(self, files: OpenFiles, path: Path, start: int, size_bytes: int) -> None:
+    def __init__(self, files: OpenFiles, path: Path, start: int, size_bytes: int, kept: bytes = b"") -> None:
         self.files, self.path, self.start, self.size_bytes = files, path, start, size_bytes
         self._directory_at = 0
-        self._windows: list[tuple[int, bytes]] = []
+        self._windows: list[tuple[int, bytes]] = [(start, kept)]
         self.records: dict[str, ZipRecord] = {}
         for record in self._read_directory():
             if record.name in self.records:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from codemods.analysis.attribute_questions import is_read_where_met
+from codemods.analysis.enabled import ENABLE, WRAP, calls_function, wrapper_of
 from codemods.analysis.holding import Instance
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
@@ -17,7 +18,7 @@ from codemods.leftover_imports import unread_imports
 from codemods.leftover_words import CODE, header, is_gone, is_spoken_of, left_name
 from codemods.model import Edit, Finding, Outcome, Reported
 from codemods.project import Project
-from codemods.torch_names import FSDP, is_fsdp1, is_fsdp_namespace
+from codemods.torch_names import FSDP, is_fsdp1, is_fsdp1_import, is_fsdp_namespace
 
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 UNMISTAKABLE = frozenset(
@@ -56,14 +57,21 @@ def left_over(
         spoken.add((off.place.path, off.place.line))
         for edit in off.edits:
             edits.setdefault(edit.path, []).append((edit, off))
+    is_given_another = _calls_no_wrapper(project, edits)
     for name in project.used_names():
         if not is_fsdp1(name):
             continue
         for use in project.uses(name):
             module, node = use.module, use.node
+            if name in (ENABLE, WRAP) and is_given_another:
+                if not is_gone(module, node, edits) or _is_kept(module, node, edits):
+                    yield _stays(module, node, name)
+                continue
             if _is_variable(module, node, name) or _is_inner(project, module, node):
                 continue
             if is_gone(module, node, edits) or is_spoken_of(module, node, spoken):
+                continue
+            if _is_import_gone(module, node, edits):
                 continue
             spoken.add((module.path, module.place(module.statement(node)).line))
             yield left_name(module, node, name)
@@ -72,6 +80,41 @@ def left_over(
         yield from unread_imports(project, module, edits, spoken)
         if _UNMISTAKABLE_TEXT.search(module.text):
             yield from _unmistakable(project, module, edits, spoken)
+
+
+def _calls_no_wrapper(project: Project, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:
+    """Whether every `enable_wrap` is given a function of the project, now or by what is done."""
+    calls = list(project.calls_of(ENABLE))
+    return bool(calls) and all(
+        calls_function(project.index, module, call)
+        or ((wrapper := wrapper_of(call)) is not None and is_gone(module, wrapper, edits))
+        for module, call in calls
+    )
+
+
+def _is_kept(module: Module, node: ast.AST, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:
+    """Whether an edit puts the same text in the place of a name: it is spoken of, and stays."""
+    span, text = module.span(node), module.code(node)
+    return any(edit.span == span and edit.code == (text,) for edit, _ in edits.get(module.path, []))
+
+
+def _stays(module: Module, node: ast.AST, name: str) -> Finding:
+    what = "wraps with what it is given" if name == ENABLE else "calls what its `enable_wrap` is given"
+    message = f"torch's `{name.rpartition('.')[2]}` {what}, no wrapper of FSDP1's, and stays"
+    return finding(module, node, CODE, message, is_note=True)
+
+
+def _is_import_gone(module: Module, node: ast.expr, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:
+    """Whether what imports a name imports something else of that name now (`codemods.gated_types`)."""
+    found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
+    aliases = [
+        alias
+        for binding in (found[1] if found is not None else ())
+        if isinstance(binding.node, ast.ImportFrom)
+        for alias in binding.node.names
+        if is_fsdp1_import(binding.node, alias) and (alias.asname or alias.name) == binding.name
+    ]
+    return bool(aliases) and all(is_gone(module, alias, edits) for alias in aliases)
 
 
 def _spoken_by_todos(project: Project) -> Iterator[tuple[str, int]]:

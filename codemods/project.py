@@ -89,6 +89,7 @@ class Project:
     _seen: set[Module] = field(default_factory=set)
     _also: set[Module] = field(default_factory=set)
     _uses: dict[str, list[NameUse]] = field(default_factory=dict)
+    _methods: dict[str, list[MethodCall]] = field(default_factory=dict)
 
     def as_it_is(self, path: str) -> Module:
         """A file as the disk holds it, with the branches that `--drop-fsdp1` takes out."""
@@ -185,10 +186,14 @@ class Project:
     def method_calls(self, *names: str) -> Iterator[MethodCall]:
         """Every `x.<name>(...)`, whatever x is."""
         for name in names:
-            for module in self.looked_at:
-                for call in module.called(name):
-                    if isinstance(call.func, ast.Attribute):
-                        yield MethodCall(module, call, call.func.value)
+            if name not in self._methods:
+                self._methods[name] = [
+                    MethodCall(module, call, call.func.value)
+                    for module in self.looked_at
+                    for call in module.called(name)
+                    if isinstance(call.func, ast.Attribute)
+                ]
+            yield from self._methods[name]
 
     def reading(self, *words: str) -> list[Module]:
         """The modules in whose text one of some names stands, of all that are linked by imports."""

@@ -137,6 +137,12 @@ def is_fsdp1(name: str) -> bool:
     return head not in FSDP2_NAMES
 
 
+def gives_way(name: str, local: str) -> bool:
+    """Whether an import of torch's FSDP can be another's of the same local name: it is not FSDP2's type under
+    a name of FSDP1's, as in the other branch of a gate."""
+    return is_fsdp_namespace(name) and (is_fsdp1(name) or name.endswith(f".{local}"))
+
+
 def is_fsdp1_import(statement: ast.ImportFrom, alias: ast.alias) -> bool:
     """Whether an import statement takes an FSDP1 name straight from torch."""
     source = statement.module or ""

@@ -11,11 +11,11 @@ from codemods.analysis.module import Module
 from codemods.analysis.origins import Origins
 from codemods.analysis.scopes import BindingKind
 from codemods.analysis.values import Choice, DictValue, Named, Opaque, Origin, options
+from codemods.enabled_wraps import block_refusal, enabling
 from codemods.partial_calls import calls_of_partial
 from codemods.project import Project
 from codemods.shard_call import SIGNATURE, Argument, keyword_rules
 from codemods.shared_types import shared_call, taken_types
-from codemods.torch_names import FSDP
 
 _CONTAINERS = tuple(
     f"torch.nn.{where}{name}"
@@ -40,21 +40,22 @@ def refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
             "shard the modules in it one by one, `for part in parts: fully_shard(part)`, or as one unit, "
             "`fully_shard(list(parts))`",
         )
+    is_at_run_time = site.kind in ("wrap", "block") and enabling(project) is not None
     for parent in site.module.ancestors(site.node):
-        if isinstance(parent, _COMPREHENSIONS) and not _fills_attribute(site):
+        if isinstance(parent, _COMPREHENSIONS) and not is_at_run_time and not _fills_attribute(site):
             return (
                 "a wrap inside a comprehension does not say which model the parts belong to",
                 "build the modules first, then shard each and the model around them with fully_shard",
             )
         if isinstance(parent, ast.stmt):
             break
-    missing = site.wrapped is None and site.kind != "partial"
+    missing = site.wrapped is None and site.kind not in ("partial", "block")
     if missing or any(isinstance(a, ast.Starred) for a in site.arguments):
         return (
             "the arguments of this wrap call are unpacked from a sequence",
             "name the module and the keywords at the call, then rewrite again",
         )
-    return _block_refusal(project, site) if site.kind == "wrap" else None
+    return block_refusal(project, site) if site.kind == "wrap" and not is_at_run_time else None
 
 
 def _is_container(project: Project, site: WrapCall) -> bool:
@@ -72,26 +73,6 @@ def _fills_attribute(site: WrapCall) -> bool:
     if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Attribute):
         return False
     return isinstance(site.wrapped, ast.Name) or (site.kind == "wrap" and isinstance(site.wrapped, ast.Call))
-
-
-def _block_refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
-    """What keeps a `wrap(m)` from becoming a call with the settings of the `enable_wrap` around it."""
-    remedy = "shard the module with fully_shard once it is built, before the model around it"
-    if site.block is None:
-        return "`wrap` stands outside an `enable_wrap` block of its function", remedy
-    given = {k.arg: k.value for k in site.settings.keywords if k.arg is not None}
-    wrapper = given.pop("wrapper_cls", None)
-    symbol = project.resolve(site.module, wrapper) if wrapper is not None else None
-    if symbol is None or symbol.name != FSDP:
-        return "`enable_wrap` has another wrapper class", remedy
-    if not all(isinstance(v, ast.Name | ast.Attribute | ast.Constant) for v in given.values()):
-        return "the settings of `enable_wrap` are made in its call", remedy
-    if site.node.keywords or len(site.node.args) != 1:
-        return "the module is wrapped with settings of its own", remedy
-    others = {w.node for w in project.wraps if w.block is site.block and w is not site} - {site.node.args[0]}
-    if others & set(ast.walk(site.node.args[0])):
-        return "parts of the module are wrapped in the same expression", remedy
-    return None
 
 
 def taken_by_wrap(project: Project, site: WrapCall) -> frozenset[str]:
@@ -126,6 +107,12 @@ def made_outside(project: Project, argument: Argument) -> str | None:
             return target
     outside = (s.name for s in symbols if s.module is None and s.name.split(".")[0] not in _READ)
     return next(outside, None)
+
+
+def made_elsewhere(name: str) -> tuple[str, str]:
+    """What is said of a value that `made_outside` named, and what to do."""
+    message = f"`{name}` is made outside of what is rewritten, and stays of torch's type"
+    return message, "rewrite the directory that holds both, or make the value in this program"
 
 
 def _parent(dotted: str) -> str:

@@ -25,24 +25,24 @@ def main() -> None:
     try:
         run()
     except SystemExit as end:
-        if end.code == _INTERRUPTED:
-            _end()
+        if end.code is None or isinstance(end.code, int):
+            _end(end.code or 0)
         raise
 
 
 def leave_at_once(number: int, frame: FrameType | None) -> None:
     """What Ctrl-C does before a command begins."""
     sys.stderr.write("fsdp-migrate: interrupted\n")
-    _end()
+    _end(_INTERRUPTED)
 
 
-def _end() -> None:
+def _end(code: int) -> None:
     """Without taking millions of objects apart one by one; what has to be done at exit is done."""
     atexit._run_exitfuncs()  # among it: child processes that wait for more work
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
-    os._exit(_INTERRUPTED)
+    os._exit(code)
 
 
 if __name__ == "__main__":

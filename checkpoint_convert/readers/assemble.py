@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError
 from checkpoint_convert.model import Contents, SourceFormat, TensorSource
-from checkpoint_convert.readers.assumptions import ignored_of
-from checkpoint_convert.readers.layouts import given_layout, memory_order, needed
-from checkpoint_convert.readers.local import read_local
 from checkpoint_convert.readers.names import flat_prefix
 from checkpoint_convert.readers.optimizers import Known, read_optimizer
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.parts import Part
 from checkpoint_convert.readers.resolve import plain_extras
 from checkpoint_convert.readers.tying import tied, with_ties
+
+if TYPE_CHECKING:
+    from checkpoint_convert.layout import ModelLayout
+    from checkpoint_convert.readers.local import LocalModel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,13 +39,11 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
     notices = [notice for part in parts for notice in part.notices]
     model: dict[str, TensorSource] = {}
     aliases: dict[str, str] = {}
-    layout = given_layout(options)
+    layout = _given_layout(options)
     local = None
     part = chosen.model
     if part is not None and part.model is not None and _is_flat(part):
-        layout = needed(layout, part.name, "these are flat parameters")
-        order = memory_order(options, layout, part.saver_torch)
-        local = read_local(part, layout, order, ignored_of(layout, options))
+        layout, local = _read_flat(part, layout, options)
         model, aliases = dict(local.tensors), dict(local.aliases)
         notices += local.notices
     elif part is not None and part.model is not None:
@@ -67,6 +67,29 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
         saver_torch=leader.saver_torch,
         loadable_as_is=leader.loadable_as_is,
     )
+
+
+# What only flat checkpoints need is imported for them alone: a start is a large part of a small conversion.
+
+
+def _given_layout(options: ReadOptions) -> ModelLayout | None:
+    if options.layout_from is None and options.model is None:
+        return None
+    from checkpoint_convert.readers.layouts import given_layout
+
+    return given_layout(options)
+
+
+def _read_flat(
+    part: Part, layout: ModelLayout | None, options: ReadOptions
+) -> tuple[ModelLayout, LocalModel]:
+    from checkpoint_convert.readers.assumptions import ignored_of
+    from checkpoint_convert.readers.layouts import memory_order, needed
+    from checkpoint_convert.readers.local import read_local
+
+    layout = needed(layout, part.name, "these are flat parameters")
+    order = memory_order(options, layout, part.saver_torch)
+    return layout, read_local(part, layout, order, ignored_of(layout, options))
 
 
 def _extras(parts: Sequence[Part]) -> dict[str, object]:

@@ -14,6 +14,7 @@ from checkpoint_convert.model import Contents, Opaque, SourceFormat
 from checkpoint_convert.places import META_NAME
 from checkpoint_convert.readers.assemble import assemble
 from checkpoint_convert.readers.dcp_part import dcp_part
+from checkpoint_convert.readers.fairscale import check_model_parts, fairscale_part, is_of_fairscale
 from checkpoint_convert.readers.find import Found, find
 from checkpoint_convert.readers.holdings import Holding, read_holding
 from checkpoint_convert.readers.names import clean_names
@@ -48,7 +49,12 @@ def detect(
             holdings.append(Holding(path, None, None, {str(key): item for key, item in file.value.items()}))
         else:
             holdings.append(read_holding(file.value, path, options.model_key))
-    parts += [part_of(ranks) for ranks in group_ranks(holdings)]
+    check_model_parts(holdings)
+    for ranks in group_ranks(holdings):
+        if is_of_fairscale(ranks.first):
+            parts.append(fairscale_part(ranks, use_optimizer=options.use_optimizer))
+        else:
+            parts.append(part_of(ranks))
     return assemble(parts, options)
 
 

@@ -13,6 +13,11 @@ _DEEPSPEED = re.compile(r"zero_pp_rank_\d+|_optim_states\.pt$|mp_rank_\d+_model_
 _TORCH_SUFFIXES = frozenset({".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar", ".torch"})
 _OTHER_ZIPS = frozenset({".zip", ".npz", ".whl", ".docx", ".xlsx", ".jar", ".ipynb"})
 METADATA = ".metadata"
+_SNAPSHOT = ".snapshot_metadata"
+OLMO_LOCAL = (
+    "Their flat parameters are in the form of the torch that saved them. OLMo's own scripts/unshard.py "
+    "(--type local) writes full files, which are read."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,7 @@ def _look_behind(path: Path) -> Iterator[tuple[str, Path]]:
 
 def _look_into(directory: Path) -> Iterator[tuple[str, Path]]:
     _refuse_without_metadata(directory)
+    _refuse_other_tools(directory)
     if (directory / METADATA).is_file():
         yield "dcp", directory
     for entry in sorted(directory.iterdir(), key=_natural):
@@ -92,7 +98,20 @@ def _refuse_without_metadata(directory: Path) -> None:
     )
 
 
+def _refuse_other_tools(directory: Path) -> None:
+    if (directory / _SNAPSHOT).is_file():
+        raise UnsupportedError(
+            f"{directory}: is a torchsnapshot, whose {_SNAPSHOT} and raw buffers are not read",
+            hint="Restore it with torchsnapshot into the state dict it was taken of, save that with "
+            "torch.save or torch.distributed.checkpoint, and convert the result.",
+        )
+    if any((directory / "model").glob("rank*.pt")) and (directory / "optim").is_dir():
+        raise UnsupportedError(f"{directory}: is one of OLMo's local checkpoints", hint=OLMO_LOCAL)
+
+
 def _kind_of_given(path: Path) -> tuple[str, Path]:
+    if path.name == _SNAPSHOT:
+        _refuse_other_tools(path.parent)
     if path.name == METADATA or path.suffix == ".distcp":
         _refuse_without_metadata(path.parent)
         return "dcp", path.parent

@@ -14,6 +14,7 @@ from pathlib import Path
 from checkpoint_convert.errors import AmbiguousFormatError, UnsupportedError
 from checkpoint_convert.model import DType
 from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, read_saved
+from checkpoint_convert.readers.find import OLMO_LOCAL
 from checkpoint_convert.readers.flattened_optim import unflattened
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 from checkpoint_convert.values import is_tensor
@@ -72,6 +73,7 @@ def read_holding(value: object, path: Path, model_key: str | None = None) -> Hol
             hint="Save model.state_dict() instead of the object itself, and convert that.",
         )
     _refuse_deepspeed(value, path)
+    _refuse_olmo_local(value, path)
     optimizers = dict(_optimizers(value, ()))
     models = dict(_models(value, (), set(optimizers)))
     optimizer_at = _one_optimizer(list(optimizers), path)
@@ -109,6 +111,12 @@ def _refuse_deepspeed(value: object, path: Path) -> None:
             f"{path}: is a DeepSpeed checkpoint",
             hint="Run DeepSpeed's own zero_to_fp32.py or ds_to_universal first and convert what it writes.",
         )
+
+
+def _refuse_olmo_local(value: object, path: Path) -> None:
+    modules = value.get("modules") if isinstance(value, dict) else None
+    if isinstance(modules, list) and any(isinstance(one, dict) and "handles" in one for one in modules):
+        raise UnsupportedError(f"{path}: is a rank of OLMo's local checkpoints", hint=OLMO_LOCAL)
 
 
 def _optimizers(value: object, at: Path_) -> Iterator[tuple[Path_, dict[object, object]]]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from checkpoint_convert.errors import IncompleteError, LayoutError
-from checkpoint_convert.layout import ModelLayout
 from checkpoint_convert.model import Notice, OptimizerContents, SourceFormat, TensorSource, numel
 from checkpoint_convert.optim_state import SavedOptimizer, group_keys, state_shapes
 from checkpoint_convert.readers.full import named_optimizer, numbered_optimizer
-from checkpoint_convert.readers.layouts import layout_from_names, memory_order, needed
-from checkpoint_convert.readers.local import LocalModel
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.parts import Part
-from checkpoint_convert.readers.raw_optim import read_raw
 from checkpoint_convert.readers.tying import equal_matrices
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 from checkpoint_convert.values import is_tensor
+
+if TYPE_CHECKING:
+    from checkpoint_convert.layout import ModelLayout
+    from checkpoint_convert.readers.local import LocalModel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +53,9 @@ def read_optimizer(
         parameters = _parameters(known, len(_numbers(ranks[0])))
         if parameters and _sizes_fit(ranks[0], parameters):
             return numbered_optimizer(ranks[0], parameters, part.name), ()
+    from checkpoint_convert.readers.layouts import memory_order, needed
+    from checkpoint_convert.readers.raw_optim import read_raw
+
     layout = known.layout or _layout_beside(known)
     layout = needed(layout, part.name, "this optimizer state is kept by parameter numbers")
     order = memory_order(options, layout, part.saver_torch)
@@ -131,4 +135,6 @@ def _layout_beside(known: Known) -> ModelLayout | None:
             f"{part.name}: has no sharded parameters to number the optimizer's by",
             hint="Give the model with --model pkg.module:factory.",
         )
+    from checkpoint_convert.readers.layouts import layout_from_names
+
     return layout_from_names(sharded, {**equal_matrices(sharded), **known.aliases}, part.name)

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from checkpoint_convert.layout import ModelLayout
 from checkpoint_convert.model import TensorSource, numel
 from checkpoint_convert.readers.parts import Part
 from checkpoint_convert.readers.replicas import same_elements
 from checkpoint_convert.stored_tensor import StoredTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 
+if TYPE_CHECKING:
+    from checkpoint_convert.layout import ModelLayout
+
 
 def tied(part: Part) -> dict[str, str]:
     """Names -> the first name of the same tensor: the same view of the same storage, on every rank."""
     models: tuple[Mapping[str, object], ...] = part.local or (part.model or {},)
-    keys: dict[str, list[object]] = {}
-    for model in models:
-        for name, value in model.items():
-            keys.setdefault(name, []).append(_view(value))
     first: dict[tuple[object, ...], str] = {}
     aliases: dict[str, str] = {}
-    for name, views in keys.items():
-        view = tuple(views)
+    for name in dict.fromkeys(name for model in models for name in model):
+        view = tuple(_view(model[name]) for model in models if name in model)
         if None in view or not any(view):
             continue
         if first.setdefault(view, name) != name:

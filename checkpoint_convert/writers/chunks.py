@@ -7,7 +7,8 @@ later dimension where a single row is larger than a chunk may be. With target ra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from checkpoint_convert.model import numel
@@ -30,8 +31,13 @@ class Chunk:
     rank: int = 0
 
 
-def cut(shape: tuple[int, ...], itemsize: int, chunk_bytes: int, ranks: int = 1) -> Iterator[Chunk]:
+@functools.lru_cache(maxsize=256)  # a model has few shapes, and each is asked for many times per tensor
+def cut(shape: tuple[int, ...], itemsize: int, chunk_bytes: int, ranks: int = 1) -> Sequence[Chunk]:
     """The chunks of a tensor, in row-major order; one chunk for an empty or a 0-dim tensor."""
+    return tuple(_cut(shape, itemsize, chunk_bytes, ranks))
+
+
+def _cut(shape: tuple[int, ...], itemsize: int, chunk_bytes: int, ranks: int) -> Iterator[Chunk]:
     if not shape or numel(shape) == 0:
         yield Chunk((0,) * len(shape), shape, 0, numel(shape))
         return

@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from checkpoint_convert import digest
 from checkpoint_convert.items import Items, TensorItem
 from checkpoint_convert.places import Places, as_they_are
 from checkpoint_convert.values import KeyPath
@@ -68,6 +69,7 @@ class DcpLayout:
         self._place()
         self._left = [file.items for file in self._files]
         self._lock = threading.Lock()
+        self.metadata_digest: bytes | None = None  # once `finish` has written it
 
     def _place(self) -> None:
         for leaf in self._items.objects:
@@ -85,7 +87,7 @@ class DcpLayout:
                 self._chunk_offset.append(self._files[number].append(size))
         self._first_chunk.append(len(self._chunk_file))
 
-    def _cut(self, item: TensorItem) -> Iterator[Chunk]:
+    def _cut(self, item: TensorItem) -> Sequence[Chunk]:
         return cut(item.source.shape, item.dtype.itemsize, self._chunk_bytes, self._ranks)
 
     def _file_for(self, rank: int | None) -> int:
@@ -167,8 +169,20 @@ class DcpLayout:
 
     def finish(self, out: Output) -> None:
         """Write `.metadata`: only now is the directory a checkpoint."""
+        running = digest.new()
         with out.stream(METADATA_NAME) as sink:
-            write_metadata(sink, self.stored)
+
+            def write(data: bytes) -> None:
+                running.update(data)
+                sink(data)
+
+            write_metadata(write, self.stored)
+        self.metadata_digest = running.digest()
+
+    def value_places(self) -> Iterator[tuple[KeyPath, tuple[str, int, int]]]:
+        """Plain values: file, offset and length of each item."""
+        for path, offset, data in self._objects:
+            yield path, (self._files[self._open[None]].name, offset, len(data))
 
     def stored(self) -> Iterator[StoredTensor | StoredValue]:
         """Everything in the directory, as `.metadata` lists it."""
@@ -178,12 +192,13 @@ class DcpLayout:
         for number, item in enumerate(self._items.tensors):
             for name in (item.path, *shared.get(item.path, ())):
                 for path in self._places(name):
-                    yield StoredTensor(path, item.dtype, item.source.shape, self._stored_chunks(number))
+                    yield StoredTensor(path, item.dtype, item.source.shape, self.stored_chunks(number))
         for name, offset, data in self._objects:
             for path in self._places(name):
                 yield StoredValue(path, self._files[self._open[None]].name, offset, len(data))
 
-    def _stored_chunks(self, number: int) -> Iterator[StoredChunk]:
+    def stored_chunks(self, number: int) -> Iterator[StoredChunk]:
+        """The chunks of tensor `number`, and where they lie."""
         item = self._items.tensors[number]
         for key, chunk in enumerate(self._cut(item), self._first_chunk[number]):
             length = _frame(item.dtype, chunk.sizes).size_bytes

@@ -6,6 +6,7 @@ Source: torch `distributed/checkpoint/metadata.py` (classes and `TensorPropertie
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -59,11 +60,12 @@ def write_metadata(sink: Sink, stored: Callable[[], Iterator[Stored]]) -> None:
         stored: everything in the directory; asked once per table, so that no table is held in memory.
     """
     stream = PickleStream(sink)
+    keys = array("L")  # where the reader stores each key, which all three tables name
     _begin(stream, _METADATA, "Metadata")
     stream.text("state_dict_metadata")
     stream.raw(b"}(")
     for entry in stored():
-        stream.text(dotted(entry.path))
+        keys.append(stream.new_text(dotted(entry.path)))
         if isinstance(entry, StoredTensor):
             _tensor(stream, entry)
         else:
@@ -71,14 +73,14 @@ def write_metadata(sink: Sink, stored: Callable[[], Iterator[Stored]]) -> None:
     stream.raw(b"u")
     stream.text("planner_data")
     stream.raw(b"}(")
-    for entry in stored():
-        stream.text(dotted(entry.path))
+    for key, entry in zip(keys, stored(), strict=True):
+        stream.fetch(key)
         stream.value(entry.path)
     stream.raw(b"u")
     stream.text("storage_data")
     stream.raw(b"}(")
-    for entry in stored():
-        _storage(stream, entry)
+    for key, entry in zip(keys, stored(), strict=True):
+        _storage(stream, entry, key)
     stream.raw(b"u")
     stream.text("storage_meta")
     stream.raw(b"N")
@@ -110,19 +112,33 @@ def _size(stream: PickleStream, numbers: Sequence[int]) -> None:
 
 
 def _tensor(stream: PickleStream, entry: StoredTensor) -> None:
+    chunks = tuple((chunk.offsets, chunk.sizes) for chunk in entry.chunks)
+
+    def write(stream: PickleStream) -> None:
+        _tensor_entry(stream, entry.dtype, entry.shape, chunks)
+
+    stream.repeat((entry.dtype, entry.shape, chunks), write)
+
+
+def _tensor_entry(
+    stream: PickleStream,
+    dtype: DType,
+    shape: tuple[int, ...],
+    chunks: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
+) -> None:
     _begin(stream, _METADATA, "TensorStorageMetadata")
     stream.text("properties")
-    _properties(stream, entry.dtype)
+    _properties(stream, dtype)
     stream.text("size")
-    _size(stream, entry.shape)
+    _size(stream, shape)
     stream.text("chunks")
     stream.raw(b"](")
-    for chunk in entry.chunks:
+    for offsets, sizes in chunks:
         _begin(stream, _METADATA, "ChunkStorageMetadata")
         stream.text("offsets")
-        _size(stream, chunk.offsets)
+        _size(stream, offsets)
         stream.text("sizes")
-        _size(stream, chunk.sizes)
+        _size(stream, sizes)
         _end(stream)
     stream.raw(b"e")
     _end(stream)
@@ -144,34 +160,45 @@ def _properties(stream: PickleStream, dtype: DType) -> None:
     stream.raw(b"\x85R\x89tb")
 
 
-def _storage(stream: PickleStream, entry: Stored) -> None:
-    key = dotted(entry.path)
+def _storage(stream: PickleStream, entry: Stored, key: int) -> None:
     if isinstance(entry, StoredValue):
-        _index(stream, key)
-        _end(stream)
+        _index(stream, key, None, None)
         _place(stream, entry.file, entry.offset, entry.length)
         return
     for number, chunk in enumerate(entry.chunks):
-        _index(stream, key, number)
-        stream.text("offset")
-        _size(stream, chunk.offsets)
-        _end(stream)
+        _index(stream, key, number, chunk.offsets)
         _place(stream, chunk.file, chunk.offset, chunk.length)
 
 
-def _index(stream: PickleStream, key: str, number: int | None = None) -> None:
+def _index(stream: PickleStream, key: int, number: int | None, offsets: tuple[int, ...] | None) -> None:
+    """Which chunk of what: `key` is where the reader stores the name."""
+
+    def rest(stream: PickleStream) -> None:
+        stream.text("index")
+        stream.value(number)
+        if offsets is not None:
+            stream.text("offset")
+            _size(stream, offsets)
+        _end(stream)
+
+    stream.repeat("index", _index_head)
+    stream.fetch(key)
+    stream.repeat((number, offsets), rest)
+
+
+def _index_head(stream: PickleStream) -> None:
     _begin(stream, _METADATA, "MetadataIndex")
     stream.text("fqn")
-    stream.text(key)
-    stream.text("index")
-    stream.value(number)
 
 
 def _place(stream: PickleStream, file: str, offset: int, length: int) -> None:
-    _begin(stream, "torch.distributed.checkpoint.filesystem", "_StorageInfo")
-    stream.text("relative_path")
-    stream.text(file)
-    stream.text("offset")
+    def head(stream: PickleStream) -> None:
+        _begin(stream, "torch.distributed.checkpoint.filesystem", "_StorageInfo")
+        stream.text("relative_path")
+        stream.text(file)
+        stream.text("offset")
+
+    stream.repeat(("place", file), head)
     stream.integer(offset)
     stream.text("length")
     stream.integer(length)

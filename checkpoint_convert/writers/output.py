@@ -112,14 +112,13 @@ class Output:
 
     @contextmanager
     def stream(self, name: str) -> Iterator[Callable[[bytes], object]]:
-        """Write a further file from start to end, flushed to the disk when done."""
+        """Write a further file from start to end; it is on the disk by the time `settle` returns."""
         path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb" if self._flags & os.O_EXCL else "wb", buffering=1 << 16) as file:
             yield file.write
             file.flush()
-            if self._flusher.durable:
-                os.fsync(file.fileno())
+            self._flusher.close(os.dup(file.fileno()))
 
     def within(self, folder: str, first: int) -> Output:
         """The same output for a part of it: its file 0 is our file `first`, its names are in `folder`."""
@@ -132,6 +131,7 @@ class _Within(Output):
     def __init__(self, whole: Output, folder: str, first: int) -> None:
         super().__init__(whole.directory / folder, [], durable=whole.is_durable, anew=whole.is_anew)
         self._whole = whole
+        self._flusher = whole._flusher
         self._first = first
 
     def write(self, file: int, offset: int, data: bytes | memoryview) -> None:

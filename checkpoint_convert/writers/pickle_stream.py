@@ -19,6 +19,14 @@ Sink = Callable[[bytes], object]
 """Takes the next bytes of the pickle."""
 
 
+_MOST_REPEATED = 4096
+
+
+def _fetch(number: int) -> bytes:
+    """The opcode that pushes what was stored under a number."""
+    return pickle.BINGET + bytes([number]) if number < 256 else pickle.LONG_BINGET + struct.pack("<I", number)
+
+
 class PickleStream:
     """Writes one pickle to a sink, in order.
 
@@ -33,6 +41,8 @@ class PickleStream:
         self.raw = sink
         self._on_tensor = on_tensor
         self._memo: dict[object, bytes] = {}
+        self._stored = 0  # values in the reader's memo
+        self._repeated: dict[object, bytes] = {}
         sink(pickle.PROTO + b"\x02")
 
     def stop(self) -> None:
@@ -41,11 +51,19 @@ class PickleStream:
 
     def remember(self, key: object) -> None:
         """Store what is on top of the stack under `key`, for `recall`."""
-        index = len(self._memo)
-        narrow = index < 256
-        number = bytes([index]) if narrow else struct.pack("<I", index)
-        self.raw((pickle.BINPUT if narrow else pickle.LONG_BINPUT) + number)
-        self._memo[key] = (pickle.BINGET if narrow else pickle.LONG_BINGET) + number
+        self._memo[key] = _fetch(self.store())
+
+    def store(self) -> int:
+        """Store what is on top of the stack, under a number that `fetch` takes."""
+        number = self._stored
+        self._stored += 1
+        wide = struct.pack("<I", number)
+        self.raw(pickle.BINPUT + wide[:1] if number < 256 else pickle.LONG_BINPUT + wide)
+        return number
+
+    def fetch(self, number: int) -> None:
+        """Push what was stored under a number."""
+        self.raw(_fetch(number))
 
     def recall(self, key: object) -> bool:
         """Push what was stored under `key`; False where nothing was."""
@@ -65,9 +83,34 @@ class PickleStream:
     def text(self, text: str) -> None:
         """Push a string; the second time the same string costs a few bytes."""
         if not self.recall(text):
-            encoded = text.encode("utf-8", "surrogatepass")
-            self.raw(pickle.BINUNICODE + struct.pack("<I", len(encoded)) + encoded)
-            self.remember(text)
+            self._memo[text] = _fetch(self.new_text(text))
+
+    def new_text(self, text: str) -> int:
+        """Push a string and store it; returns its number for `fetch`."""
+        encoded = text.encode("utf-8", "surrogatepass")
+        self.raw(pickle.BINUNICODE + struct.pack("<I", len(encoded)) + encoded)
+        return self.store()
+
+    def repeat(self, key: object, write: Callable[[PickleStream], None]) -> None:
+        """Push something that is the same bytes each time, once all it is made of is stored.
+
+        Args:
+            key: what makes two of them equal.
+            write: pushes it.
+        """
+        known = self._repeated.get(key)
+        if known is not None:
+            self.raw(known)
+            return
+        sink, stored, piece = self.raw, self._stored, bytearray()
+        self.raw = piece.extend
+        try:
+            write(self)
+        finally:
+            self.raw = sink
+        sink(bytes(piece))
+        if self._stored == stored and len(self._repeated) < _MOST_REPEATED:
+            self._repeated[key] = bytes(piece)
 
     def integer(self, number: int) -> None:
         """Push an integer of any size."""

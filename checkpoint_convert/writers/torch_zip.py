@@ -20,6 +20,9 @@ ALIGNMENT = 64
 
 _LOCAL = struct.Struct("<4sHHHHHIIIHH")
 _CENTRAL = struct.Struct("<4sHHHHHHIIIHHHHHII")
+_CRC = struct.Struct("<I")
+_LOCAL_CRC_AT, _CENTRAL_CRC_AT = 14, 16
+"""Where the CRC-32 stands in a local header and in an entry of the directory."""
 _END = struct.Struct("<4sHHHHIIH")
 _END64 = struct.Struct("<4sQHHIIQQQQ")
 _LOCATOR64 = struct.Struct("<4sIQI")
@@ -159,13 +162,15 @@ class ItemFrame:
 
     Attributes:
         records: `data.pkl`, `byteorder`, `data/0`, `version`.
-        pickled: the content of `data.pkl`.
         size_bytes: of the whole archive.
+        around_head_crc, around_tail_crc: what stands before the tensor's bytes and after them, without the
+            CRC-32 that stands in it.
     """
 
     records: tuple[Record, ...]
-    pickled: bytes
     size_bytes: int
+    around_head_crc: tuple[bytes, bytes]
+    around_tail_crc: tuple[bytes, bytes]
 
     @property
     def data_offset(self) -> int:
@@ -174,23 +179,11 @@ class ItemFrame:
 
     def head(self, crc: int) -> bytes:
         """The bytes before the tensor's, given their CRC-32."""
-        pickle_record, order_record, tensor_record, _ = self.records
-        return b"".join(
-            (
-                local_header(pickle_record, crc32(self.pickled)),
-                self.pickled,
-                local_header(order_record, crc32(_BYTEORDER)),
-                _BYTEORDER,
-                local_header(tensor_record, crc),
-            )
-        )
+        return _CRC.pack(crc).join(self.around_head_crc)
 
     def tail(self, crc: int) -> bytes:
         """The bytes after the tensor's."""
-        version = self.records[3]
-        crcs = (crc32(self.pickled), crc32(_BYTEORDER), crc, crc32(VERSION))
-        start = version.data_offset + version.size_bytes
-        return local_header(version, crcs[3]) + VERSION + central_directory(self.records, crcs, start)
+        return _CRC.pack(crc).join(self.around_tail_crc)
 
 
 def tensor_frame(dtype: DType, shape: Sequence[int]) -> ItemFrame:
@@ -205,8 +198,22 @@ def tensor_frame(dtype: DType, shape: Sequence[int]) -> ItemFrame:
     tensor = place("archive/data/0", size, order.data_offset + order.size_bytes, aligned=True)
     version = place("archive/version", len(VERSION), tensor.data_offset + size)
     records = (first, order, tensor, version)
+    pickled = bytes(out)
+    crcs = (crc32(pickled), crc32(_BYTEORDER), 0, crc32(VERSION))
+    head = local_header(first, crcs[0]) + pickled + local_header(order, crcs[1]) + _BYTEORDER
+    tensor_header = local_header(tensor, 0)
+    tail = local_header(version, crcs[3]) + VERSION
+    before = sum(len(_central_entry(record, 0)) for record in records[:2])
+    crc_at = len(tail) + before + _CENTRAL_CRC_AT
     start = version.data_offset + version.size_bytes
-    return ItemFrame(records, bytes(out), start + len(central_directory(records, (0, 0, 0, 0), start)))
+    directory = central_directory(records, crcs, start)
+    tail += directory
+    return ItemFrame(
+        records,
+        start + len(directory),
+        (head + tensor_header[:_LOCAL_CRC_AT], tensor_header[_LOCAL_CRC_AT + _CRC.size :]),
+        (tail[:crc_at], tail[crc_at + _CRC.size :]),
+    )
 
 
 def object_archive(value: Value) -> bytes:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from codemods.analysis.callers import Callers
+from codemods.analysis.enabled import ENABLE, WRAP, without_other_wraps
 from codemods.analysis.evaluate import Evaluator
 from codemods.analysis.holding import WrapCall
 from codemods.analysis.index import Index
@@ -162,9 +163,10 @@ def link(index: Index, modules: dict[str, Module], options: Options, shelf: Shel
         naming += new
         wraps += _wrap_calls(index, meanings, new)
         shelf.load(sorted({path for module in new for path in _taking(module, shelf)}))
+    wraps = without_other_wraps(index, meanings, naming, wraps)
     wraps.sort(key=lambda w: (w.module.path, w.node.lineno, w.node.col_offset))
     callers = Callers(index, shelf)
-    links = Links(index, shelf, naming, callers, {w.node: w for w in wraps})
+    links = Links(index, shelf, naming, callers, {w.node: w for w in wraps}, meanings)
     links.spread = follow(links, meanings)
     for path in sorted(modules):  # in the order of their names, whatever led to them
         modules[path] = modules.pop(path)
@@ -208,7 +210,7 @@ def _enabling(index: Index, module: Module, call: ast.Call) -> ast.With | None:
         if isinstance(parent, ast.With) and len(parent.items) == 1:
             item = parent.items[0].context_expr
             symbol = index.resolve(module, item.func) if isinstance(item, ast.Call) else None
-            if symbol is not None and symbol.name == "torch.distributed.fsdp.wrap.enable_wrap":
+            if symbol is not None and symbol.name == ENABLE:
                 return parent
     return None
 
@@ -220,7 +222,7 @@ def _wrap_calls(index: Index, meanings: Meanings, modules: list[Module]) -> list
             name = symbol.name
             if name == FSDP:
                 found.append(WrapCall(module, call))
-            elif name == "torch.distributed.fsdp.wrap.wrap":
+            elif name == WRAP:
                 found.append(WrapCall(module, call, "wrap", _enabling(index, module, call)))
             elif name == "functools.partial" and call.args:
                 made = index.resolve(module, call.args[0])

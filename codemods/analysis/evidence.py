@@ -10,9 +10,11 @@ from functools import cache
 
 from codemods.analysis.flow import reaching
 from codemods.analysis.index import Index, Symbol
+from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
 from codemods.torch_names import FSDP
 
+_CAN_QUOTE = (ast.Constant, ast.Subscript, ast.BinOp)
 _STATIC = frozenset(
     {
         "state_dict_type",
@@ -142,6 +144,22 @@ def is_optimizer(symbol: Symbol | None, call: ast.Call) -> bool:
     )
 
 
+def optimizers_in(module: Module, meanings: Meanings) -> Iterator[ast.Call]:
+    """The calls of a module that construct an optimizer."""
+    for call, symbol in meanings.calls(module) if "optim" in module.text else ():
+        if symbol.module is None and is_optimizer(symbol, call):
+            yield call
+    for word in filter(_names_optimizer, module.attributes_and_names()):
+        for named in module.named(word):
+            child: ast.AST = named
+            for parent in module.ancestors(named):
+                if isinstance(parent, ast.stmt):
+                    break
+                if isinstance(parent, ast.Call) and parent.func is child and is_optimizer(None, parent):
+                    yield parent
+                child = parent
+
+
 def _words_of(callee: ast.expr) -> Iterator[str]:
     """Every name in what is called."""
     while isinstance(callee, ast.Attribute):
@@ -161,3 +179,17 @@ def _words_of(callee: ast.expr) -> Iterator[str]:
 def _names_optimizer(word: str) -> bool:
     name = word.lower()
     return name.startswith(("optim", "adam", "sgd", "lion")) or name.endswith(("optimizer", "adamw"))
+
+
+def quoted_types(module: Module) -> Iterator[ast.Constant]:
+    """The strings in annotations."""
+    told: list[ast.expr | None] = [n.annotation for n in module.nodes(ast.arg) if isinstance(n, ast.arg)]
+    told += [n.annotation for n in module.nodes(ast.AnnAssign) if isinstance(n, ast.AnnAssign)]
+    for kind in (ast.FunctionDef, ast.AsyncFunctionDef):
+        told += [
+            n.returns for n in module.nodes(kind) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+    for annotation in told:
+        for part in ast.walk(annotation) if isinstance(annotation, _CAN_QUOTE) else ():
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                yield part

@@ -14,7 +14,8 @@ class WrapCall:
     """A call that makes, or will make, an FSDP1 wrapper.
 
     Attributes:
-        kind: `call`: FSDP(m); `partial`: functools.partial(FSDP, ...); `wrap`: wrap(m) within enable_wrap.
+        kind: `call`: FSDP(m); `partial`: functools.partial(FSDP, ...); `wrap`: wrap(m) within enable_wrap;
+            `block`: an `enable_wrap(wrapper_cls=FSDP, ...)` that is looked at by itself.
         block: the innermost `with enable_wrap(...)` around a wrap(m) in the same function.
     """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from codemods.analysis.module import Module
@@ -108,14 +107,15 @@ class Index:
     def find(self, dotted: str, importer: str) -> Module | None:
         """The project's module of that name as seen from a file; leading dots are relative imports."""
         path = self.locate(dotted, importer)
-        if path is None:
-            return None
-        return self._load(path)
+        return self._load(path) if path is not None else None
 
     def locate(self, dotted: str, importer: str) -> str | None:
         """The path of that module as seen from a file, without parsing it."""
         if dotted.partition(".")[0] == "torch":
             return None  # a copy of torch's files within the target is never what `import torch` finds
+        last = dotted.rpartition(".")[2]
+        if last and last not in self._by_tail:
+            return None  # most imports are of names in modules, or of other libraries
         key = (importer.rpartition("/")[0], dotted)
         found = self._located.get(key)
         if found is None:
@@ -179,8 +179,7 @@ class Index:
             found = self.lookup(base.module, base.module.scope, name)
             if found:
                 return found
-            package = PurePosixPath(base.module.path)
-            if package.name == "__init__.py":
+            if base.module.path.rpartition("/")[2] == "__init__.py":
                 sub = self.find(f".{name}", base.module.path)
                 if sub:
                     return Symbol(sub.path, sub, sub.tree)
@@ -288,7 +287,8 @@ def _in_force(module: Module, bindings: list[Binding]) -> list[Binding]:
 
 def module_parts(path: str) -> list[str]:
     """The parts of the dotted name of a file, from the target down."""
-    parts = list(PurePosixPath(path).with_suffix("").parts)
+    folder, slash, name = path.rpartition("/")
+    parts = (folder + slash + (name.rpartition(".")[0] or name)).split("/")
     return parts[:-1] if parts[-1] == "__init__" else parts
 
 

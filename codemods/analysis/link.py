@@ -15,7 +15,7 @@ from codemods.analysis.callers import Callers
 from codemods.analysis.calls import Calls
 from codemods.analysis.classes import Classes
 from codemods.analysis.containers import Containers
-from codemods.analysis.evidence import Evidence, is_optimizer
+from codemods.analysis.evidence import Evidence, optimizers_in
 from codemods.analysis.functions import Functions
 from codemods.analysis.holding import (
     NOTHING,
@@ -37,6 +37,7 @@ from codemods.analysis.holding import (
     WrapCall,
 )
 from codemods.analysis.index import Index
+from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
 from codemods.analysis.parameter_lists import ParameterLists
 from codemods.analysis.shelf import Shelf
@@ -64,6 +65,7 @@ class Links:
         naming: the modules that say FSDP.
         callers: the calls of functions and classes.
         wraps: the call nodes that are wrap calls.
+        meanings: what names mean, by file.
     """
 
     index: Index
@@ -71,12 +73,13 @@ class Links:
     naming: list[Module]
     callers: Callers
     wraps: dict[ast.Call, WrapCall]
+    meanings: Meanings
     _known: dict[tuple[ast.expr, Path], HeldSet] = field(default_factory=dict)
     _active: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
     _partial: dict[tuple[ast.expr, Path], tuple[HeldSet, int]] = field(default_factory=dict)
     _cut: int = _FOREVER
     _tries: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
-    _optimizers: dict[ast.Call, bool] = field(default_factory=dict)
+    _optimizers: dict[Module, frozenset[ast.Call]] = field(default_factory=dict)
     _is_possible: bool = False
     spread: Spread | None = None
     evidence: Evidence = field(init=False)
@@ -144,13 +147,10 @@ class Links:
 
     def builds_optimizer(self, module: Module, call: ast.Call) -> bool:
         """Whether a call constructs an optimizer."""
-        known = self._optimizers.get(call)
+        known = self._optimizers.get(module)
         if known is None:
-            symbol = None
-            if "optim" in module.text:
-                symbol = self.index.outside(module, call.func, self.shelf)
-            known = self._optimizers[call] = is_optimizer(symbol, call)
-        return known
+            known = self._optimizers[module] = frozenset(optimizers_in(module, self.meanings))
+        return call in known
 
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds the optimizer of a sharded model."""

@@ -6,7 +6,8 @@ import ast
 import bisect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import cast
 
 from codemods.analysis.scopes import Binding, Scope
 from codemods.analysis.strings_in_strings import mend_positions
@@ -14,6 +15,7 @@ from codemods.analysis.table import ScopeTable
 from codemods.model import Place, Span
 from codemods.sources import SourceFile
 
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -40,8 +42,14 @@ class Module:
         if sys.version_info < (3, 12):
             for string in self.nodes(ast.JoinedStr):
                 assert isinstance(string, ast.JoinedStr)
-                if not any(isinstance(parent, ast.JoinedStr) for parent in self.ancestors(string)):
+                if not self._is_in_string(string):
                     mend_positions(self, string)
+
+    def _is_in_string(self, node: ast.AST) -> bool:
+        for parent in self.ancestors(node):
+            if isinstance(parent, ast.JoinedStr | ast.stmt):
+                return isinstance(parent, ast.JoinedStr)
+        return False
 
     def nodes(self, kind: type[ast.AST]) -> list[ast.AST]:
         """All nodes of exactly that type, in the order of the tree walk."""
@@ -62,6 +70,10 @@ class Module:
     def words(self) -> set[str]:
         """Every name that is used; attributes do not count."""
         return {word for word, nodes in self._by_word().items() if isinstance(nodes[0], ast.Name)}
+
+    def attributes_and_names(self) -> Iterable[str]:
+        """Every name and attribute that is used."""
+        return self._by_word().keys()
 
     def _by_word(self) -> dict[str, list[ast.Name | ast.Attribute]]:
         if self._named is None:
@@ -103,11 +115,9 @@ class Module:
                 best = (at.end - at.start, node)
         return best[1] if best else None
 
-    def calls(self) -> Iterator[ast.Call]:
+    def calls(self) -> list[ast.Call]:
         """Every call."""
-        for node in self.nodes(ast.Call):
-            assert isinstance(node, ast.Call)
-            yield node
+        return cast("list[ast.Call]", self.nodes(ast.Call))
 
     @property
     def scope(self) -> Scope:
@@ -198,10 +208,11 @@ class Module:
 
     def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The innermost `def` around a node."""
-        for parent in self.ancestors(node):
-            if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-                return parent
-        return None
+        parents = self.table.parents  # asked very often: no generator, no union of types made for each step
+        current = parents.get(node)
+        while current is not None and not isinstance(current, _FUNCTIONS):
+            current = parents.get(current)
+        return current
 
     def results(self, function: ast.AST) -> tuple[list[ast.expr], list[ast.expr]]:
         """The expressions a function returns and those it yields, its inner functions' left out."""
@@ -217,10 +228,11 @@ class Module:
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
         """The innermost class around a node, whatever functions lie between."""
-        for parent in self.ancestors(node):
-            if isinstance(parent, ast.ClassDef):
-                return parent
-        return None
+        parents = self.table.parents
+        current = parents.get(node)
+        while current is not None and not isinstance(current, ast.ClassDef):
+            current = parents.get(current)
+        return current
 
     def scope_of(self, node: ast.AST) -> Scope:
         """The scope in which an expression looks up its names."""

@@ -17,8 +17,11 @@ class Groups(Generic[_Key]):
 
     def of(self, key: _Key) -> _Key:
         """The name of the group of a key; one that was never joined is a group of its own."""
-        while self._parents.setdefault(key, key) != key:
-            key = self._parents[key]
+        parents, way = self._parents, []
+        while (parent := parents.setdefault(key, key)) != key:
+            way.append(key)
+            key = parent
+        parents.update(dict.fromkeys(way, key))
         return key
 
     def join(self, keys: Sequence[_Key]) -> None:

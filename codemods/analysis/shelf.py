@@ -26,6 +26,8 @@ _MOST_FILES = 1 << 18
 _HASH = (1 << 44) - 1
 _LOOKED_BACK = 400
 _WORD = re.compile(rb"[A-Za-z_]\w*")
+_ALONE = bytes(byte if re.match(rb"\w", bytes([byte])) else ord(" ") for byte in range(256))
+"""What stands in no word becomes a space: splitting takes a fifth of the time of a pattern."""
 
 
 class Before(enum.Enum):
@@ -206,7 +208,8 @@ class Shelf:
         if self._words is None:
             found: list[int] = []
             for number, path in enumerate(self.paths):
-                found += [_key(word) + number for word in set(_WORD.findall(self._code_of(path)))]
+                words = set(self._code_of(path).translate(_ALONE).split())
+                found += [(hash(word) & _HASH) * _MOST_FILES + number for word in words]
             found.sort()
             self._words = array("Q", found)
         return self._words

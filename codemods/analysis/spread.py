@@ -15,13 +15,14 @@ import ast
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING
 
+from codemods.analysis.evidence import quoted_types
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind, Scope
 from codemods.analysis.shelf import Before
-from codemods.analysis.spread_marks import Family, Mark
+from codemods.analysis.spread_marks import Cell, Family, Mark, Taker
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
@@ -29,23 +30,13 @@ if TYPE_CHECKING:
 _MANY = Family([])
 _APART = 8
 """How many families are told apart; the objects of all further ones are taken for one kind."""
-Taker: TypeAlias = "Callable[[Mark], None]"
 _RARE = 10
 """In how many files an attribute's name may stand for all its reads to be followed, whatever they are of."""
 _BY_PYTHON = frozenset({"__call__", "__enter__", "__aenter__"})
 """Methods that are called without being named."""
 _ASKING = rb"\bgetattr\s*\([^\'\"]*[\'\"]"
-_CAN_QUOTE = (ast.Constant, ast.Subscript, ast.BinOp)
 _WORDS = re.compile(r"\w+")
 _PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
-
-
-@dataclass(slots=True)
-class _Cell:
-    """A variable, an attribute or what a function gives: marks, and who takes them."""
-
-    marks: set[Mark] = field(default_factory=set)
-    takers: list[Taker] = field(default_factory=list)
 
 
 class Spread:
@@ -59,9 +50,9 @@ class Spread:
         self.links = links
         self.marks: dict[ast.AST, set[Mark]] = {}
         self._waiting: deque[tuple[Module, ast.expr, Mark]] = deque()
-        self._variables: dict[tuple[Scope, str], _Cell] = {}
-        self._attributes: dict[tuple[Family | str, str], _Cell] = {}
-        self._results: dict[ast.AST, _Cell] = {}
+        self._variables: dict[tuple[Scope, str], Cell] = {}
+        self._attributes: dict[tuple[Family | str, str], Cell] = {}
+        self._results: dict[ast.AST, Cell] = {}
         self._families: dict[ast.ClassDef, Family] = {}
         self._interesting: set[ast.AST | Family] = set()
         self._objects: dict[Family, Family] = {}
@@ -74,7 +65,9 @@ class Spread:
 
     def add(self, module: Module, node: ast.expr, mark: Mark) -> None:
         """Say that a mark arrives at an expression."""
-        found = self.marks.setdefault(node, set())
+        found = self.marks.get(node)
+        if found is None:
+            found = self.marks[node] = set()
         if mark not in found:
             found.add(mark)
             self._waiting.append((module, node, mark))
@@ -84,36 +77,25 @@ class Spread:
         while self._waiting:
             hand_on(*self._waiting.popleft())
 
-    @staticmethod
-    def _put(cell: _Cell, mark: Mark) -> None:
-        if mark not in cell.marks:
-            cell.marks.add(mark)
-            for taker in list(cell.takers):
-                taker(mark)
-
-    @staticmethod
-    def _take(cell: _Cell, taker: Taker) -> None:
-        cell.takers.append(taker)
-        for mark in list(cell.marks):
-            taker(mark)
-
     def put_variable(self, module: Module, scope: Scope, name: str, mark: Mark) -> None:
         """Say that a mark arrives in a variable."""
         key = scope, name
         cell = self._variables.get(key)
         if cell is None:
-            cell = self._variables[key] = _Cell()
+            cell = self._variables[key] = Cell()
             for home, node in self._reads(module, scope, name):
-                self._take(cell, self._adds(home, node))
+                cell.take(self.adds(home, node))
             if isinstance(scope.node, ast.Module):
-                self._take(cell, lambda mark: self._put_in_importers(module, name, mark))
+                for home, taking, local in self._imports(module, name):
+                    cell.take(partial(self.put_variable, home, taking, local))
             elif isinstance(scope.node, ast.ClassDef):
                 family = self.family(scope.node, module)
-                self._take(cell, lambda mark: self.put_attribute(family, name, mark))
-        self._put(cell, mark)
+                cell.take(lambda mark: self.put_attribute(family, name, mark))
+        cell.put(mark)
 
-    def _adds(self, module: Module, node: ast.expr) -> Taker:
-        return lambda mark: self.add(module, node, mark)
+    def adds(self, module: Module, node: ast.expr) -> Taker:
+        """The way to an expression."""
+        return partial(self.add, module, node)
 
     def _reads(self, module: Module, scope: Scope, name: str) -> Iterator[tuple[Module, ast.expr]]:
         for node in module.named(name):
@@ -139,14 +121,15 @@ class Spread:
             elif stars and home.scope_of(node).lookup(name) is None:
                 yield node
 
-    def _put_in_importers(self, module: Module, name: str, mark: Mark) -> None:
+    def _imports(self, module: Module, name: str) -> Iterator[tuple[Module, Scope, str]]:
+        """The variables of other modules that import what a module has at its top."""
         for home in self.naming(module, name):
             for scope in home.scopes():
                 for local, bindings in scope.bindings.items():
                     for binding in bindings:
                         is_it = binding.kind is BindingKind.IMPORT and _last(binding.target) == name
                         if is_it and self.links.index.holder(home, binding.target) is module:
-                            self.put_variable(home, scope, local, mark)
+                            yield home, scope, local
 
     def naming(self, module: Module, name: str) -> list[Module]:
         """The other modules that can name what a module has at its top."""
@@ -175,13 +158,13 @@ class Spread:
         """Say that a mark arrives in an attribute of the objects of a family, or of records."""
         cell = self._attribute(owner, name)
         is_new = not cell.marks
-        self._put(cell, mark)
+        cell.put(mark)
         if isinstance(owner, Family) and self._objects.get(owner) is _MANY:
-            self._put(self._attribute(_MANY, name), mark)
+            self._attribute(_MANY, name).put(mark)
         if is_new and isinstance(owner, Family) and not self._look_for_reads(cell, name):
             self._look_for_objects(owner)
 
-    def _look_for_reads(self, cell: _Cell, name: str) -> bool:
+    def _look_for_reads(self, cell: Cell, name: str) -> bool:
         """Take every attribute of a rare private name for one of the objects in question; whether that was
         done."""
         if not name.startswith("_") or name in _BY_PYTHON:
@@ -196,28 +179,28 @@ class Spread:
         for home in shelf.load(sorted(paths)):
             for read in home.named(name):
                 if isinstance(read, ast.Attribute) and isinstance(read.ctx, ast.Load):
-                    self._take(cell, self._adds(home, read))
+                    cell.take(self.adds(home, read))
             for call in home.called("getattr"):
                 asked = call.args[1] if len(call.args) > 1 else None
                 if isinstance(asked, ast.Constant) and asked.value == name:
-                    self._take(cell, self._adds(home, call))
+                    cell.take(self.adds(home, call))
         return True
 
     def take_attribute(self, owner: Family | str, name: str, taker: Taker) -> None:
         """Hand on what arrives in an attribute of the objects of a family, or of records."""
-        self._take(self._attribute(owner, name), taker)
+        self._attribute(owner, name).take(taker)
 
-    def _attribute(self, owner: Family | str, name: str) -> _Cell:
+    def _attribute(self, owner: Family | str, name: str) -> Cell:
         cell = self._attributes.get((owner, name))
         if cell is None:
-            cell = self._attributes[owner, name] = _Cell()
+            cell = self._attributes[owner, name] = Cell()
             for node, home in owner.classes if isinstance(owner, Family) else ():
                 for read in home.named(name):
                     is_read = isinstance(read, ast.Attribute) and isinstance(read.ctx, ast.Load)
                     if not is_read or home.class_of(read) is not node:
                         continue
                     if isinstance(read, ast.Attribute) and _is_own(read.value):
-                        self._take(cell, self._adds(home, read))
+                        cell.take(self.adds(home, read))
         return cell
 
     def _look_for_objects(self, family: Family) -> None:
@@ -229,7 +212,7 @@ class Spread:
         if self._objects[family] is _MANY:
             for (owner, name), cell in list(self._attributes.items()):
                 for mark in list(cell.marks) if owner is family else ():
-                    self._put(self._attribute(_MANY, name), mark)
+                    self._attribute(_MANY, name).put(mark)
         for node, home in family.classes:
             self.look_for(home, node)
             for word in ("self", "cls"):
@@ -260,14 +243,14 @@ class Spread:
     def _in_annotations(self, home: Module, node: ast.ClassDef, names: Iterable[str]) -> None:
         """Annotations in quotation marks that name a class."""
         if home not in self._annotations:
-            self._annotations[home] = list(_quoted(home))
+            self._annotations[home] = list(quoted_types(home))
         for string in self._annotations[home]:
             if not set(names).isdisjoint(_WORDS.findall(str(string.value))):
                 self.add(home, string, node)
 
     def put_result(self, module: Module, function: ast.AST, mark: Mark) -> None:
         """Say that a function gives back, or yields, something marked."""
-        self._put(self._result(function), mark)
+        self._result(function).put(mark)
         if function in self._interesting:
             return
         self._interesting.add(function)
@@ -281,31 +264,18 @@ class Spread:
                 self.look_for(module, function)
 
     def _look_for_method(self, family: Family, method: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        self.put_attribute(family, method.name, method)
         words = {ast.unparse(decorator).rpartition(".")[2] for decorator in method.decorator_list}
-        if words & _PROPERTIES:
+        if words & _PROPERTIES:  # whoever reads it gets what it gives, and never the function
             self.take_result(method, lambda mark: self.put_attribute(family, method.name, mark))
+        else:
+            self.put_attribute(family, method.name, method)
 
     def take_result(self, function: ast.AST, taker: Taker) -> None:
         """Hand on what a function gives back."""
-        self._take(self._result(function), taker)
+        self._result(function).take(taker)
 
-    def _result(self, function: ast.AST) -> _Cell:
-        return self._results.setdefault(function, _Cell())
-
-
-def _quoted(module: Module) -> Iterator[ast.Constant]:
-    """The strings in annotations."""
-    told: list[ast.expr | None] = [n.annotation for n in module.nodes(ast.arg) if isinstance(n, ast.arg)]
-    told += [n.annotation for n in module.nodes(ast.AnnAssign) if isinstance(n, ast.AnnAssign)]
-    for kind in (ast.FunctionDef, ast.AsyncFunctionDef):
-        told += [
-            n.returns for n in module.nodes(kind) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
-    for annotation in told:
-        for part in ast.walk(annotation) if isinstance(annotation, _CAN_QUOTE) else ():
-            if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                yield part
+    def _result(self, function: ast.AST) -> Cell:
+        return self._results.setdefault(function, Cell())
 
 
 def _is_own(node: ast.expr) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from codemods.analysis.calls import PREPARED, UNWRAPPED
@@ -15,7 +16,7 @@ from codemods.analysis.scopes import FunctionNode
 from codemods.analysis.shelf import Before
 from codemods.analysis.spread import Spread
 from codemods.analysis.spread_arguments import given_functions
-from codemods.analysis.spread_marks import INSIDE, RECORD, Family, Mark
+from codemods.analysis.spread_marks import INSIDE, RECORD, Family, Mark, Taker
 from codemods.analysis.stores import MANY, ONE
 
 if TYPE_CHECKING:
@@ -42,24 +43,24 @@ class Given:
         self._uses = uses
         self._keeps: dict[str, bool] = {}
 
-    def give(self, module: Module, call: ast.Call, place: ast.AST, node: ast.expr, mark: Mark) -> None:
-        """What is marked is an argument."""
+    def ways(self, module: Module, call: ast.Call, place: ast.AST, node: ast.expr) -> Iterator[Taker]:
+        """Where what is marked goes on to, if it is an argument."""
         spread, function = self._spread, call.func
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
         at = _GIVES_ARGUMENT.get(name)
         if name in _GIVES_ARGUMENTS or (at is not None and call.args[at : at + 1] == [node]):
-            spread.add(module, call, mark)
+            yield spread.adds(module, call)
         if name == "getattr" and len(call.args) > 1 and call.args[0] is node:
-            self._asked_for(module, call, mark)
+            yield partial(self._asked_for, module, call)
         match call:
             case ast.Call(func=ast.Name(id="setattr"), args=[holder, ast.Constant(value=word), value]):
                 if value is node:
-                    self._uses.store(module, holder, str(word), mark)
+                    yield from self._uses.stores(module, holder, str(word))
         if isinstance(function, ast.Attribute) and name in _FILLS:
-            self._uses.bind(module, [function.value], mark)
+            yield from self._uses.binds(module, [function.value])
         if name == "replace" and isinstance(place, ast.keyword) and place.arg is not None:
-            self._replaced(module, call, place.arg, mark)
-        self._to_parameters(module, call, place, node, mark)
+            yield from self._replaced(module, call, place.arg)
+        yield from self._to_parameters(module, call, place, node)
 
     def _asked_for(self, module: Module, call: ast.Call, mark: Mark) -> None:
         name = call.args[1].value if isinstance(call.args[1], ast.Constant) else None
@@ -75,32 +76,32 @@ class Given:
             for any_of in (name, ""):
                 spread.take_attribute(RECORD, any_of, lambda found: spread.add(module, call, found))
 
-    def _replaced(self, module: Module, call: ast.Call, name: str, mark: Mark) -> None:
+    def _replaced(self, module: Module, call: ast.Call, name: str) -> Iterator[Taker]:
         for held in self._links.held(module, call.args[0]) if call.args else ():
             if isinstance(held, Instance):
-                self._spread.put_attribute(self._spread.family(held.node, held.module), name, mark)
+                yield partial(self._spread.put_attribute, self._spread.family(held.node, held.module), name)
 
     def _to_parameters(
-        self, module: Module, call: ast.Call, place: ast.AST, node: ast.expr, mark: Mark
-    ) -> None:
+        self, module: Module, call: ast.Call, place: ast.AST, node: ast.expr
+    ) -> Iterator[Taker]:
         symbol = self._links.index.resolve(module, call.func)
         if symbol is not None and symbol.module is None:
             if symbol.name in ("types.SimpleNamespace", "argparse.Namespace"):
-                self._record(module, call, place, mark)
+                yield partial(self._record, module, call, place)
         elif symbol is not None and isinstance(symbol.node, ast.ClassDef) and symbol.module is not None:
-            self._construct(module, call, place, symbol.node, symbol.module, mark)
+            yield from self._construct(module, call, place, symbol.node, symbol.module)
         elif symbol is None and isinstance(call.func, ast.Name) and self._is_record(module, call.func):
-            self._record(module, call, place, mark)
-            self._spread.add(module, call, mark)
+            yield partial(self._record, module, call, place)
+            yield self._spread.adds(module, call)
         for home, function, bound in given_functions(self._links, module, call):
-            self._to_parameter(home, function, call, place, mark, bound=bound)
+            yield from self._to_parameter(home, function, call, place, bound=bound)
         for function_node, arguments, keywords in handed_on(call):
             given = [*arguments, *(k.value for k in keywords)]
             is_inside = isinstance(place, ast.keyword) and place.arg in ("args", "kwargs")
             if is_inside or any(one is node or getattr(one, "value", None) is node for one in given):
-                self._to_every_parameter(module, function_node, mark)
+                yield from self._to_every_parameter(module, function_node)
         if symbol is None and isinstance(call.func, ast.Attribute) and self._is_kept(call.func.attr):
-            self._spread.add(module, call, mark)  # what is kept there may give its argument back
+            yield self._spread.adds(module, call)  # what is kept there may give its argument back
 
     def _is_kept(self, name: str) -> bool:
         """Whether an attribute of that name is assigned somewhere: calling it can run any function."""
@@ -130,43 +131,35 @@ class Given:
         spread.put_attribute(RECORD, "", mark)
 
     def _construct(
-        self, module: Module, call: ast.Call, place: ast.AST, owner: ast.ClassDef, home: Module, mark: Mark
-    ) -> None:
-        """Fields of a dataclass or named tuple."""
+        self, module: Module, call: ast.Call, place: ast.AST, owner: ast.ClassDef, home: Module
+    ) -> Iterator[Taker]:
+        """Into fields of a dataclass or named tuple."""
         spread, family = self._spread, self._spread.family(owner, home)
         fields = self._links.classes.fields(owner, home)
         if isinstance(place, ast.keyword) and place.arg is not None:
             names = [place.arg] if place.arg in fields else []
         else:
             names = fields
-        for name in names:
-            spread.put_attribute(family, name, mark)
+        yield from (partial(spread.put_attribute, family, name) for name in names)
         if self._links.classes.is_named_tuple(owner, home):
-            spread.add(module, call, mark)
+            yield spread.adds(module, call)
 
     def _to_parameter(
-        self,
-        home: Module,
-        function: FunctionNode,
-        call: ast.Call,
-        place: ast.AST,
-        mark: Mark,
-        *,
-        bound: bool,
-    ) -> None:
+        self, home: Module, function: FunctionNode, call: ast.Call, place: ast.AST, *, bound: bool
+    ) -> Iterator[Taker]:
         for name in _parameters(function, call, place, bound=bound):
-            self._spread.put_variable(home, home.table.scopes[function], name, mark)
+            yield partial(self._spread.put_variable, home, home.table.scopes[function], name)
 
-    def _to_every_parameter(self, module: Module, function: ast.expr, mark: Mark) -> None:
+    def _to_every_parameter(self, module: Module, function: ast.expr) -> Iterator[Taker]:
         definition = meant_by(self._links.index, self._links.classes, module, function)
         home, node = definition if definition is not None else (module, None)
         if isinstance(node, ast.ClassDef):
-            self._construct(module, ast.Call(function, [], []), node, node, home, mark)
+            yield from self._construct(module, ast.Call(function, [], []), node, node, home)
             methods = self._links.classes.methods(Instance(node, home), "__init__")
             home, node = methods[0] if methods else (home, None)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             for parameter in _all_parameters(node):
-                self._spread.put_variable(home, home.table.scopes[node], parameter, mark)
+                yield partial(self._spread.put_variable, home, home.table.scopes[node], parameter)
 
 
 def _all_parameters(function: FunctionNode) -> Iterator[str]:

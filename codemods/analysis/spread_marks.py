@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from codemods.analysis.module import Module
@@ -25,3 +26,25 @@ class Family:
 
 
 Mark: TypeAlias = "str | Family | ast.AST"
+Taker: TypeAlias = "Callable[[Mark], None]"
+
+
+@dataclass(slots=True)
+class Cell:
+    """A variable, an attribute or what a function gives: marks, and who takes them."""
+
+    marks: set[Mark] = field(default_factory=set)
+    takers: list[Taker] = field(default_factory=list)
+
+    def put(self, mark: Mark) -> None:
+        """Say that a mark arrives."""
+        if mark not in self.marks:
+            self.marks.add(mark)
+            for taker in list(self.takers):
+                taker(mark)
+
+    def take(self, taker: Taker) -> None:
+        """Hand on what has arrived, and what will."""
+        self.takers.append(taker)
+        for mark in list(self.marks):
+            taker(mark)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from codemods.analysis.containers import METHODS
 from codemods.analysis.frames import PASS_THROUGH
@@ -13,7 +14,17 @@ from codemods.analysis.parameter_lists import NAMES
 from codemods.analysis.scopes import targets_of
 from codemods.analysis.spread import Spread
 from codemods.analysis.spread_given import Given
-from codemods.analysis.spread_marks import INSIDE, MODEL, OPTIMIZER, PARAMETERS, RECORD, SAID, Family, Mark
+from codemods.analysis.spread_marks import (
+    INSIDE,
+    MODEL,
+    PARAMETERS,
+    RECORD,
+    SAID,
+    Family,
+    Mark,
+    Taker,
+)
+from codemods.analysis.spread_optimizers import follow_parameters
 
 _PARTS = frozenset({"modules", "children", "named_modules", "named_children"})
 _PLAIN = (
@@ -40,6 +51,7 @@ class Uses:
         self._spread = spread
         self._links = spread.links
         self._given = Given(spread, self)
+        self._ways: dict[ast.expr, tuple[Taker, ...]] = {}
 
     def hand_on(self, module: Module, node: ast.expr, mark: Mark) -> None:
         """Send a mark on from an expression to all that gets its value."""
@@ -47,76 +59,83 @@ class Uses:
         if isinstance(mark, ast.ClassDef) and self._annotates(module, node, mark):
             return
         if mark is PARAMETERS:
-            self._parameters(module, node)
-            return
-        if mark is SAID:
+            follow_parameters(self._spread, module, node)
+        elif mark is SAID:
             if isinstance(parent, ast.Attribute) and parent.attr in _PARTS:
                 self._to_call(module, parent, MODEL)
-            return
+        elif isinstance(parent, ast.Attribute):
+            self._to_attribute(module, parent, mark)
+        elif isinstance(parent, ast.Call) and parent.func is node:
+            self._called(module, parent, mark)
+        elif parent is not None:
+            ways = self._ways.get(node)
+            if ways is None:
+                ways = self._ways[node] = tuple(self._ways_on(module, node, parent))
+            for way in ways:
+                way(mark)
+
+    def _ways_on(self, module: Module, node: ast.expr, parent: ast.AST) -> Iterator[Taker]:
+        """Where every mark goes on to from an expression, whatever it is."""
+        spread = self._spread
         match parent:
-            case ast.Attribute():
-                self._to_attribute(module, parent, mark)
-            case ast.Call() if parent.func is node:
-                self._called(module, parent, mark)
             case ast.Call():
-                self._given.give(module, parent, node, node, mark)
+                yield from self._given.ways(module, parent, node, node)
             case ast.keyword():
                 call = module.parent(parent)
                 if isinstance(call, ast.Call):
-                    self._given.give(module, call, parent, node, mark)
+                    yield from self._given.ways(module, call, parent, node)
             case ast.Subscript() if parent.value is node and isinstance(parent.ctx, ast.Load):
-                self._spread.add(module, parent, mark)
+                yield spread.adds(module, parent)
             case ast.IfExp() if parent.test is not node:
-                self._spread.add(module, parent, mark)
+                yield spread.adds(module, parent)
             case ast.NamedExpr():
-                self.bind(module, [parent.target], mark)
-                self._spread.add(module, parent, mark)
+                yield from self.binds(module, [parent.target])
+                yield spread.adds(module, parent)
             case ast.Lambda() if parent.body is node:
-                self._spread.put_result(module, parent, mark)
-            case _ if isinstance(parent, _PLAIN):
-                self._spread.add(module, parent, mark)
-            case None:
-                return
+                yield lambda mark: spread.put_result(module, parent, mark)
+            case ast.expr() if isinstance(parent, _PLAIN):
+                yield spread.adds(module, parent)
             case _:
-                self._to_statement(module, node, parent, mark)
+                yield from self._to_statement(module, node, parent)
 
-    def _to_statement(self, module: Module, node: ast.expr, parent: ast.AST, mark: Mark) -> None:
+    def _to_statement(self, module: Module, node: ast.expr, parent: ast.AST) -> Iterator[Taker]:
         match parent:
             case ast.Assign():
-                self.bind(module, parent.targets, mark)
+                yield from self.binds(module, parent.targets)
             case ast.AnnAssign() | ast.AugAssign() if parent.value is node:
-                self.bind(module, [parent.target], mark)
+                yield from self.binds(module, [parent.target])
             case ast.For() | ast.AsyncFor() | ast.comprehension() if parent.iter is node:
-                self.bind(module, [parent.target], mark)
-            case ast.withitem():
-                self._enter(module, node, parent, mark)
+                yield from self.binds(module, [parent.target])
+            case ast.withitem(optional_vars=ast.expr() as target):
+                yield from self._enters(module, target)
             case ast.Return() | ast.Yield() | ast.YieldFrom():
                 function = module.function(node)
                 if function is not None:
-                    self._spread.put_result(module, function, mark)
+                    yield partial(self._spread.put_result, module, function)
             case ast.arguments():
-                self._default(module, node, parent, mark)
+                yield from self._default(module, node, parent)
 
-    def bind(self, module: Module, targets: Iterable[ast.expr], mark: Mark) -> None:
+    def binds(self, module: Module, targets: Iterable[ast.expr]) -> Iterator[Taker]:
+        """The ways into what is assigned to."""
         for target in (one for whole in targets for one in targets_of(whole)):
             container: ast.expr = target
             while isinstance(container, ast.Subscript):
                 container = container.value
             if isinstance(container, ast.Name):
-                self._to_variable(module, container, mark)
+                yield from self._to_variable(module, container)
             elif isinstance(container, ast.Attribute):
-                self.store(module, container.value, container.attr, mark)
+                yield from self.stores(module, container.value, container.attr)
 
-    def _to_variable(self, module: Module, name: ast.Name, mark: Mark) -> None:
+    def _to_variable(self, module: Module, name: ast.Name) -> Iterator[Taker]:
         """Into the variable that a name means, which can be another module's."""
         found = module.scope_of(name).lookup(name.id)
         if found is not None:
-            self._spread.put_variable(module, found[0], name.id, mark)
+            yield partial(self._spread.put_variable, module, found[0], name.id)
             scope = self._links.variables.variable(module, name)
             if scope is not None and scope is not found[0] and isinstance(scope.node, ast.Module):
-                self._into_other_module(module, name.id, mark)
+                yield from self._into_other_module(module, name.id)
 
-    def _into_other_module(self, module: Module, name: str, mark: Mark) -> None:
+    def _into_other_module(self, module: Module, name: str) -> Iterator[Taker]:
         """Something is put into an imported container: it is there for its own module too."""
         found = module.scope.lookup(name)
         for binding in found[1] if found is not None else ():
@@ -125,27 +144,29 @@ class Uses:
                 last = binding.target.rpartition(".")[2]
                 at = home.scope.lookup(last)
                 if at is not None:
-                    self._spread.put_variable(home, at[0], last, mark)
+                    yield partial(self._spread.put_variable, home, at[0], last)
 
-    def store(self, module: Module, holder: ast.expr, name: str, mark: Mark) -> None:
-        """Into an attribute of what an expression holds."""
+    def stores(self, module: Module, holder: ast.expr, name: str) -> Iterator[Taker]:
+        """The ways into an attribute of what an expression holds."""
         spread = self._spread
         if isinstance(holder, ast.Name) and holder.id in ("self", "cls"):
             owner = module.class_of(holder)
             if owner is not None:
-                spread.put_attribute(spread.family(owner, module), name, mark)
+                yield partial(spread.put_attribute, spread.family(owner, module), name)
             return
         symbol = self._links.index.resolve(module, holder)
         if symbol is not None and symbol.module is not None and isinstance(symbol.node, ast.Module):
-            spread.put_variable(symbol.module, symbol.module.scope, name, mark)
+            yield partial(spread.put_variable, symbol.module, symbol.module.scope, name)
+        owners: dict[Family | str, None] = {}
         for held in self._links.held(module, holder):
             if isinstance(held, Record):
-                spread.put_attribute(RECORD, name, mark)
+                owners[RECORD] = None
             elif isinstance(held, Instance | Defined) and isinstance(held.node, ast.ClassDef):
-                spread.put_attribute(spread.family(held.node, held.module), name, mark)
-        self._same_text(module, holder, name, mark)
+                owners[spread.family(held.node, held.module)] = None
+        yield from (partial(spread.put_attribute, one, name) for one in owners)
+        yield from self._same_text(module, holder, name)
 
-    def _same_text(self, module: Module, holder: ast.expr, name: str, mark: Mark) -> None:
+    def _same_text(self, module: Module, holder: ast.expr, name: str) -> Iterator[Taker]:
         """`a.b.name` as if it were a variable, in the same module and the same family of classes."""
         text, homes = ast.unparse(holder), [module]
         owner = module.class_of(holder)
@@ -155,26 +176,29 @@ class Uses:
             for read in home.named(name):
                 is_read = isinstance(read, ast.Attribute) and isinstance(read.ctx, ast.Load)
                 if isinstance(read, ast.Attribute) and is_read and ast.unparse(read.value) == text:
-                    self._spread.add(home, read, mark)
+                    yield self._spread.adds(home, read)
 
-    def _enter(self, module: Module, node: ast.expr, item: ast.withitem, mark: Mark) -> None:
-        if item.optional_vars is None:
-            return
-        targets = [item.optional_vars]
-        self.bind(module, targets, mark)
-        if isinstance(mark, Family):
-            for name in ("__enter__", "__aenter__"):
-                self._spread.take_attribute(
-                    mark,
-                    name,
-                    lambda method: (
-                        self._spread.take_result(method, lambda given: self.bind(module, targets, given))
-                        if isinstance(method, ast.AST)
-                        else None
-                    ),
-                )
+    def _enters(self, module: Module, target: ast.expr) -> Iterator[Taker]:
+        """Into what `with` binds: what is entered, and what its `__enter__` gives."""
+        spread, ways = self._spread, tuple(self.binds(module, [target]))
 
-    def _default(self, module: Module, node: ast.expr, arguments: ast.arguments, mark: Mark) -> None:
+        def bind(given: Mark) -> None:
+            for way in ways:
+                way(given)
+
+        def take_entered(method: Mark) -> None:
+            if isinstance(method, ast.AST):
+                spread.take_result(method, bind)
+
+        def enter(mark: Mark) -> None:
+            if isinstance(mark, Family):
+                for name in ("__enter__", "__aenter__"):
+                    spread.take_attribute(mark, name, take_entered)
+
+        yield from ways
+        yield enter
+
+    def _default(self, module: Module, node: ast.expr, arguments: ast.arguments) -> Iterator[Taker]:
         function = module.parent(arguments)
         positional = [*arguments.posonlyargs, *arguments.args]
         pairs = [
@@ -183,7 +207,8 @@ class Uses:
         ]
         for parameter, default in pairs:
             if default is node and function is not None:
-                self._spread.put_variable(module, module.table.scopes[function], parameter.arg, mark)
+                scope = module.table.scopes[function]
+                yield partial(self._spread.put_variable, module, scope, parameter.arg)
 
     def _to_attribute(self, module: Module, attribute: ast.Attribute, mark: Mark) -> None:
         spread, name = self._spread, attribute.attr
@@ -241,7 +266,8 @@ class Uses:
                         self._spread.put_variable(module, scope, parent.arg, self._made(module, owner))
                     return True
                 case ast.AnnAssign() if parent.annotation is child:
-                    self.bind(module, [parent.target], self._made(module, owner))
+                    for way in self.binds(module, [parent.target]):
+                        way(self._made(module, owner))
                     return True
                 case ast.FunctionDef() | ast.AsyncFunctionDef() if parent.returns is child:
                     self._spread.put_result(module, parent, self._made(module, owner))
@@ -253,37 +279,3 @@ class Uses:
 
     def _made(self, module: Module, owner: ast.ClassDef) -> Mark:
         return self._spread.objects(owner, module)
-
-    def _parameters(self, module: Module, node: ast.expr) -> None:
-        """Parameters go into optimizers, through anything written around them and through variables."""
-        child: ast.AST = node
-        for parent in module.ancestors(node):
-            is_argument = isinstance(parent, ast.Call) and parent.func is not child
-            if isinstance(parent, ast.Call) and is_argument and self._links.builds_optimizer(module, parent):
-                self._spread.add(module, parent, OPTIMIZER)
-            if isinstance(parent, ast.Return | ast.Yield | ast.YieldFrom):
-                function = module.function(parent)
-                if function is not None and "param" in function.name:
-                    self._spread.put_result(module, function, PARAMETERS)
-            for target in (one for whole in _bound_by(parent) for one in targets_of(whole)):
-                if isinstance(target, ast.Name):
-                    found = module.scope_of(target).lookup(target.id)
-                    if found is not None:
-                        self._spread.put_variable(module, found[0], target.id, PARAMETERS)
-            if isinstance(parent, ast.stmt):
-                return
-            child = parent
-
-
-def _bound_by(node: ast.AST) -> list[ast.expr]:
-    """The targets that a statement, or a part of one, binds."""
-    match node:
-        case ast.Assign():
-            return node.targets
-        case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr() | ast.For() | ast.AsyncFor():
-            return [node.target]
-        case ast.comprehension():
-            return [node.target]
-        case ast.withitem(optional_vars=ast.expr() as target):
-            return [target]
-    return []

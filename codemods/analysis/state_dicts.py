@@ -163,8 +163,15 @@ def _bool(
     return value.value if isinstance(value, Literal) and isinstance(value.value, bool) else None
 
 
-def blocks(project: Project) -> Iterator[Block]:
+def blocks(project: Project) -> list[Block]:
     """Every `with FSDP.state_dict_type(...)` of the project."""
+    found = project.memo.get("state_dict_blocks")
+    if not isinstance(found, list):
+        found = project.memo["state_dict_blocks"] = list(_blocks(project))
+    return found
+
+
+def _blocks(project: Project) -> Iterator[Block]:
     for use in project.static_calls("state_dict_type"):
         model = argument(use.node, 0, "module")
         kept = _kept(use.module, use.node)
@@ -193,7 +200,7 @@ def _only_entry(module: Module, kept: ast.Assign) -> ast.withitem | None:
     scope = module.scope_of(target)
     if scope.node is module.tree:
         return None  # other modules can import it
-    uses = [n for n in module.nodes(ast.Name) if isinstance(n, ast.Name) and n.id == target.id]
+    uses = [n for n in module.named(target.id) if isinstance(n, ast.Name)]
     others = [n for n in uses if n is not target and module.scope_of(n) is scope]
     item = module.parent(others[0]) if len(others) == 1 else None
     inner = [n for n in uses if module.scope_of(n) is not scope and scope.node in module.ancestors(n)]

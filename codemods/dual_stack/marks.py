@@ -56,10 +56,16 @@ class Mark:
 
 @dataclass(slots=True)
 class Marks:
-    """The marks of a project, by module."""
+    """The marks of a project, by module.
+
+    Attributes:
+        definitions: function or class -> what it is for.
+        certain: node -> the stacks of the certain marks in it.
+    """
 
     by_module: dict[Module, list[Mark]] = field(default_factory=dict)
     definitions: dict[ast.AST, set[Stack]] = field(default_factory=dict)
+    certain: dict[ast.AST, set[Stack]] = field(default_factory=dict)
 
     def within(self, module: Module, nodes: Iterable[ast.AST]) -> set[Stack]:
         """The stacks that show anywhere in some pieces of a module."""
@@ -85,6 +91,8 @@ class Marks:
         return self.is_certain(module, body, stack)
 
     def _meets(self, module: Module, statement: ast.stmt, stack: Stack) -> bool:
+        if stack not in self.certain.get(statement, ()):
+            return False
         match statement:
             case ast.If():
                 return bool(statement.orelse) and all(
@@ -176,6 +184,8 @@ def _add(
     """Add a mark, and tell which definitions it gives a stack to that they had not."""
     around = (node, *module.ancestors(node))
     marks.by_module.setdefault(module, []).append(Mark(node, stack, around, is_certain))
+    for parent in around if is_certain else ():
+        marks.certain.setdefault(parent, set()).add(stack)
     told: set[ast.AST] = set()
     for parent in around if defines else ():
         if isinstance(parent, _DEFINITIONS):

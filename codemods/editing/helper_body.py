@@ -47,6 +47,16 @@ def _body(draft: Draft) -> list[str]:
     if draft.needs_device:
         lines.append(f"device = training_device({'device_id' if draft.has('device_id') else ''})")
     lines += [*_options(draft), *_ignored(draft), *_units(draft), *_sharded(draft)]
+    if draft.knows_parts:
+        can_cast = "cast_forward_inputs" in draft.fields
+        lines += (
+            [
+                "casts_always = precision.cast_forward_inputs",
+                "leave_casting_to(model, None if casts_always else mp_policy)",
+            ]
+            if can_cast
+            else ["leave_casting_to(model, mp_policy)"]
+        )
     if draft.has("forward_prefetch"):
         lines += [
             "if forward_prefetch:",
@@ -164,11 +174,13 @@ def _fully_shard(draft: Draft, name: str, is_root: str, *, whole: bool = False) 
     if not draft.has("mixed_precision"):
         return [f"fully_shard({name}, **options)"]
     policy = f"precision.policy(is_root={is_root})"
+    if draft.knows_parts and (whole or name == "model"):
+        return [f"mp_policy = {policy}", f"fully_shard({name}, mp_policy=mp_policy, **options)"]
     if not draft.keeps_precision or whole or name == "model":
         line = f"fully_shard({name}, mp_policy={policy}, **options)"
         return (
             [line]
-            if len(line) <= 80
+            if len(line) <= 80 and not draft.knows_parts
             else [f"mp_policy = {policy}", f"fully_shard({name}, mp_policy=mp_policy, **options)"]
         )
     return [

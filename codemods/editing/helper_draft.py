@@ -35,7 +35,8 @@ class Draft:
 
     Attributes:
         names: functions and types that the repository names.
-        keywords: of `shard_model`; `**` for keywords not known until run time.
+        keywords: of `shard_model`; `**` for keywords not known until run time; `parts` where parts are
+            sharded before it is known what is sharded around them.
         fields: of `MixedPrecision`; `batch_norm` where the repository has such layers.
         torch: the oldest torch it must run on.
     """
@@ -48,7 +49,7 @@ class Draft:
     def has(self, *keywords: str) -> bool:
         """Whether `shard_model` takes one of these keywords."""
         unknown = "**" in self.keywords
-        return any(k in self.keywords or (unknown and k != "is_root") for k in keywords)
+        return any(k in self.keywords or (unknown and k in KEYWORDS and k != "is_root") for k in keywords)
 
     @property
     def used(self) -> list[str]:
@@ -59,6 +60,11 @@ class Draft:
     def chooses_mesh(self) -> bool:
         """Whether a device, a strategy or a group decides the mesh, rather than `fully_shard` by itself."""
         return self.has("sharding_strategy", "process_group", "device_id")
+
+    @property
+    def knows_parts(self) -> bool:
+        """Whether parts may be sharded before it is known what is sharded around them."""
+        return "parts" in self.keywords and self.has("mixed_precision")
 
     @property
     def needs_device(self) -> bool:

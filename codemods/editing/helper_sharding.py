@@ -69,6 +69,8 @@ def sharding(draft: Draft) -> list[str]:
         parts.append(_cast_buffers(draft))
     if draft.takes_out:
         parts.append(part.TAKEN_OUT)
+    if draft.knows_parts:
+        parts.append(part.LEAVE_CASTING)
     parts.append(shard_model(draft))
     return parts
 

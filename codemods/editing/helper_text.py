@@ -245,3 +245,22 @@ def taken_out(model: nn.Module, parameters: set[nn.Parameter]) -> Iterator[None]
         for module, name, parameter in taken:
             module._parameters[name] = parameter
 '''
+
+LEAVE_CASTING = '''\
+_cast_inputs: WeakKeyDictionary[nn.Module, MixedPrecisionPolicy] = WeakKeyDictionary()
+"""Models that nothing is sharded around, and the policies by which they cast inputs."""
+
+
+def leave_casting_to(model: nn.Module, own: MixedPrecisionPolicy | None) -> None:
+    """Parts that were sharded before `model` get their inputs as they come from now on.
+
+    Policies are frozen; these are changed all the same, before the first forward, as
+    only now it is known that the parts are no roots.
+    """
+    for part in model.modules():
+        policy = _cast_inputs.pop(part, None)
+        if policy is not None:
+            object.__setattr__(policy, "cast_forward_inputs", False)
+    if own is not None:
+        _cast_inputs[model] = own
+'''

@@ -23,6 +23,7 @@ from codemods.editing.helper_places import (
     is_written,
 )
 from codemods.editing.helper_style import style_of
+from codemods.editing.spelling import HELPER_IMPORT
 from codemods.model import Edit, Ref
 from codemods.project import Project
 
@@ -151,10 +152,9 @@ def _given(project: Project, place: HelperPlace, fields: dict[str, frozenset[str
 
 
 def _names_of(edits: Iterable[Edit]) -> set[str]:
-    parts = [part for edit in edits for part in edit.code]
-    return {
-        p.name.removeprefix("helper.") for p in parts if isinstance(p, Ref) and p.name.startswith("helper.")
-    }
+    refs = [part.name for edit in edits for part in edit.code if isinstance(part, Ref)]
+    names = (name.removeprefix(HELPER_IMPORT) for name in refs if name.startswith("helper."))
+    return {name.removeprefix("helper.") for name in names}
 
 
 def _home(project: Project, place: HelperPlace, target: Path) -> HelperHome:
@@ -225,12 +225,15 @@ def _already_there(text: str) -> tuple[set[str], Needs]:
     tree = ast.parse(text)
     names = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)} & KNOWN_NAMES
     keywords: set[str] = set()
+    parts: set[str] = set()
     fields: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == "shard_model":
             keywords = {a.arg for a in node.args.kwonlyargs}
             if node.args.kwarg is not None:
                 keywords.add("**")
+        if isinstance(node, ast.FunctionDef) and node.name == "leave_casting_to":
+            parts = {"parts"}
         if isinstance(node, ast.ClassDef) and node.name == "MixedPrecision":
             fields = {
                 s.target.id
@@ -238,4 +241,4 @@ def _already_there(text: str) -> tuple[set[str], Needs]:
                 if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)
             }
             fields |= {"_mutable"} if "frozen=True" not in ast.unparse(node.decorator_list[0]) else set()
-    return names, Needs(frozenset(keywords), frozenset(fields))
+    return names, Needs(frozenset(keywords | parts), frozenset(fields))

@@ -4,6 +4,7 @@ groups."""
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Callable
 
@@ -12,19 +13,26 @@ from codemods.editing.spelling import Needed
 
 
 class ImportGroups:
-    """The leading imports of a file, by group: future, standard library, third party, the project's,
-    relative."""
+    """Imports that stand together, by group: future, standard library, third party, the project's, relative.
 
-    def __init__(self, module: Module, is_ours: Callable[[str], bool], width: int) -> None:
+    Args:
+        imports: the leading ones of a file, or some of a function, one below the other.
+        indent: what stands before them.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        is_ours: Callable[[str], bool],
+        width: int,
+        imports: list[ast.Import | ast.ImportFrom],
+        indent: str = "",
+    ) -> None:
         self._module = module
         self._is_ours = is_ours
-        self._width = width
-        self._top: list[ast.Import | ast.ImportFrom] = []
-        for statement in module.tree.body:
-            if isinstance(statement, ast.Import | ast.ImportFrom):
-                self._top.append(statement)
-            elif isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
-                break
+        self._width = width - len(indent)
+        self._top = imports
+        self._indent = indent
 
     def placed(
         self, needed: list[Needed], freed: list[ast.stmt]
@@ -54,13 +62,25 @@ class ImportGroups:
                 home[group].append(entry)
             else:
                 changes.append(self._inserted(source, line, is_from=is_from, going=freed))
+        changes = [(start, end, _shifted(text, self._indent)) for start, end, text in changes]
         changes += [self._at(*place) for place in places]
         return _merged(changes), [place for place, _ in places]
+
+    def together(self, needed: list[Needed]) -> str:
+        """Imports one below the other where none stand, with blank lines between the groups."""
+        lines: dict[int, list[tuple[bool, str, str]]] = {}
+        for source, is_from in dict.fromkeys((item.module, bool(item.name)) for item in needed):
+            names = [n for n in needed if n.module == source and bool(n.name) == is_from]
+            line = import_line(source, names, self._width) if is_from else plain_import(names[0])
+            lines.setdefault(self._group(source), []).append((is_from, source.lower(), line))
+        blocks = ["\n".join(line for _, _, line in sorted(found)) for _, found in sorted(lines.items())]
+        return _shifted("\n\n".join(blocks), self._indent).removeprefix(self._indent)
 
     def _at(self, place: ast.stmt, entries: list[tuple[bool, str, str]]) -> tuple[int, int, str]:
         """What takes the place of an import that goes; several where its group has no other."""
         span = self._module.span(place)
-        return span.start, span.end, "\n".join(line for _, _, line in sorted(entries))
+        text = _shifted("\n".join(line for _, _, line in sorted(entries)), self._indent)
+        return span.start, span.end, text.removeprefix(self._indent)
 
     def _fits(self, place: ast.stmt, source: str) -> bool:
         """Whether an import may take the place of another: in its own group, or in a file without groups."""
@@ -158,6 +178,21 @@ class ImportGroups:
         return isinstance(statement, ast.ImportFrom), _source(statement).lower()
 
 
+def leading_imports(module: Module) -> list[ast.Import | ast.ImportFrom]:
+    """The imports of a file above its first function or class."""
+    found: list[ast.Import | ast.ImportFrom] = []
+    for statement in module.tree.body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            found.append(statement)
+        elif isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+            break
+    return found
+
+
+def _shifted(text: str, indent: str) -> str:
+    return re.sub(r"(?m)^(?=.)", indent, text)
+
+
 def is_docstring(statement: ast.stmt) -> bool:
     """Whether a statement is a text, or another value, by itself."""
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
@@ -193,14 +228,19 @@ def import_order(name: str) -> tuple[int, str]:
     return (1 if name[:1].isupper() else 2), name
 
 
-def import_line(source: str, needed: list[Needed], width: int, indent: str = "") -> str:
-    """`from source import a, b`, over several lines where it is long."""
-    names = sorted(needed, key=lambda n: import_order(n.name))
-    shown = [f"{n.name} as {n.alias}" if n.alias else n.name for n in names]
+def import_line(source: str, needed: list[Needed], width: int) -> str:
+    """`from source import a, b`, over several lines where it is long; each `a as b` has a line of its own."""
+    names = sorted((n.name for n in needed if not n.alias), key=import_order)
+    statements = [(import_order(names[0]), names)] if names else []
+    statements += [(import_order(n.name), [f"{n.name} as {n.alias}"]) for n in needed if n.alias]
+    return "\n".join(_statement(source, shown, width) for _, shown in sorted(statements))
+
+
+def _statement(source: str, shown: list[str], width: int) -> str:
     line = f"from {source} import {', '.join(shown)}"
-    if len(indent) + len(line) <= width:
+    if len(line) <= width:
         return line
-    return f"from {source} import (\n" + "".join(f"{indent}    {name},\n" for name in shown) + f"{indent})"
+    return f"from {source} import (\n" + "".join(f"    {name},\n" for name in shown) + ")"
 
 
 def plain_import(wanted: Needed) -> str:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from codemods.analysis.module import Module
 from codemods.editing.emptied_blocks import is_gated, outside_gate, removals, stand_ins, with_gates
-from codemods.editing.import_groups import ImportGroups, import_line, import_order, is_docstring, plain_import
+from codemods.editing.import_groups import ImportGroups, import_order, is_docstring, leading_imports
 from codemods.editing.spelling import Needed, qualified
+from codemods.torch_names import is_fsdp_namespace
 
 
 def rewritten_imports(
@@ -37,7 +38,7 @@ def rewritten_imports(
     for statement in (*module.nodes(ast.ImportFrom), *module.nodes(ast.Import)):
         assert isinstance(statement, ast.ImportFrom | ast.Import)
         dropped = dropped_of.get(statement, set())
-        joined = _joinable(module, statement, waiting)
+        joined = _joinable(module, statement, waiting, is_ours)
         waiting = [n for n in waiting if n not in joined]
         if not dropped and not joined:
             continue
@@ -50,9 +51,9 @@ def rewritten_imports(
             span = module.span(statement)
             names = ", ".join(f"{a.name} as {a.asname}" if a.asname else a.name for a in kept)
             changes.append((span.start, span.end, f"import {names}"))
-    groups = ImportGroups(module, is_ours, width)
+    groups = ImportGroups(module, is_ours, width, leading_imports(module))
     gates = with_gates(module, [*freed, *stand_ins(module, gone)])
-    in_functions, replaced = _in_functions(module, [n for n in waiting if n.function], gates, width)
+    in_functions, replaced = _in_functions(module, [n for n in waiting if n.function], gates, is_ours, width)
     at_top, replaced_at_top = groups.placed([n for n in waiting if not n.function], freed)
     changes += [*in_functions, *at_top]
     going = removals(module, set(gates.values()) - {*replaced, *replaced_at_top})
@@ -91,13 +92,21 @@ def _local(alias: ast.alias, statement: ast.stmt) -> str:
     return alias.asname or (alias.name.split(".")[0] if isinstance(statement, ast.Import) else alias.name)
 
 
-def _joinable(module: Module, statement: ast.ImportFrom | ast.Import, waiting: list[Needed]) -> list[Needed]:
+def _joinable(
+    module: Module,
+    statement: ast.ImportFrom | ast.Import,
+    waiting: list[Needed],
+    is_ours: Callable[[str], bool],
+) -> list[Needed]:
     if not isinstance(statement, ast.ImportFrom) or any(a.name == "*" for a in statement.names):
         return []
     source = "." * statement.level + (statement.module or "")
     function = module.function(statement)
     if function is None and not isinstance(module.parent(statement), ast.Module):
         return []
+    is_sharding = is_fsdp_namespace(source) or is_ours(source)
+    if function is not None and not is_sharding and not _is_direct(module, statement):
+        return []  # other branches do not see it
     if is_gated(module, statement):
         return []  # it would be imported in one branch, and used in both
     if all(a.asname for a in statement.names) and not _mixes_aliases(module):
@@ -142,37 +151,58 @@ def _with_names(
 
 
 def _in_functions(
-    module: Module, needed: list[Needed], gates: dict[ast.stmt, ast.stmt], width: int
+    module: Module,
+    needed: list[Needed],
+    gates: dict[ast.stmt, ast.stmt],
+    is_ours: Callable[[str], bool],
+    width: int,
 ) -> tuple[list[tuple[int, int, str]], list[ast.stmt]]:
-    """Imports for functions that import FSDP themselves: in place of one that goes, or before the first.
+    """Imports for functions that import FSDP themselves: in place of one that goes and among those beside it,
+    or before the first statement.
 
     Args:
         gates: import statement that goes -> the statement around it that goes with it.
     """
     changes: list[tuple[int, int, str]] = []
     taken: list[ast.stmt] = []
-    wanted: dict[tuple[str, str], list[Needed]] = {}
-    for item in needed:
-        wanted.setdefault((item.function, item.module), []).append(item)
-    for (function, source), items in wanted.items():
-        own = [
-            gate for s, gate in gates.items() if gate not in taken and _function_name(module, s) == function
-        ]
+    for function in dict.fromkeys(item.function for item in needed):
+        items = [item for item in needed if item.function == function]
+        own = [gate for s, gate in gates.items() if _function_name(module, s) == function]
         own = [gate for gate in own if _is_direct(module, gate)] or own
         statements = own or _places(module, function)
         place = outside_gate(module, min(statements, key=lambda s: module.span(s).start))
         span = module.span(place)
-        indent = " " * (span.start - module.line_start(span.start))
-        line = import_line(source, items, width, indent) if items[0].name else plain_import(items[0])
-        if place in own:  # and not in a gate that stays for what else it imports
+        before = module.text[module.line_start(span.start) : span.start]
+        indent = before if not before.strip() else ""
+        run = _run(module, place) if indent else []
+        groups = ImportGroups(module, is_ours, width, run, indent)
+        if run:
+            new, replaced = groups.placed(items, [s for s in run if gates.get(s) is s])
+            changes += new
+            taken += replaced
+        elif place in own:  # and not in a gate that stays for what else it imports
             taken.append(place)
             after = module.text[module.line_end(span.end) :].partition("\r")[0].partition("\n")[0]
-            if isinstance(place, ast.If | ast.Try) and after.strip():
-                line += "\n"  # formatters want a blank line after imports
-            changes.append((span.start, span.end, line))
+            is_followed = isinstance(place, ast.If | ast.Try) and after.strip()
+            # Formatters want a blank line after imports.
+            changes.append((span.start, span.end, groups.together(items) + ("\n" if is_followed else "")))
         else:
-            changes.append((span.start, span.start, f"{line}\n{indent}"))
+            changes.append((span.start, span.start, f"{groups.together(items)}\n\n{indent}"))
     return changes, taken
+
+
+def _run(module: Module, place: ast.stmt) -> list[ast.Import | ast.ImportFrom]:
+    """The imports of a block that stand one below the other, one of them given; none for anything else."""
+    block = module.block(place)
+    found: list[ast.Import | ast.ImportFrom] = []
+    for statement in block:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            found.append(statement)
+        elif place in found:
+            break
+        else:
+            found = []
+    return found if place in found else []
 
 
 def _is_direct(module: Module, statement: ast.stmt) -> bool:

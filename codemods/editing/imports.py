@@ -14,7 +14,7 @@ from codemods.editing.import_lines import rewritten_imports
 from codemods.editing.shared_lines import apart, on_lines_of_their_own
 from codemods.editing.spelling import Spelling, qualified
 from codemods.editing.statements import is_annotation
-from codemods.torch_names import canonical, is_fsdp_namespace, public_names_of
+from codemods.torch_names import canonical, gives_way, is_fsdp_namespace, public_names_of
 
 
 def settle_imports(
@@ -34,7 +34,8 @@ def settle_imports(
     # What is imported at the top is not imported again in a function: it would make the name the function's
     # own, which other places in it are reached without.
     everywhere = {need for need in spelling.needed if not need.function}
-    wanted = sorted(everywhere | {n for n in spelling.needed if replace(n, function="") not in everywhere})
+    inside = {n for n in spelling.needed if replace(n, function="") not in everywhere}
+    wanted = sorted(everywhere | inside | spelling.shadowed)
     gone = _gone(before, after, spelling, is_exported)
     alone = draft_of(after, on_lines_of_their_own(after, {node for node, _ in gone}))
     if alone is not after:
@@ -96,9 +97,9 @@ def _superseded(after: Module, spelling: Spelling) -> set[tuple[ast.AST, str]]:
             names |= {n.alias or n.name for n in ours if n.function == where}
         for name in names & scope.bindings.keys():
             for binding in scope.bindings[name]:
+                target = canonical(binding.target)
                 if binding.kind is BindingKind.IMPORT and (
-                    is_fsdp_namespace(canonical(binding.target))
-                    or (binding.target, name) in spelling.superseded
+                    gives_way(target, name) or (binding.target, name) in spelling.superseded
                 ):
                     found.add((binding.node, name))
     return found

@@ -149,7 +149,7 @@ def _runs(project: Project) -> Iterator[tuple[Module, ast.Call, frozenset[WrapCa
 
 def _is_evaluation(project: Project, module: Module, call: ast.Call, depth: int = _DEPTH) -> bool:
     """Whether a call stands where no gradients are computed, or in a function that is called there."""
-    if any(_is_without_gradients(parent) for parent in module.ancestors(call)):
+    if any(_is_without_gradients(module, parent) for parent in module.ancestors(call)):
         return True
     function = module.function(call)
     if not depth or not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -158,18 +158,19 @@ def _is_evaluation(project: Project, module: Module, call: ast.Call, depth: int 
     return any(_is_evaluation(project, home, outer, depth - 1) for home, outer in calls)
 
 
-def _is_without_gradients(node: ast.AST) -> bool:
+def _is_without_gradients(module: Module, node: ast.AST) -> bool:
     """Whether it is a function or block that computes no gradients, or that puts a model into `eval()`."""
     told: list[ast.expr] = []
     if isinstance(node, ast.FunctionDef):
         told = node.decorator_list
-        called = {
-            n.func.attr
-            for n in ast.walk(node)
-            if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
-        }
-        if "eval" in called and "backward" not in called:
+        if _calls_within(module, node, "eval") and not _calls_within(module, node, "backward"):
             return True
     elif isinstance(node, ast.With):
         told = [item.context_expr for item in node.items]
     return any(map(switches_gradients_off, told))
+
+
+def _calls_within(module: Module, function: ast.FunctionDef, name: str) -> bool:
+    """Whether a method of that name is called in a function."""
+    calls = (call for call in module.called(name) if isinstance(call.func, ast.Attribute))
+    return any(function in module.ancestors(call) for call in calls)

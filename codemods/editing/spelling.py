@@ -7,9 +7,17 @@ from dataclasses import dataclass, field
 
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
-from codemods.analysis.scopes import Binding, BindingKind
+from codemods.analysis.scopes import Binding, BindingKind, Scope
 from codemods.editing.emptied_blocks import outside_gate
-from codemods.torch_names import PRIVATE_HOME, PUBLIC_FROM, at_home, canonical, is_fsdp_namespace
+from codemods.model import Span
+from codemods.torch_names import (
+    PRIVATE_HOME,
+    PUBLIC_FROM,
+    at_home,
+    canonical,
+    gives_way,
+    is_fsdp_namespace,
+)
 
 _MODULES = frozenset(
     {
@@ -29,6 +37,8 @@ _USUAL = {
     "torch.nn": "nn",
     "torch.distributed.checkpoint": "dcp",
 }
+HELPER_IMPORT = "helper.import."
+"""Before a name of the helper module: the statement that imports it, for a branch of its own."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -53,6 +63,7 @@ class Spelling:
         width: columns a line may have.
         torch: the oldest torch the result must run on.
         helper: what to import the helper module's names from, such as `.fsdp2_sharding`.
+        shadowed: imports for functions that import the same in another branch, and so need one of their own.
         superseded: (imported name, local name) of FSDP1 imports whose place a new import takes.
     """
 
@@ -62,11 +73,13 @@ class Spelling:
     width: int
     torch: tuple[int, int] = PUBLIC_FROM
     needed: set[Needed] = field(default_factory=set)
+    shadowed: set[Needed] = field(default_factory=set)
     superseded: set[tuple[str, str]] = field(default_factory=set)
-    _taken: set[str] | None = None
 
     def spell(self, name: str, position: int) -> str:
         """The spelling of a dotted name at a text position."""
+        if name.startswith(HELPER_IMPORT):
+            return f"from {self.helper} import {name.removeprefix(HELPER_IMPORT)}"
         if name.startswith("helper."):
             return self._helper(name.removeprefix("helper."), position)
         name = at_home(name, self.torch)
@@ -85,7 +98,8 @@ class Spelling:
         return module == self.helper or self.index.locate(module, self.module.path) is not None
 
     def _helper(self, name: str, position: int) -> str:
-        if name in self._names() and not self._goes_away(name) and not self._is_import_of(self.helper, name):
+        is_taken = name in self._names(position) and not self._goes_away(name, position)
+        if is_taken and not self._is_import_of(self.helper, name):
             # The file has a name of its own like that: go through the module.
             head, _, stem = self.helper.rpartition(".")
             if not head and not self.helper.startswith("."):
@@ -142,27 +156,42 @@ class Spelling:
                 return f"{torch}.nn"
             self.needed.add(Needed("torch", "nn"))
             return "nn"
-        if alias and alias in self._names():
+        if alias and any(alias in scope.bindings for scope in self.module.scopes()):
             alias = alias if self._bound_as(name) else f"torch_{alias}"
         self.needed.add(Needed(name, "", alias))
         return alias or name
 
     def _import_from(self, module: str, name: str, position: int) -> str:
         ours = is_fsdp_namespace(module) or module in (self.helper, PRIVATE_HOME)
-        function = self._function_with_import(position) if ours else ""
+        around = self._bound_around(name, position)
+        target = f"{module}.{name}"
+        if any(canonical(b.target) == target and self._is_before(b, position) for b in around):
+            return name
+        is_same = bool(around) and all(binding.target == target for binding in around)
+        function = self._function_with_import(position) if ours or is_same else ""
+        if function and is_same:  # in another branch
+            self.shadowed.add(Needed(module, name, "", function))
+            return name
         local = name
-        if name in self._names() and not self._is_import_of(module, name):
-            if self._is_gated(module, name):
+        if around or (name in self._names(position) and not self._is_import_of(module, name)):
+            if not around and self._is_gated(module, name):
                 return name
-            local = name if self._goes_away(name) else f"{name}_"
+            local = name if self._goes_away(name, position) else f"{name}_"
         wanted = Needed(module, name, "" if local == name else local, function)
         self.needed.add(wanted)
         return local
 
-    def _names(self) -> set[str]:
-        if self._taken is None:
-            self._taken = {n for scope in self.module.scopes() for n in scope.bindings}
-        return self._taken
+    def _seen_from(self, position: int) -> list[Scope]:
+        """The module's scope and those around a position."""
+        return [
+            scope
+            for scope in self.module.scopes()
+            if scope is self.module.scope or self.module.span(scope.node).holds(Span(position, position))
+        ]
+
+    def _names(self, position: int) -> set[str]:
+        """What is bound where a position sees it; what is bound in other functions hides nothing there."""
+        return {name for scope in self._seen_from(position) for name in scope.bindings}
 
     def _is_import_of(self, module: str, name: str) -> bool:
         return any(n.module == module and n.name == name and not n.alias for n in self.needed)
@@ -187,20 +216,32 @@ class Spelling:
     def _is_top(self, node: ast.AST) -> bool:
         return isinstance(self.module.parent(node), ast.Module)
 
-    def _goes_away(self, name: str) -> bool:
+    def _goes_away(self, name: str, position: int) -> bool:
         """Whether every binding of a name imports it from torch's FSDP, which a new import replaces.
 
         The project's own files may hand it on.
         """
-        bindings = [b for s in self.module.scopes() for b in s.bindings.get(name, [])]
+        bindings = [b for s in self._seen_from(position) for b in s.bindings.get(name, [])]
         if not all(b.kind is BindingKind.IMPORT and self._means_fsdp(b) for b in bindings):
             return False
         self.superseded.update((b.target, name) for b in bindings)
         return True
 
     def _means_fsdp(self, binding: Binding) -> bool:
+        """Whether an import is of torch's FSDP, and not of what FSDP2 has under a name of FSDP1's."""
         symbol = self.index.imported(self.module, binding.target)
-        return is_fsdp_namespace(symbol.name if symbol is not None else canonical(binding.target))
+        name = symbol.name if symbol is not None else canonical(binding.target)
+        return gives_way(name, binding.name)
+
+    def _bound_around(self, name: str, position: int) -> list[Binding]:
+        """What binds a name in the functions around a position."""
+        scopes = [s for s in self._seen_from(position) if s is not self.module.scope]
+        return [binding for scope in scopes for binding in scope.bindings.get(name, [])]
+
+    def _is_before(self, binding: Binding, position: int) -> bool:
+        """Whether an import has run wherever a position is reached, and stays."""
+        is_import = binding.kind is BindingKind.IMPORT and not self._means_fsdp(binding)
+        return is_import and isinstance(binding.node, ast.stmt) and self._is_above(binding.node, position)
 
     def _function_with_import(self, position: int) -> str:
         """The function around a position whose body imports from torch's FSDP before it, by qualified name.

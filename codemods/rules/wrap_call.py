@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from codemods.editing.helper_call import helper_call_edits
 from codemods.editing.inline import Refused, inline_edits
 from codemods.editing.wrap_target import is_nested
+from codemods.enabled_wraps import enabling
 from codemods.rule import (
     Finding,
     Project,
@@ -17,7 +18,14 @@ from codemods.rule import (
     rule,
 )
 from codemods.shard_call import Argument, Inline, Translation, keyword_rules
-from codemods.wrap_site import arguments_of, made_outside, may_be_on_meta, refusal, taken_by_wrap
+from codemods.wrap_site import (
+    arguments_of,
+    made_elsewhere,
+    made_outside,
+    may_be_on_meta,
+    refusal,
+    taken_by_wrap,
+)
 
 
 @rule(
@@ -70,9 +78,7 @@ def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
         return
     outside = next((name for a in arguments if (name := made_outside(project, a)) is not None), None)
     if outside is not None:
-        message = f"`{outside}` is made outside of what is rewritten, and stays of torch's type"
-        remedy = "rewrite the directory that holds both, or make the value in this program"
-        yield _left(project, site, "FM103", message, remedy)
+        yield _left(project, site, "FM103", *made_elsewhere(outside))
         return
     results = [(a, rules[a.name](a)) for a in arguments]
     for _, result in results:
@@ -83,7 +89,7 @@ def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
         yield _left(project, site, "FM103", result.refused, result.remedy)
         return
     is_on_meta = may_be_on_meta(project, site)
-    is_known = not unknown and not is_on_meta and site.kind == "call"
+    is_known = not unknown and not is_on_meta and site.kind == "call" and enabling(project) is None
     inline = _as_inline(project, site, results) if is_known else None
     yield inline or _as_helper_call(
         project, site, results, unknown, {"param_init_fn"} if is_on_meta else set()
@@ -129,6 +135,7 @@ def _as_helper_call(
 ) -> Finding:
     needs = {argument.name for argument, result in results if result.keep} | more
     needs |= {"**"} if unknown else set()
+    needs |= {"parts"} if enabling(project) is not None else set()
     nested = is_nested(project, site) and ("mixed_precision" in needs or unknown)
     policies = [ast.unparse(a.node) for a, r in results if a.name == "auto_wrap_policy" and r.keep]
     return finding(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections.abc import Iterator
 
+from codemods.analysis.enabled import ENABLE, calls_function, wrapper_of
 from codemods.editing.helper_call import dropped_edits
 from codemods.editing.wrap_target import is_nested
+from codemods.enabled_wraps import Enabling, enabling, gives_fsdp1
 from codemods.rule import (
     Edit,
     Finding,
@@ -17,15 +20,14 @@ from codemods.rule import (
     WrapCall,
     code,
     finding,
+    replace,
     rule,
     unwrap_block,
 )
-from codemods.shard_call import keyword_rules
+from codemods.shard_call import Argument, Translation, keyword_rules
 from codemods.subclass_calls import subclass_calls, taken_by
 from codemods.torch_names import FSDP
-from codemods.wrap_site import arguments_of, refusal, taken_by_wrap
-
-_ENABLE = "torch.distributed.fsdp.wrap.enable_wrap"
+from codemods.wrap_site import arguments_of, made_elsewhere, made_outside, refusal, taken_by_wrap
 
 
 @rule(
@@ -42,27 +44,28 @@ def enable_wrap(project: Project) -> Iterator[Finding]:
     The block goes, the order of the calls stays, and parts of the model that is wrapped last are sharded as
     parts of it.
 
-    A module that is wrapped twice, `wrap(wrap(m))`, is sharded once. Left to a person: blocks of another
-    wrapper class, `wrap` calls in functions that the block only calls, and wraps within comprehensions that
-    fill no attribute. Shard what was wrapped with fully_shard once it is built, then the model around it.
+    A module that is wrapped twice, `wrap(wrap(m))`, is sharded once. Where a block is entered elsewhere than
+    its `wrap` calls stand (a context that is handed on, a function that the block calls), both stay: torch's
+    `enable_wrap` calls whatever it is given, and is given `wrapper_cls=shard_model`. What is sharded around
+    such parts takes the casting of the inputs from them, as FSDP1's root did.
+
+    Left to a person: blocks of another wrapper class, and `wrap` calls for which these files have no block.
+    Shard what was wrapped with fully_shard once it is built, then the model around it.
     """
+    found = enabling(project)
+    if found is not None:
+        yield from _at_run_time(project, found)
+        return
     blocks: dict[ast.With, list[WrapCall]] = {}
     for site in project.wraps:
         if site.block is not None:
             blocks.setdefault(site.block, []).append(site)
-    for module, call in project.calls_of(_ENABLE):
+    for module, call in project.calls_of(ENABLE):
         block = next((b for b in blocks if b.items[0].context_expr is call), None)
         if block is not None and all(refusal(project, site) is None for site in blocks[block]):
             yield _translated(project, module, block, blocks[block])
-        else:
-            yield finding(
-                module,
-                call,
-                "FM105",
-                "FSDP2 has no `enable_wrap`: modules are sharded after they are built",
-                remedy="remove the block and shard what is wrapped in it with fully_shard and these settings",
-                shares=taken_by(project, [(module, call)]),
-            )
+        elif not calls_function(project.index, module, call):
+            yield _left_block(project, module, call)
             for site in blocks.get(block, []) if block is not None else []:
                 yield _left(project, site)
     for site in project.wraps:
@@ -70,12 +73,100 @@ def enable_wrap(project: Project) -> Iterator[Finding]:
             yield _left(project, site)
 
 
+def _left_block(project: Project, module: Module, call: ast.Call) -> Finding:
+    message = "FSDP2 has no `enable_wrap`: modules are sharded after they are built"
+    if not gives_fsdp1(project, module, call):
+        message = "`enable_wrap` wraps with something else than FSDP1's class, or with what is not known"
+    return finding(
+        module,
+        call,
+        "FM105",
+        message,
+        remedy="remove the block and shard what is wrapped in it with fully_shard and these settings",
+        shares=taken_by(project, [(module, call)]),
+    )
+
+
+def _at_run_time(project: Project, found: Enabling) -> Iterator[Finding]:
+    """Blocks and wraps that meet only when the program runs: all of them, or none."""
+    rules = keyword_rules()
+    opened = {site: arguments_of(project, site) for site in (*found.blocks, *found.sites)}
+    results = {
+        site: [(a, rules[a.name](a)) for a in arguments if a.name in rules]
+        for site, (arguments, _) in opened.items()
+    }
+    reasons = {
+        site: why
+        for site, (arguments, _) in opened.items()
+        if (why := _reason(project, site, arguments, results[site])) is not None
+    }
+    for site, (_, unknown) in opened.items():
+        if reasons:
+            is_block = site.kind == "block"
+            left = _left_block(project, site.module, site.node) if is_block else _left(project, site)
+            message, remedy = reasons.get(site, (left.message, left.remedy))
+            yield dataclasses.replace(left, message=message, remedy=remedy)
+            continue
+        for _, result in results[site]:
+            yield from result.findings
+        yield _calling_helper(project, site, results[site], unknown=unknown or not found.sites)
+
+
+def _reason(
+    project: Project,
+    site: WrapCall,
+    arguments: list[Argument],
+    results: list[tuple[Argument, Translation]],
+) -> tuple[str, str] | None:
+    """What keeps a block or a `wrap` from calling the helper module, and what to do."""
+    refused_form = refusal(project, site)
+    if refused_form is not None:
+        return refused_form
+    for argument in arguments:
+        if argument.name not in keyword_rules():
+            return f"FSDP1 has no keyword `{argument.name}`", "remove it, and rewrite again"
+        outside = made_outside(project, argument)
+        if outside is not None:
+            return made_elsewhere(outside)
+    return next(((r.refused, r.remedy) for _, r in results if r.refused), None)
+
+
+def _calling_helper(
+    project: Project, site: WrapCall, results: list[tuple[Argument, Translation]], *, unknown: bool
+) -> Finding:
+    """A block that is given `shard_model`, or a `wrap` that stays, with its keywords."""
+    module, call = site.module, site.node
+    wrapper = wrapper_of(call) if site.kind == "block" else None
+    if wrapper is not None:
+        edits = [replace(module, wrapper, code(None, "{helper.shard_model}"))]
+        message = "what `enable_wrap` wraps with is the helper module's function"
+    else:
+        edits = [replace(module, call.func, (module.code(call.func),))]  # it stays, and is spoken of
+        message = "`wrap` calls what its block is given, and that shards"
+    edits += dropped_edits([argument for argument, result in results if not result.keep])
+    needs = {argument.name for argument, result in results if result.keep}
+    return finding(
+        module,
+        call,
+        "FM107",
+        message,
+        safety=Safety.SAFE,
+        edits=list(dict.fromkeys(edits)),
+        needs=needs | ({"**"} if unknown else set()) | {"parts"},
+        shares=taken_by_wrap(project, site) | {f"enable_wrap@{project.group(module.path)}"},
+        detail="what is wrapped by hand",
+    )
+
+
 def _left(project: Project, site: WrapCall) -> Finding:
+    message = "FSDP2 has no `wrap`: modules are sharded after they are built"
+    if not any(True for _ in project.calls_of(ENABLE)):
+        message = "no file that is rewritten enters `enable_wrap`, with which alone `wrap` shards"
     return finding(
         site.module,
         site.node,
         "FM105",
-        "FSDP2 has no `wrap`: modules are sharded after they are built",
+        message,
         remedy="call fully_shard on this module once it is built, before the model around it",
         shares=taken_by_wrap(project, site),
     )

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from fsdp_migrate import __version__
 from fsdp_migrate.cli.commands import COMMANDS
+from fsdp_migrate.cli.plain_values import convert_plainly, expect_no_help
 from fsdp_migrate.exit_codes import ExitCode
 
 _GLOBAL = re.compile(r"-[vq]+|--verbose|--quiet|--no-color")
@@ -31,6 +32,7 @@ class _Group(TyperGroup):
         super().__init__(**attributes)
         names: Any = dict.fromkeys(COMMANDS)
         self.commands = names  # to suggest one where a name is misspelt
+        convert_plainly(self.params, main_options)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -42,13 +44,17 @@ class _Group(TyperGroup):
         function, own_class = entry.load()
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
         single.command(cmd_name, cls=own_class)(guarded(function))
-        return typer.main.get_command(single)
+        command = typer.main.get_command(single)
+        convert_plainly(command.params, function)
+        expect_no_help(command, ctx)
+        return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        expect_no_help(self, ctx)
         end = args.index("--") if "--" in args else len(args)
         ours = [word for word in args[:end] if _GLOBAL.fullmatch(word)]
         rest = [word for word in args[:end] if not _GLOBAL.fullmatch(word)]

@@ -26,6 +26,7 @@ def verify(
     record: given.Record = None,
     compare: given.Compare = None,
     digests: given.Digests = False,
+    elements: given.Elements = False,
     nproc: given.Nproc = 2,
     nnodes: given.Nnodes = 1,
     rdzv_endpoint: given.Endpoint = "",
@@ -38,6 +39,7 @@ def verify(
     measure_noise: given.MeasureNoise = True,
     third_arm: given.ThirdArm = False,
     profile: given.Profile = False,
+    also: given.Also = None,
     simulate_world: given.SimulateWorld = None,
     strict: given.Strict = False,
     output_format: given.Format = given.FormatOption.text,
@@ -63,11 +65,13 @@ def verify(
     from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 
     given.refuse_beside_records(context)
+    speaks = given.let_first_task_speak()
     require_writable(output)
     screen = console.progress()
 
     def progress(line: str) -> None:
-        screen.print(f"verify: {line}", markup=False, highlight=False)
+        if speaks:
+            screen.print(f"verify: {line}", markup=False, highlight=False)
 
     chosen = settled(
         context,
@@ -85,8 +89,10 @@ def verify(
         fixed_order,
         measure_noise,
         third_arm,
-        profile,
+        profile or bool(also),
+        given.also_measured(also),
         0 if digests else 1 << 30,
+        elements,
     )
     if compare is not None:
         return _compare(compare, chosen.strict, output_format.value, output, progress)

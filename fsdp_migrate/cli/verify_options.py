@@ -53,6 +53,14 @@ class StrategyOption(str, Enum):
     hybrid_shard = "hybrid_shard"
 
 
+class AlsoOption(str, Enum):
+    """What the original can be run under for its speed, beside both arms."""
+
+    ddp = "ddp"
+    deepspeed = "deepspeed"
+    megatron_fsdp = "megatron-fsdp"
+
+
 Script = Annotated[str | None, typer.Argument(metavar="SCRIPT", help="The converted training script.")]
 Arguments = Annotated[
     list[str] | None, typer.Argument(metavar="ARGS", help="Arguments of the script, after --.")
@@ -80,6 +88,12 @@ Compare = Annotated[
 Digests = Annotated[
     bool, typer.Option("--digests", help="Keep digests and sketches of tensors, not their elements.")
 ]
+Elements = Annotated[
+    bool,
+    typer.Option(
+        "--elements", help="Keep every element of large tensors too (1 GiB per rank): slower, tells places."
+    ),
+]
 Nproc = Annotated[int, typer.Option(help="Processes on this machine.", min=1)]
 Nnodes = Annotated[int, typer.Option(help="Machines.", min=1)]
 Endpoint = Annotated[str, typer.Option(help="Rendezvous of all machines.", metavar="HOST:PORT")]
@@ -99,6 +113,10 @@ ThirdArm = Annotated[
 Profile = Annotated[
     bool, typer.Option("--profile", help="Measure speed, memory and overlap of both arms, in turns.")
 ]
+Also = Annotated[
+    list[AlsoOption] | None,
+    typer.Option("--also", help="Measure the original under this too; implies --profile."),
+]
 SimulateWorld = Annotated[
     int | None,
     typer.Option(help="Reference job: memory of rank 0 among this many ranks, on one device.", min=1),
@@ -114,8 +132,18 @@ Tied = Annotated[
     bool,
     typer.Option("--tied/--untied", help="Reference job: the head uses the embedding's weight."),
 ]
-_OF_VERDICTS = ["baseline", "third_arm", "profile", "strict"]
-_OF_RUNS = ["script", "module", "baseline", "record", "third_arm", "profile", "simulate_world", "keep"]
+_OF_VERDICTS = ["baseline", "third_arm", "profile", "also", "strict"]
+_OF_RUNS = [
+    "script",
+    "module",
+    "baseline",
+    "record",
+    "third_arm",
+    "profile",
+    "also",
+    "simulate_world",
+    "keep",
+]
 OF_REFERENCE = ("config", "dtype", "strategy", "accumulate", "tied", "simulate_world")
 
 
@@ -136,10 +164,51 @@ class ScriptCommand(TyperCommand):
             raise
 
 
+def let_first_task_speak() -> bool:
+    """Below `srun` every task runs this command and comes to the same report, which the first one tells.
+
+    Returns:
+        Whether this process is to speak of its progress.
+    """
+    import os
+
+    from fsdp_migrate.verify.slurm import task
+
+    mine = task(os.environ)
+    if mine is None or mine.rank == 0:
+        return True
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return False
+
+
 def is_given(context: typer.Context, name: str) -> bool:
     """Whether an option stands on the command line."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
+
+
+def also_measured(also: list[AlsoOption] | None) -> tuple[str, ...]:
+    """Names of further arms, each once.
+
+    Raises:
+        UsageError: one that cannot be run here.
+    """
+    from importlib.util import find_spec
+
+    from fsdp_migrate.errors import UsageError
+
+    for one in also or ():
+        if one is not AlsoOption.ddp:
+            package = one.value.replace("-", "_")
+            missing = find_spec(package) is None
+            raise UsageError(
+                f"--also {one.value}: {one.value} is not installed here"
+                if missing
+                else f"--also {one.value}: its engine has a training loop of its own, and this version knows "
+                "no way to run a job of FSDP under it untouched",
+                hint="--also ddp needs nothing more than torch",
+            )
+    return tuple(dict.fromkeys(one.value for one in also or ()))
 
 
 def refuse_beside_records(context: typer.Context) -> None:

@@ -129,7 +129,7 @@ def done_text(write: Write, done: Conversion, seconds: float) -> None:
     write(f"  written      {human_bytes(size)} in {files}, {checked}; {seconds:.1f} s, {rate}/s\n")
     if done.against is not None:
         write(f"  against      {done.against} tensors are equal to the reference's\n")
-    linked = sum(1 for digests in done.digests if not digests.written)
+    linked = sum(1 for digests in done.digests.values() if not digests.written)
     if linked:
         write(f"  shared       {linked} tensors stay in the source's files: do not write into those\n")
     write("  digests      of every tensor written in conversion.json\n")

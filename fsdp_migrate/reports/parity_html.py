@@ -16,10 +16,12 @@ from fsdp_migrate.reports.parity_rows import (
     headline,
     loss_rows,
     origins,
+    performance_header,
     performance_rows,
     quantity_words,
     setting,
 )
+from fsdp_migrate.reports.parity_timeline import timelines
 from fsdp_migrate.verify.model import Outcome
 
 if TYPE_CHECKING:
@@ -58,11 +60,13 @@ def _parts(report: ParityReport) -> Iterable[str]:
     yield f"<h2>Differences by step</h2>{difference_curves(report)}"
     yield f"<h2>Weights, parameter by parameter</h2>{heat_strip(report)}"
     yield f"<h2>Both arms</h2>{_table(('', 'original', 'candidate'), arm_rows(report))}"
+    if report.timelines:
+        yield f"<h2>One step, from left to right</h2>{timelines(report)}"
     if report.third:
         yield f"<h2>Third arm</h2><p>{escape(report.third)}.</p>"
     if report.performance:
         yield f"<h2>Speed and memory</h2>{memory_bars(report)}"
-        yield _table(("", "original", "candidate"), performance_rows(report))
+        yield _table(performance_header(report), performance_rows(report))
         yield f"<p class=faint>{escape(MFU_FORMULA)}.</p>"
     if report.largest:
         yield f"<h2>Largest differences</h2>{_largest(report)}"

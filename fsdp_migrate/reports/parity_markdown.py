@@ -13,6 +13,7 @@ from fsdp_migrate.reports.parity_rows import (
     headline,
     loss_rows,
     origins,
+    performance_header,
     performance_rows,
     setting,
 )
@@ -43,7 +44,7 @@ def render(report: ParityReport) -> str:
         parts.append(f"**Third arm:** {report.third}.")
     if report.performance:
         parts.append("#### Speed and memory")
-        parts.append(_table(("", "original", "candidate"), performance_rows(report)))
+        parts.append(_table(performance_header(report), performance_rows(report)))
         parts.append(f"{MFU_FORMULA}.")
     if report.largest:
         rows = [

@@ -120,8 +120,13 @@ def quantity_words(quantity: str) -> str:
     return quantity.removeprefix("optimizer state ")
 
 
+def performance_header(report: ParityReport) -> tuple[str, ...]:
+    """Names of the arms that were measured."""
+    return ("", *(arm.name.value for arm in report.performance))
+
+
 def performance_rows(report: ParityReport) -> list[tuple[str, ...]]:
-    """Speed and memory of both arms beside each other; what does not apply says so."""
+    """Speed and memory of the arms beside each other; what does not apply says so."""
     arms = report.performance
     no_gpu = "does not apply: no GPU"
     rows: list[tuple[str, ...]] = [

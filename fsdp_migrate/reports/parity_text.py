@@ -13,6 +13,7 @@ from fsdp_migrate.reports.parity_rows import (
     headline,
     loss_rows,
     origins,
+    performance_header,
     performance_rows,
     quantity_words,
     setting,
@@ -125,7 +126,7 @@ def _arms(report: ParityReport) -> Table:
 
 
 def _performance(report: ParityReport) -> Table:
-    table = _table("\nSpeed and memory", "", "original", "candidate")
+    table = _table("\nSpeed and memory", *performance_header(report))
     for row in performance_rows(report):
         table.add_row(f"  {row[0]}", *row[1:])
     return table

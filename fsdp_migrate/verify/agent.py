@@ -38,6 +38,25 @@ def exit_codes(logs: Iterable[str]) -> dict[int, int]:
     return {rank: code for rank, code in found.items() if code != -int(signal.SIGTERM)}
 
 
+def count_gpus(environment: dict[str, str]) -> int:
+    """GPUs that torch sees, counted by a process of its own.
+
+    Raises:
+        JobError: torch cannot be imported.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", _COUNT_GPUS],
+        env=environment,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise JobError(f"torch could not be imported: {done.stderr.strip()[-500:]}")
+    return int(done.stdout.split()[-1])
+
+
 class Agent:
     """Launches through `torch.distributed.run`; on leaving it, no rank of this machine is left."""
 
@@ -52,17 +71,7 @@ class Agent:
         self.gpus = 0
 
     def __enter__(self) -> Agent:
-        done = subprocess.run(
-            [sys.executable, "-c", _COUNT_GPUS],
-            env=self._environment,
-            cwd="/",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise JobError(f"torch could not be imported: {done.stderr.strip()[-500:]}")
-        self.gpus = int(done.stdout.split()[-1])
+        self.gpus = count_gpus(self._environment)
         return self
 
     def __exit__(

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fsdp_migrate.errors import UsageError
+from fsdp_migrate.errors import JobError, UsageError
 from fsdp_migrate.verify import failures
 from fsdp_migrate.verify.agent import Agent
 from fsdp_migrate.verify.baseline import Source, build_tree
@@ -19,6 +19,7 @@ from fsdp_migrate.verify.model import ArmName, LaunchOptions, VerifyRequest
 from fsdp_migrate.verify.noise import RoundingSource
 from fsdp_migrate.verify.read import read_arm
 from fsdp_migrate.verify.record import ArmRecord
+from fsdp_migrate.verify.slurm import Tasks
 from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ WORDS = {
     ArmName.ORIGINAL: "the original",
     ArmName.CANDIDATE: "the candidate",
     ArmName.UNSHARDED: "the original again, unsharded and in fp32",
+    ArmName.DDP: "the original again, under DDP",
     ArmName.NOISE: "the original again, its gradients perturbed in the last bit",
 }
 _PRINTED_LINES = 3
@@ -67,7 +69,7 @@ class Verification:
         trees: where the copies of the project are that they run in.
     """
 
-    server: RankServer | Agent
+    server: RankServer | Agent | Tasks
     records: Path
     trees: Path
     options: LaunchOptions
@@ -78,6 +80,11 @@ class Verification:
     def ranks(self) -> int:
         """Processes on all machines."""
         return self.options.nproc * self.options.nnodes
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this process tells what all know."""
+        return not isinstance(self.server, Tasks) or self.server.mine.rank == 0
 
     @property
     def circumstances(self) -> Circumstances:
@@ -104,7 +111,7 @@ class Verification:
             Its record, and the large files that were linked into the copy instead of copied.
         """
         tree = self.trees / arm.value
-        linked = build_tree(source, tree)
+        linked = self._build_tree(source, tree)
         inside = tree / source.cwd if source.cwd is not None else request.cwd.resolve()
         spec = self._spec(
             request,
@@ -114,12 +121,19 @@ class Verification:
             inside,
             perturb=rounding.size if rounding else 0.0,
             perturb_weights=rounding.weights if rounding else 0.0,
+            perturb_sums=rounding.of_sums if rounding else False,
             unsharded=arm is ArmName.UNSHARDED,
         )
         self._launch(spec)
         record = self._read(arm)
         _refuse_strayed(record, source)
         return record, linked
+
+    def _build_tree(self, source: Source, tree: Path) -> list[str]:
+        """Copy the project; large files that were linked instead."""
+        if isinstance(self.server, Tasks):
+            return self.server.build_tree(source, tree)
+        return build_tree(source, tree)
 
     def timed(self, number: int) -> Verification:
         """Where the `number`th pair of runs for speed goes, and how many steps they make."""
@@ -131,9 +145,11 @@ class Verification:
     def time_script(self, request: VerifyRequest, source: Source, arm: ArmName) -> None:
         """Run one arm of a script for its speed; `performance.measured` reads what it leaves."""
         tree = self.trees / arm.value
-        build_tree(source, tree)
+        self._build_tree(source, tree)
         inside = tree / source.cwd if source.cwd is not None else request.cwd.resolve()
-        self._launch(self._spec(request, source, arm, tree, inside, performance=True))
+        self._launch(
+            self._spec(request, source, arm, tree, inside, performance=True, replicated=arm is ArmName.DDP)
+        )
 
     def time_reference(self, config: ReferenceConfig, arms: tuple[ArmName, ...]) -> None:
         """Run arms of the bundled job for their speed, in one launch."""
@@ -148,6 +164,7 @@ class Verification:
             arms,
             perturb=rounding.size if rounding else 0.0,
             perturb_weights=rounding.weights if rounding else 0.0,
+            perturb_sums=rounding.of_sums if rounding else False,
             unsharded=ArmName.UNSHARDED in arms,
         )
         self._launch(spec)
@@ -173,6 +190,7 @@ class Verification:
             device=self.device,
             fixed_order=self.fixed_order and not more.get("performance"),
             full_limit_bytes=self.options.full_limit_bytes,
+            every_element=self.options.every_element,
             tree=(str(tree), str(source.root)),
             **more,
         )
@@ -189,6 +207,7 @@ class Verification:
             device=self.device,
             fixed_order=self.fixed_order and not more.get("performance"),
             full_limit_bytes=self.options.full_limit_bytes,
+            every_element=self.options.every_element,
             **more,
         )
 
@@ -203,7 +222,12 @@ class Verification:
                 self.progress(f"  step {step} of at most {spec.steps}")
 
         result = self.server.launch(spec, self.options.nproc, self.options.timeout_s, on_step)
-        failures.check(result, self.records, spec.arms[0], who, self.options.timeout_s, spec.tree)
+        try:
+            failures.check(result, self.records, spec.arms[0], who, self.options.timeout_s, spec.tree)
+        except JobError as error:
+            if self.speaks:
+                raise
+            raise JobError(f"{who} failed; the first task says why") from error
 
     def _read(self, arm: ArmName) -> ArmRecord:
         record = read_arm(self.records / arm.value)

@@ -163,7 +163,7 @@ def difference(left: Whole, right: Whole) -> tuple[float, float, float, float, t
     if a.digest == b.digest:
         return None
     apart = np.subtract(a.projections, b.projections)
-    distance = math.sqrt(float(np.mean(np.square(apart))))
+    distance = math.sqrt(float(np.sum(np.square(apart))))
     norms = math.sqrt(a.square), math.sqrt(b.square)
     return float("nan"), _ratio(distance, max(norms)), *norms, ()
 

@@ -6,10 +6,13 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fsdp_migrate.verify.compare import difference
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import CLIPPED, Cause
 from fsdp_migrate.verify.record import ArmRecord, Part, widen
+from fsdp_migrate.verify.sums import sums_of
 from fsdp_migrate.verify.whole import assemble
 
 _SAME_FACTOR = 1e-4
@@ -162,10 +165,7 @@ def _clipped_in_part(original: ArmRecord, candidate: ArmRecord, step: int) -> Ca
     kept = sorted(
         name
         for name, (left, right) in whole.items()
-        if left.stored is not None
-        and right.stored is not None
-        and left.stored.any()
-        and np.array_equal(left.stored, right.stored)
+        if left.sums().square and difference(left, right) is None
     )
     if not kept or len(kept) == len(whole):
         return None
@@ -205,15 +205,22 @@ def clip_factors(arm: ArmRecord, step: int) -> dict[int, float]:
         scaled = {(part.rank, part.place): part for part in after.get(name, [])}
         for part in parts:
             other = scaled.get((part.rank, part.place))
-            if other is None or part.stored is None or other.stored is None:
+            if other is None:
                 continue
-            values = part.values()
+            values, scaled_values = _alike(part, other)
             total = sums.setdefault(part.rank, [0.0, 0.0])
-            total[0] += float(values @ other.values())
+            total[0] += float(values @ scaled_values)
             total[1] += float(values @ values)
     return {
         rank: top / bottom for rank, (top, bottom) in sorted(sums.items()) if bottom and math.isfinite(bottom)
     }
+
+
+def _alike(left: Part, right: Part) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Elements of both, or projections where one of them has no elements: a factor is the same in either."""
+    if left.stored is not None and right.stored is not None:
+        return left.values(), right.values()
+    return np.array(sums_of(left).projections), np.array(sums_of(right).projections)
 
 
 def scale(evidence: Evidence) -> Cause | None:
@@ -255,9 +262,12 @@ def _scaled(evidence: Evidence, step: int, factor: float) -> Cause:
 
 def _ratio(left: list[Part], right: list[Part]) -> float | None:
     a, b = assemble(left), assemble(right)
-    if a.stored is None or b.stored is None or a.shape != b.shape:
+    if a.shape != b.shape:
         return None
-    x, y = widen(a.stored, a.dtype), widen(b.stored, b.dtype)
+    if a.stored is not None and b.stored is not None:
+        x, y = widen(a.stored, a.dtype), widen(b.stored, b.dtype)
+    else:
+        x, y = np.array(a.sums().projections), np.array(b.sums().projections)
     square = float(x @ x)
     if not square:
         return None

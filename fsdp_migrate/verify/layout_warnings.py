@@ -35,6 +35,7 @@ def _lost_units(original: ArmRecord, candidate: ArmRecord) -> Iterator[str]:
 
 
 def _strategies(pairs: list[tuple[Unit, Unit]]) -> Iterator[str]:
+    pairs = [(left, right) for left, right in pairs if left.shards and right.shards]
     for left, right in pairs:
         if (left.shards, left.replicas) != (right.shards, right.replicas):
             yield (

@@ -23,12 +23,13 @@ SAVED = "saved tensor"
 
 
 class ArmName(str, Enum):
-    """The two jobs under comparison, and the original run again: to measure rounding noise, and unsharded."""
+    """The two jobs under comparison, and the original run again: for rounding noise, unsharded, under DDP."""
 
     ORIGINAL = "original"
     CANDIDATE = "candidate"
     NOISE = "noise"
     UNSHARDED = "unsharded"
+    DDP = "ddp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,11 @@ class LaunchOptions:
         measure_noise: when the arms differ by little, run the original again with its gradients perturbed in
             the last bit, and judge against the difference this makes.
         profile: run both arms again, in turns, for their speed and memory.
+        also: what else to run the original under beside them: "ddp".
         third_arm: run the original once more, unsharded and in fp32, to tell which arm is wrong.
         full_limit_bytes: tensors each rank keeps in full; of later ones it keeps digests and sketches, which
             tell equality and the size of a difference, not its place.
+        every_element: up to that limit keep large tensors in full too, whatever it costs.
     """
 
     nproc: int = 2
@@ -66,7 +69,9 @@ class LaunchOptions:
     measure_noise: bool = True
     third_arm: bool = False
     profile: bool = False
+    also: tuple[str, ...] = ()
     full_limit_bytes: int = 1 << 30
+    every_element: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +195,22 @@ class ArmSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class Timeline:
+    """One step of one arm on rank 0: what ran when.
+
+    Args:
+        spans: kind ("forward", "backward", "optimizer", "communication", "computation"), begin and end in
+            seconds from the begin of the step; spans of one kind do not overlap.
+        source: where it was seen, for the reader.
+    """
+
+    name: ArmName
+    seconds: float
+    spans: tuple[tuple[str, float, float], ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class ArmPerformance:
     """Speed and memory of one arm, run without the probes that record tensors.
 
@@ -229,6 +250,7 @@ class ParityReport:
         curves: per quantity, the largest relative difference of each step from 1.
         heat: per parameter, the relative difference of its weight after each step from 0.
         third: how both arms stand to a third, unsharded and in fp32; "" where none was run.
+        timelines: of a late step of every arm; empty where none was seen.
     """
 
     passed: bool
@@ -254,3 +276,4 @@ class ParityReport:
     performance: tuple[ArmPerformance, ...] = ()
     curves: tuple[tuple[str, tuple[float, ...]], ...] = ()
     heat: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    timelines: tuple[Timeline, ...] = ()

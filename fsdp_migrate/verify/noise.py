@@ -34,12 +34,15 @@ class RoundingSource:
         size: relative size of the difference where it enters.
         reason: one clause, for the report.
         in_gradients: whether it enters with the gradients themselves, not only when they are clipped.
+        of_sums: whether gradients were added up in another order, which changes small elements as much as
+            others.
         compute: dtype the forward pass computes in.
     """
 
     size: float
     reason: str
     in_gradients: bool = False
+    of_sums: bool = False
     compute: str = "float32"
 
     @property
@@ -60,6 +63,18 @@ class RoundingSource:
         rounding boundary, and then as much as bf16 rounding does. This size makes some of them cross at once.
         """
         return _EPS[self.compute] / 256 if self.compute != "float32" else 0.0
+
+
+def added_otherwise(source: RoundingSource, comparison: Comparison) -> RoundingSource:
+    """The source, where the first gradients differ already and by no more than the order of their sums.
+
+    A tensor that several units take as an input has a gradient of as many terms, and FSDP2 adds them in
+    another order than FSDP1.
+    """
+    differs = any(one.step == 1 and one.quantity == "gradient" for one in comparison.differences)
+    if not differs or source.in_gradients:
+        return source
+    return replace(source, of_sums=True)
 
 
 def rounding_source(original: ArmRecord, candidate: ArmRecord, *, fixed_order: bool) -> RoundingSource:
@@ -173,6 +188,8 @@ def measured_origin(source: RoundingSource) -> str:
         f"{source.factor} times what the original differs from itself with its gradients changed by "
         f"{source.size:.1e} ({source.reason})"
     )
+    if source.of_sums:
+        words += ", and small ones by as much as those of usual size: they are sums of terms that cancel"
     if source.weights:
         words += (
             f" and its weights by {source.weights:.1e}: in {source.compute} the last bit of a weight shows "

@@ -59,10 +59,10 @@ def overlap(events: Iterable[dict[str, Any]]) -> Overlap | None:
     for event in events:
         if event.get("ph") != "X" or event.get("cat") != "kernel":
             continue
-        name = str(event["name"]).lower()
-        if any(word in name for word in _NEITHER):
+        kind = kind_of_kernel(str(event["name"]))
+        if not kind:
             continue
-        kernels = communication if any(word in name for word in _COMMUNICATION) else computation
+        kernels = communication if kind == "communication" else computation
         kernels.append((float(event["ts"]), float(event["ts"]) + float(event["dur"])))
     if not communication and not computation:
         return None
@@ -75,6 +75,14 @@ def overlap(events: Iterable[dict[str, Any]]) -> Overlap | None:
         (_length(talking) - both) / 1e6,
         (max(end for _, end in every) - min(begin for begin, _ in every)) / 1e6,
     )
+
+
+def kind_of_kernel(name: str) -> str:
+    """ "communication", "computation", or "" for copies and fills."""
+    name = name.lower()
+    if any(word in name for word in _NEITHER):
+        return ""
+    return "communication" if any(word in name for word in _COMMUNICATION) else "computation"
 
 
 def merged(intervals: Sequence[Interval]) -> list[Interval]:

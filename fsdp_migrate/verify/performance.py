@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fsdp_migrate.verify.model import ArmName, ArmPerformance
+from fsdp_migrate.verify import timeline
+from fsdp_migrate.verify.model import ArmName, ArmPerformance, Timeline
 from fsdp_migrate.verify.overlap import overlap, read_trace
 from fsdp_migrate.verify.spec import EVENTS, TRACE, TRACED_STEPS
 
@@ -69,6 +70,19 @@ def measured(name: ArmName, folders: Iterable[Path]) -> ArmPerformance:
         flop_per_token=flop,
         mfu_percent=100 * per_second * flop / peak if per_second and flop and peak else None,
     )
+
+
+def timeline_of(name: ArmName, folder: Path) -> Timeline | None:
+    """Of one run: from its trace where a GPU was used, else of the last step that was not traced."""
+    path = folder / "rank0" / TRACE
+    found = timeline.of_trace(name, read_trace(path)) if path.exists() else None
+    if found is not None:
+        return found
+    ranks = _ranks(folder)
+    steps = [one for one in (ranks[0] if ranks else []) if one["event"] == "performance"]
+    plain = [one for one in steps if not one["traced"]]
+    spans = [(kind, begin, end) for kind, begin, end in plain[-1].get("spans", ())] if plain else []
+    return timeline.of_spans(name, spans, "the host's clock on rank 0")
 
 
 def peak_flops(chip: str) -> float | None:

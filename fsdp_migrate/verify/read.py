@@ -1,12 +1,15 @@
 """Reads what the probes of all ranks of one arm wrote.
 
-The format is JSON lines and raw little-endian bytes beside them; `probes/recorder.py` writes it.
+The format is JSON lines and raw little-endian bytes beside them; `probes/recorder.py` writes it. A record may
+have been made by an older or a newer program: of what it lacks nothing is concluded, and what is not known
+here is passed over.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -84,21 +87,23 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
         case "parameters":
             record.shapes |= {name: tuple(shape) for name, shape in event["shapes"].items()}
             record.trainable |= event["trainable"]
-            record.sharded |= event["sharded"]
-            record.tied |= {tuple(names) for names in event["tied"]}
+            record.sharded |= event.get("sharded", {})
+            record.tied |= {tuple(names) for names in event.get("tied", ())}
         case "model" if rank == 0:
             if "FSDP" not in record.kind:
                 record.kind = event["kind"]
-            record.units += [Unit(**unit) for unit in event["units"]]
-            record.checkpointed += event["checkpointed"]
+            record.units += [_unit(unit) for unit in event["units"]]
+            record.checkpointed += event.get("checkpointed", 0)
         case "load" if rank == 0:
             record.loads.append(Load(event["step"], event["what"], event["unmatched"]))
         case "save":
-            record.saves.append(Save(event["step"], rank, tuple(event["names"]), tuple(event["partial"])))
+            record.saves.append(
+                Save(event["step"], rank, tuple(event["names"]), tuple(event.get("partial", ())))
+            )
         case "optimizer":
             _optimizer(record, rank, event)
         case "input_dtypes" if rank == 0:
-            record.autocast = event["autocast"]
+            record.autocast = event.get("autocast", "")
             record.input_dtypes |= {name: tuple(dtypes) for name, dtypes in event["dtypes"].items()}
         case "substitution" | "not_observed":
             known = record.substitutions if event["event"] == "substitution" else record.not_observed
@@ -147,12 +152,18 @@ def _step(event: dict[str, Any]) -> StepFacts:
         event["collectives"],
         event["seconds"],
         event["probe_seconds"],
-        tuple(event["zeroed"]),
-        event["random"],
-        tuple(event["rewritten"]),
-        event["evaluating"],
-        event["bytes"],
+        tuple(event.get("zeroed", ())),
+        event.get("random", ""),
+        tuple(event.get("rewritten", ())),
+        event.get("evaluating", 0),
+        event.get("bytes", {}),
+        tuple((kind, begin, end) for kind, begin, end in event.get("spans", ())),
     )
+
+
+def _unit(unit: dict[str, Any]) -> Unit:
+    known = {field.name for field in fields(Unit)}
+    return Unit(**{key: value for key, value in unit.items() if key in known})
 
 
 def _parts(rank: int, data: NDArray[Any], event: dict[str, Any]) -> Iterator[Part]:

@@ -74,6 +74,7 @@ class StepFacts:
         rewritten: weights changed since the step before by something else than the optimizer.
         bytes: that collectives gather, scatter or reduce, by name.
         evaluating: modules in evaluation mode when a model was first called.
+        spans: what the time went to: kind, begin and end in seconds.
     """
 
     step: int
@@ -90,6 +91,7 @@ class StepFacts:
     rewritten: tuple[str, ...] = ()
     evaluating: int = 0
     bytes: dict[str, int] = field(default_factory=dict)
+    spans: tuple[tuple[str, float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,12 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One FSDP unit and its settings, dtypes "" where none is set; `reshards`: freed after forward."""
+    """One FSDP unit and its settings, dtypes "" where none is set.
+
+    Args:
+        shards: ranks that hold a part each; 0 where it was not recorded.
+        reshards: freed after forward.
+    """
 
     name: str
     kind: str
@@ -113,9 +120,9 @@ class Unit:
     reduce_dtype: str
     casts_inputs: bool
     strategy: str
-    shards: int
-    replicas: int
-    reshards: bool
+    shards: int = 0
+    replicas: int = 0
+    reshards: bool = False
 
 
 @dataclass(frozen=True, slots=True)

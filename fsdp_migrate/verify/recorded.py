@@ -24,7 +24,9 @@ from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.spec import EVENTS, SAFETENSORS, TENSORS
 
 _MANIFEST = "record.json"
-_FORMAT, _VERSION = "fsdp-migrate record", 1
+_FORMAT, _VERSION = "fsdp-migrate record", 2
+_OTHER_SUMS = 1
+"""The last version whose digests and sketches were other sums."""
 _KEPT_VARIABLES = ("CUDA_", "NCCL_", "TORCH_", "PYTORCH_", "OMP_", "CUBLAS_", "FSDP_")
 _SAFE = {
     "bfloat16": "BF16",
@@ -225,6 +227,12 @@ def read_record(folder: Path) -> KeptRecord:
                 hint="use a later fsdp-migrate",
             )
         arm = read_arm(folder)
+        if found["version"] <= _OTHER_SUMS and _has_sums(arm):
+            raise UsageError(
+                f"{folder}: the digests of a record of version {found['version']} cannot be compared with "
+                f"those of version {_VERSION}",
+                hint="record again, or with the fsdp-migrate that made it, both records",
+            )
         return KeptRecord(
             folder,
             arm,
@@ -241,6 +249,15 @@ def read_record(folder: Path) -> KeptRecord:
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{folder}: a damaged record ({error!r})") from error
+
+
+def _has_sums(arm: ArmRecord) -> bool:
+    return any(
+        part.sums is not None
+        for tensors in arm.parts.values()
+        for parts in tensors.values()
+        for part in parts
+    )
 
 
 def first_steps(arm: ArmRecord, steps: int) -> ArmRecord:

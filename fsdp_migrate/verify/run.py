@@ -6,17 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fsdp_migrate.verify import timeline
 from fsdp_migrate.verify.arms import Circumstances, Progress, Verification
 from fsdp_migrate.verify.baseline import candidate_source, sources
 from fsdp_migrate.verify.causes import likely_causes
 from fsdp_migrate.verify.compare import Comparison, compare
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.figures import curves, heat, largest, summary
-from fsdp_migrate.verify.model import ArmName, ArmPerformance, LaunchOptions, ParityReport, VerifyRequest
+from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, Timeline, VerifyRequest
 from fsdp_migrate.verify.noise import (
     GROWTH_PER_STEP,
     MOST_GROWN,
     RoundingSource,
+    added_otherwise,
     entry_limit,
     growing_limit,
     measured_limits,
@@ -35,7 +37,7 @@ from fsdp_migrate.verify.recorded import (
 )
 from fsdp_migrate.verify.started import started
 from fsdp_migrate.verify.third import which_side
-from fsdp_migrate.verify.timing import time_reference, time_script
+from fsdp_migrate.verify.timing import Speed, time_reference, time_script
 from fsdp_migrate.verify.verdict import judge
 
 if TYPE_CHECKING:
@@ -43,8 +45,8 @@ if TYPE_CHECKING:
 
 Third = Callable[[], ArmRecord]
 """Runs the original unsharded and in fp32."""
-Timed = Callable[[], tuple[ArmPerformance, ...]]
-"""Runs both arms for their speed."""
+Timed = Callable[[], Speed]
+"""Runs the arms for their speed."""
 Noise = Callable[[RoundingSource], ArmRecord]
 """Runs the original once more, perturbed by as much as rounding may change it."""
 
@@ -84,7 +86,7 @@ def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
     def third() -> ArmRecord:
         return run.script(request, before, ArmName.UNSHARDED)[0]
 
-    def timed() -> tuple[ArmPerformance, ...]:
+    def timed() -> Speed:
         return time_script(run, request, before, after)
 
     notes = tuple(
@@ -153,6 +155,8 @@ def keep_record(run: Verification, request: VerifyRequest, destination: Path) ->
     facts = RecordFacts(
         request.script, request.arguments, run.ranks, run.device, run.fixed_order, source.root
     )
+    if not run.speaks:
+        return RecordSummary(destination, arm.kind, arm.last_step, run.ranks, 0)
     return write_record(destination, run.records / ArmName.CANDIDATE.value, arm, facts)
 
 
@@ -224,6 +228,7 @@ def report(
             f"{candidate.torch_version}",
         )
     steps = min(original.last_step, candidate.last_step)
+    speed = timed() if timed else Speed((), _timelines(original, candidate))
     return ParityReport(
         passed=judged.passed,
         subject=subject,
@@ -239,16 +244,22 @@ def report(
         first=first,
         largest=largest(comparison),
         causes=() if judged.passed else likely_causes(Evidence(original, candidate, comparison)),
-        notices=(*judged.notices, *notes),
+        notices=(*judged.notices, *notes, *speed.notes),
         substitutions=tuple(dict.fromkeys([*original.substitutions, *candidate.substitutions])),
         not_observed=tuple(dict.fromkeys([*original.not_observed, *candidate.not_observed])),
         warnings=judged.warnings,
         third=aside,
-        performance=timed() if timed else (),
+        performance=speed.performance,
         curves=curves(comparison, steps),
         heat=heat(comparison, original.shapes, steps),
         records=run.kept,
+        timelines=speed.timelines,
     )
+
+
+def _timelines(original: ArmRecord, candidate: ArmRecord) -> tuple[Timeline, ...]:
+    found = (timeline.of_arm(ArmName.ORIGINAL, original), timeline.of_arm(ArmName.CANDIDATE, candidate))
+    return tuple(one for one in found if one is not None)
 
 
 def _judged(
@@ -267,6 +278,7 @@ def _judged(
     entering = comparison.judged(entry_limit(source))
     if not any(one.fails for one in entering.differences):
         return entering, enters
+    source = added_otherwise(source, entering)
     first = entering.differences[0]
     if first.fails or noise is None or not run.measure_noise:
         grows = f"{enters}, {GROWTH_PER_STEP:g} times that each step since, and {MOST_GROWN:g} at most"

@@ -14,6 +14,8 @@ TRACE = "trace.json"
 """The profiler's trace of the last steps, where speed is measured."""
 TRACED_STEPS = 2
 """How many of them."""
+PHASE = "fsdp-migrate: "
+"""What the names of phases begin with in that trace."""
 EVENTS = "events.jsonl"
 """What one rank saw in one arm, an event a line."""
 TENSORS = "tensors.bin"
@@ -35,13 +37,16 @@ class WorkerSpec:
         arms: arms run by this launch, in order; a script is one arm.
         device: what the job is to run on; on "cpu" names of other devices are replaced.
         perturb_weights: the same for every element of the initial weights.
+        perturb_sums: change small elements of gradients by as much as those of usual size.
         perturb: relative size of the change made to every gradient element, to measure rounding noise; 0 is
             none.
         performance: measure speed and memory, and record no tensor.
+        replicated: run FSDP1 as DistributedDataParallel.
         unsharded: run FSDP1 as plain data parallelism in fp32.
         tree: the copied project, and the directory it was copied from; entries of `sys.path` inside the
             latter are redirected to the former.
         full_limit_bytes: tensors one rank may write in full; beyond it only digests and sketches are kept.
+        every_element: up to that limit write large tensors in full too.
         wait_for_peers_s: how long a rank that is done stays for the others.
     """
 
@@ -56,10 +61,13 @@ class WorkerSpec:
     fixed_order: bool
     perturb: float = 0.0
     perturb_weights: float = 0.0
+    perturb_sums: bool = False
     unsharded: bool = False
+    replicated: bool = False
     performance: bool = False
     tree: tuple[str, str] | None = None
     full_limit_bytes: int = 1 << 30
+    every_element: bool = False
     wait_for_peers_s: float = 20.0
 
     def write(self, path: Path) -> None:
@@ -123,6 +131,16 @@ class RankFiles:
     def done(self) -> Path:
         """Exists once the record of this rank is complete."""
         return self.folder / "done"
+
+    @property
+    def exit(self) -> Path:
+        """The rank's exit code, where ranks are started by tasks that share no more than this directory."""
+        return self.folder / "exit"
+
+    @property
+    def hung(self) -> Path:
+        """Exists where such a task has found that nothing goes on."""
+        return self.folder / "hung"
 
     @property
     def alive(self) -> Path:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from fsdp_migrate.errors import UsageError
+from fsdp_migrate.verify import slurm
 from fsdp_migrate.verify.agent import Agent
 from fsdp_migrate.verify.arms import Progress, Verification
 from fsdp_migrate.verify.launcher import RankServer, choose_device
@@ -26,6 +29,9 @@ def started(options: LaunchOptions, progress: Progress) -> Iterator[Verification
         UsageError: options that cannot be met on this machine.
         JobError: torch cannot be imported.
     """
+    mine = slurm.task(os.environ)
+    if mine is not None:
+        options = replace(options, nproc=mine.size, nnodes=1)
     if options.nproc < 1 or options.steps < 1:
         raise UsageError("verify needs at least one process and one step")
     if options.nnodes > 1 and options.keep is None:
@@ -40,8 +46,13 @@ def started(options: LaunchOptions, progress: Progress) -> Iterator[Verification
     ):
         records = Path(temporary, "records")
         if options.keep is not None:
-            records = _kept(options.keep, shared=options.nnodes > 1)
+            records = _kept(options.keep, shared=options.nnodes > 1 or mine is not None)
         records.mkdir(parents=True, exist_ok=True)
+        if mine is not None:
+            tasks = running.enter_context(slurm.Tasks(mine, options.keep, on_cpu=options.device == "cpu"))
+            device = choose_device(options.device, mine.local_size, tasks.gpus)
+            yield Verification(tasks, records, tasks.trees, options, device, progress)
+            return
         server, device = _server(options, running)
         yield Verification(server, records, Path(temporary, "trees"), options, device, progress)
 

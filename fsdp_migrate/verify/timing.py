@@ -1,13 +1,15 @@
-"""Runs both arms for their speed and memory, in turns, so that a slow moment of the machine falls on both."""
+"""Runs the arms for their speed and memory, in turns, so that a slow moment of the machine falls on all."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fsdp_migrate.errors import JobError, UsageError
 from fsdp_migrate.verify.arms import Verification
 from fsdp_migrate.verify.baseline import Source
-from fsdp_migrate.verify.model import ArmName, ArmPerformance, VerifyRequest
-from fsdp_migrate.verify.performance import measured
+from fsdp_migrate.verify.model import ArmName, ArmPerformance, Timeline, VerifyRequest
+from fsdp_migrate.verify.performance import measured, timeline_of
 
 if TYPE_CHECKING:
     from fsdp_migrate.verify.reference_job.config import ReferenceConfig
@@ -16,24 +18,55 @@ _ROUNDS = 2
 _ARMS = (ArmName.ORIGINAL, ArmName.CANDIDATE)
 
 
-def time_script(
-    run: Verification, request: VerifyRequest, before: Source, after: Source
-) -> tuple[ArmPerformance, ...]:
-    """Time both arms of a user's script."""
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What was measured of every arm.
+
+    Args:
+        notes: what the reader should know of how it was measured.
+    """
+
+    performance: tuple[ArmPerformance, ...]
+    timelines: tuple[Timeline, ...]
+    notes: tuple[str, ...] = ()
+
+
+def time_script(run: Verification, request: VerifyRequest, before: Source, after: Source) -> Speed:
+    """Time both arms of a user's script, and the original under DDP where that is asked for."""
     rounds = [run.timed(number) for number in range(_ROUNDS)]
+    notes: tuple[str, ...] = ()
+    arms = (*_ARMS, *_also(run))
     for each in rounds:
-        each.time_script(request, before, ArmName.ORIGINAL)
-        each.time_script(request, after, ArmName.CANDIDATE)
-    return _measured(rounds)
+        for arm in arms:
+            try:
+                each.time_script(request, after if arm is ArmName.CANDIDATE else before, arm)
+            except (JobError, UsageError) as error:
+                if arm in _ARMS:
+                    raise
+                notes = (f"the original does not run under {arm.value}: {error}",)
+        if notes:
+            arms = _ARMS
+    return _measured(rounds, arms, notes)
 
 
-def time_reference(run: Verification, config: ReferenceConfig) -> tuple[ArmPerformance, ...]:
-    """Time both arms of the bundled job."""
+def time_reference(run: Verification, config: ReferenceConfig) -> Speed:
+    """Time the arms of the bundled job."""
     rounds = [run.timed(number) for number in range(_ROUNDS)]
+    arms = (*_ARMS, *_also(run))
     for each in rounds:
-        each.time_reference(config, _ARMS)
-    return _measured(rounds)
+        each.time_reference(config, arms)
+    return _measured(rounds, arms, ())
 
 
-def _measured(rounds: list[Verification]) -> tuple[ArmPerformance, ...]:
-    return tuple(measured(arm, [each.records / arm.value for each in rounds]) for arm in _ARMS)
+def _also(run: Verification) -> tuple[ArmName, ...]:
+    return tuple(ArmName(name) for name in run.options.also)
+
+
+def _measured(rounds: list[Verification], arms: tuple[ArmName, ...], notes: tuple[str, ...]) -> Speed:
+    folders = {arm: [each.records / arm.value for each in rounds] for arm in arms}
+    timelines = (timeline_of(arm, each[-1]) for arm, each in folders.items())
+    return Speed(
+        tuple(measured(arm, each) for arm, each in folders.items()),
+        tuple(one for one in timelines if one is not None),
+        notes,
+    )

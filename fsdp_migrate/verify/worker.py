@@ -21,13 +21,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from fsdp_migrate.verify import fixed_order, fsdp1_on_cpu, rehearsal, unsharded
+from fsdp_migrate.verify import fixed_order, fsdp1_on_cpu, rehearsal, replicated, unsharded
 from fsdp_migrate.verify.model import ArmName
 from fsdp_migrate.verify.probes.attach import attach_all
 from fsdp_migrate.verify.probes.recorder import Recorder
 from fsdp_migrate.verify.probes.session import Session
+from fsdp_migrate.verify.reference_job.config import Arm
 from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
 
+_API: dict[ArmName, Arm] = {ArmName.CANDIDATE: "fsdp2", ArmName.DDP: "ddp"}
+"""What shards the bundled job in an arm; FSDP1 in all others."""
 _OWN = str(Path(__file__).resolve().parent)
 
 
@@ -66,13 +69,15 @@ def _session(
         fixed_order=spec.fixed_order,
         perturb=spec.perturb,
         perturb_weights=spec.perturb_weights,
+        perturb_sums=spec.perturb_sums,
     )
 
 
 def _recorder(spec: WorkerSpec, arm: ArmName, rank: int) -> Recorder:
     import torch
 
-    recorder = Recorder(Path(spec.records) / arm.value / f"rank{rank}", spec.full_limit_bytes)
+    folder = Path(spec.records) / arm.value / f"rank{rank}"
+    recorder = Recorder(folder, spec.full_limit_bytes, every_element=spec.every_element)
     recorder.event(
         "start", rank=rank, ranks=int(os.environ["WORLD_SIZE"]), torch=torch.__version__, pid=os.getpid()
     )
@@ -102,6 +107,8 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
         rehearsal.never_pin(say)
     if spec.unsharded:
         unsharded.apply()
+    if spec.replicated:
+        replicated.apply(session.note)
     if session.fixed_order:
         fixed_order.divide_once_in_fsdp1()
     return mode
@@ -151,7 +158,7 @@ def _reference(spec: WorkerSpec, rank: int, files: RankFiles) -> None:
     for arm in spec.arms:
         if arm is not spec.arms[0]:
             session.restart(_recorder(spec, arm, rank))
-        train.run("fsdp2" if arm is ArmName.CANDIDATE else "fsdp1", config)
+        train.run(_API.get(arm, "fsdp1"), config)
         session.finish("the job ended")
     sys.stdout.flush()
     files.done.touch()

@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench import PROJECT, Bench, bench
@@ -37,7 +38,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_record_says_what_it_is_of(records: Path) -> None:
     found = json.loads((records / "fsdp1" / "record.json").read_text())
-    assert (found["format"], found["version"], found["sharding"]) == ("fsdp-migrate record", 1, "FSDP1")
+    assert (found["format"], found["version"], found["sharding"]) == ("fsdp-migrate record", 2, "FSDP1")
     assert found["environment"]["torch"].startswith("2.")
     held = [load_file(records / "fsdp1" / f"rank{rank}" / "tensors.safetensors") for rank in (0, 1)]
     parts = [t for each in held for key, t in each.items() if key.startswith("step 0/weight/blocks.0.up.w")]
@@ -85,7 +86,7 @@ def test_two_records_are_compared_and_a_sketch_localises_one_wrong_tensor(record
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda found: found | {"version": 2}, "version 2"),
+        (lambda found: found | {"version": 3}, "version 3"),
         (lambda found: found | {"format": "x"}, "not that of a record"),
         (lambda found: {"format": found["format"], "version": 1}, "damaged"),
     ],
@@ -98,6 +99,58 @@ def test_record_that_cannot_be_read_is_bad_input(records: Path, tmp_path: Path, 
         read_record(tmp_path / "copy")
     with pytest.raises(UsageError, match="not a record"):
         read_record(tmp_path)
+
+
+_LATER = {
+    "step": {"zeroed", "random", "rewritten", "evaluating", "bytes"},
+    "parameters": {"sharded", "tied"},
+    "model": {"checkpointed"},
+    "save": {"partial"},
+    "input_dtypes": {"autocast"},
+}
+_LATER_OF_UNITS = {"shards", "replicas", "reshards"}
+
+
+def _older(event: dict[str, Any]) -> dict[str, Any]:
+    """An event as the first version wrote it, with a field that nobody knows."""
+    kept = {key: value for key, value in event.items() if key not in _LATER.get(event["event"], set())}
+    if event["event"] == "model":
+        kept["units"] = [
+            {key: value for key, value in unit.items() if key not in _LATER_OF_UNITS} | {"colour": "red"}
+            for unit in event["units"]
+        ]
+    return kept | {"unknown": 1}
+
+
+def _as_version_1(source: Path, folder: Path) -> Path:
+    shutil.copytree(source, folder)
+    manifest = folder / "record.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"version": 1, "later": []}))
+    for path in folder.glob("rank*/events.jsonl"):
+        events = [_older(json.loads(line)) for line in path.read_text().splitlines()]
+        events.append({"event": "of a later version", "step": 1})
+        path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    return folder
+
+
+def test_record_of_an_older_program_is_read(records: Path, tmp_path: Path, two_ranks: Bench) -> None:
+    """What it lacks is no difference, and what it says beyond what is known does no harm."""
+    old = _as_version_1(records / "fsdp1", tmp_path / "old")
+    for before, after in (
+        (old, records / "fsdp1"),
+        (records / "fsdp1", old),
+        (old, records / "fsdp2-sketches"),
+    ):
+        report = compare_records(before, after)
+        assert report.passed and report.largest == () and report.warnings == (), (before.name, after.name)
+    request = VerifyRequest("train_fsdp2.py", ("--mistake", "seed"), baseline=str(old), cwd=PROJECT)
+    wrong = script_report(two_ranks.fresh(), request)
+    assert wrong.causes[0].code == "initial-weights"
+
+
+def test_digests_of_other_sums_are_not_compared(records: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="digests of a record of version 1"):
+        read_record(_as_version_1(records / "fsdp1-sketches", tmp_path / "old"))
 
 
 def test_other_environment_is_said(records: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from fsdp_migrate.errors import JobError
 from fsdp_migrate.reports import parity
-from fsdp_migrate.verify import overlap, performance
+from fsdp_migrate.verify import overlap, performance, timeline
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport
 from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 from fsdp_migrate.verify.run import verify_reference
@@ -111,14 +111,20 @@ def test_figures_of_an_arm_by_their_formulas(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def measured() -> ParityReport:
-    options = LaunchOptions(nproc=2, steps=2, device="cpu", timeout_s=100, profile=True, third_arm=True)
+    options = LaunchOptions(
+        nproc=2, steps=2, device="cpu", timeout_s=100, profile=True, third_arm=True, also=("ddp",)
+    )
     return verify_reference(ReferenceConfig(steps=2), options)
 
 
 def test_both_arms_are_timed_in_turns_on_a_cpu(measured: ParityReport) -> None:
     assert measured.passed
-    original, candidate = measured.performance
-    assert (original.name, candidate.name) == (ArmName.ORIGINAL, ArmName.CANDIDATE)
+    original, candidate, ddp = measured.performance
+    assert (original.name, candidate.name, ddp.name) == (
+        ArmName.ORIGINAL,
+        ArmName.CANDIDATE,
+        ArmName.DDP,
+    )
     for arm in measured.performance:
         assert arm.steps == 2 * (10 - 2 - 2)  # two rounds of ten steps, without warm-up and traced steps
         assert arm.step_seconds is not None and 0 < arm.step_seconds < 5
@@ -132,6 +138,60 @@ def test_both_arms_are_timed_in_turns_on_a_cpu(measured: ParityReport) -> None:
     # Every parameter is scattered once a step in fp32; FSDP2 pads what the ranks cannot share evenly.
     assert by_name["reduce-scatter"][0] == 5
     assert 1 <= by_name["reduce-scatter"][1] / (4 * measured.original.numel) < 1.1
+    assert "reduce-scatter" not in {name for name, *_ in ddp.collectives}  # DDP reduces below Python
+    page = parity.render(measured, "md")
+    assert "|  | original | candidate | ddp |" in page
+
+
+def test_timeline_of_a_cpu_has_the_phases_of_one_step(measured: ParityReport) -> None:
+    assert [one.name for one in measured.timelines] == [ArmName.ORIGINAL, ArmName.CANDIDATE, ArmName.DDP]
+    for one in measured.timelines[:2]:
+        at = {kind: (begin, end) for kind, begin, end in one.spans if kind != "communication"}
+        assert list(at) == ["forward", "backward", "optimizer"]
+        assert 0 == at["forward"][0] < at["forward"][1] <= at["backward"][0]
+        assert at["backward"][1] <= at["optimizer"][0] < at["optimizer"][1] == pytest.approx(one.seconds)
+        talks = [(begin, end) for kind, begin, end in one.spans if kind == "communication"]
+        assert talks and all(0 <= begin < end <= one.seconds for begin, end in talks)
+        # Gathers of the units in the forward pass, reductions in the backward pass.
+        assert any(end <= at["forward"][1] for _, end in talks)
+        assert any(at["backward"][0] <= begin < at["backward"][1] for begin, _ in talks)
+
+
+def mark(phase: str, begin: float, duration: float) -> dict[str, object]:
+    return kernel(f"fsdp-migrate: {phase}", begin, duration, "user_annotation")
+
+
+def test_timeline_of_a_gpu_is_that_of_its_kernels() -> None:
+    """Two steps in the trace, of which the second is shown; kernels run on after the host's phase."""
+    first = [mark("forward", 0, 10), mark("backward", 10, 10), mark("optimizer", 20, 10)]
+    second = [mark("forward", 40, 10), mark("backward", 50, 20), mark("optimizer", 70, 5)]
+    kernels = [
+        kernel("gemm", 5, 20),
+        kernel("ncclDevKernel_AllGather", 42, 8),
+        kernel("gemm", 48, 12),
+        kernel("elementwise", 60, 30),
+        kernel("Memcpy HtoD", 41, 50),
+    ]
+    found = timeline.of_trace(ArmName.CANDIDATE, [*first, *kernels, *second])
+    assert found is not None
+    assert found.seconds == pytest.approx(50e-6)
+    spans = [(kind, round(begin * 1e6), round(end * 1e6)) for kind, begin, end in found.spans]
+    assert spans == [
+        ("forward", 0, 10),
+        ("backward", 10, 30),
+        ("optimizer", 30, 35),
+        ("communication", 2, 10),
+        ("computation", 8, 50),
+    ]
+    assert timeline.of_trace(ArmName.CANDIDATE, kernels) is None
+    assert timeline.of_trace(ArmName.CANDIDATE, [*first, *second]) is None
+
+
+def test_slivers_of_a_timeline_are_joined() -> None:
+    spans = [("communication", at / 1e5, (at + 0.9) / 1e5) for at in range(1000)]
+    found = timeline.of_spans(ArmName.ORIGINAL, [("forward", 0.0, 0.1), *spans], "")
+    assert found is not None
+    assert [kind for kind, *_ in found.spans] == ["forward", "communication"]
 
 
 def test_report_of_a_cpu_says_what_does_not_apply(measured: ParityReport) -> None:

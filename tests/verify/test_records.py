@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fsdp_migrate.verify.compare import Comparison, difference
 from fsdp_migrate.verify.model import Difference
-from fsdp_migrate.verify.noise import RoundingSource, entry_limit, measured_limits
+from fsdp_migrate.verify.noise import RoundingSource, added_otherwise, entry_limit, measured_limits
 from fsdp_migrate.verify.probes.recorder import Recorder
 from fsdp_migrate.verify.probes.shards import Slot, clean_name
 from fsdp_migrate.verify.probes.sketch import nudge, sketch
@@ -66,6 +66,86 @@ def test_sums_of_parts_are_the_sums_of_the_whole(
     changed = full.clone()
     changed[data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1))] += 1
     assert sketch(Slot("w", shape, 0, full.numel(), 0), changed.reshape(-1)).digest != whole.digest
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(1, 30_000), st.data(), st.sampled_from(DTYPES))
+def test_sums_of_long_stretches_are_those_of_their_parts(
+    numel: int, data: st.DataObject, dtype: torch.dtype
+) -> None:
+    """Whole rows are read otherwise than their ends, and again otherwise where elements lie apart."""
+    shape = (2, numel)
+    full = torch.randn(shape, generator=torch.Generator().manual_seed(numel), dtype=torch.float64).to(dtype)
+    whole = sketch(Slot("w", shape, 0, full.numel(), 0), full.reshape(-1))
+    cuts = data.draw(st.lists(st.integers(0, 2 * numel), max_size=2))
+    for slots in (flat_slots(shape, cuts), box_slots(shape, data.draw(st.integers(0, numel)))):
+        parts = [sketch(slot, local(slot, full)) for slot in slots]
+        assert sum(part.digest for part in parts) % (1 << 64) == whole.digest
+        assert math.isclose(sum(part.square for part in parts), whole.square, rel_tol=1e-5)
+        together = np.sum([part.projections for part in parts], axis=0)
+        assert np.allclose(together, whole.projections, atol=1e-5 * math.sqrt(whole.square))
+
+
+@pytest.mark.parametrize("name", ["one row", "scaled", "shifted", "noise", "two signs"])
+def test_projections_tell_the_size_of_a_difference(name: str) -> None:
+    full = torch.randn(96, 1024, generator=torch.Generator().manual_seed(1))
+    apart = full.clone()
+    match name:
+        case "one row":
+            apart[17] = 0
+        case "scaled":
+            apart *= 1 + 1e-5
+        case "shifted":
+            apart += 1e-3
+        case "noise":
+            apart += 1e-6 * torch.randn(96, 1024, generator=torch.Generator().manual_seed(2))
+        case "two signs":
+            apart[3, 5:7] *= -1
+    slot = Slot("w", (96, 1024), 0, full.numel(), 0)
+    one, other = sketch(slot, full.reshape(-1)), sketch(slot, apart.reshape(-1))
+    assert one.digest != other.digest
+    estimate = math.dist(one.projections, other.projections)
+    assert float((apart.double() - full.double()).norm()) / 3 < estimate
+    assert estimate < 3 * float((apart.double() - full.double()).norm()) + 1e-6 * math.sqrt(one.square)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e25])
+def test_squares_leave_the_range_of_float32(size: float) -> None:
+    values = torch.full((3 * 4096,), size)
+    assert sketch(Slot("w", (3 * 4096,), 0, 3 * 4096, 0), values).square == pytest.approx(
+        3 * 4096 * float(values[0]) ** 2, rel=1e-6
+    )
+
+
+def test_only_small_tensors_of_a_large_quantity_are_kept_in_full(tmp_path: Path) -> None:
+    sizes = {"small": 4096, "large": 1 << 20}
+    stretches = [(Slot(n, (size,), 0, size, 0), torch.ones(size)) for n, size in sizes.items()]
+    for name, every_element, step, kept_names in (
+        ("sums", False, 1, ["small"]),
+        ("elements", True, 1, ["small", "large"]),
+        ("start", False, 0, ["small", "large"]),
+    ):
+        recorder = Recorder(tmp_path / name / "rank0", 1 << 30, every_element=every_element)
+        recorder.event("start", rank=0, ranks=1, torch="2", pid=1)
+        recorder.tensors(step, "weight", stretches)
+        recorder.close()
+        parts = read_arm(tmp_path / name).tensors(step, "weight")
+        assert [each for each in sizes if parts[each][0].stored is not None] == kept_names
+        assert assemble(parts["large"]).complete
+
+
+def test_what_was_taken_is_as_it_was(tmp_path: Path) -> None:
+    """Gradients are clipped in place between being taken and being written."""
+    values = {"small": torch.ones(10), "large": torch.ones(1 << 20)}
+    slots = {name: Slot(name, (len(each),), 0, len(each), 0) for name, each in values.items()}
+    recorder = Recorder(tmp_path / "rank0", 1 << 30)
+    before = recorder.taken([(slots[name], each) for name, each in values.items()])
+    again = recorder.taken([(slots[name], each) for name, each in values.items()])
+    assert all(a.same(b) for a, b in zip(before, again, strict=True))
+    for each in values.values():
+        each[-1] = 2
+    after = recorder.taken([(slots[name], each) for name, each in values.items()])
+    assert not any(a.same(b) for a, b in zip(before, after, strict=True))
 
 
 @pytest.mark.parametrize("full_limit_bytes", [1 << 20, 0], ids=["in full", "sketched"])
@@ -172,6 +252,27 @@ def test_nudge_changes_every_element_by_its_size() -> None:
     again = values.clone()
     nudge(again, 2.0**-10)
     assert torch.equal(changed, again)
+
+
+def test_nudge_of_sums_changes_small_elements_as_much_as_others_and_zeros_not_at_all() -> None:
+    values = torch.cat([torch.linspace(1, 2, 1000), torch.full((10,), 1e-9), torch.zeros(10)])
+    changed = values.clone()
+    nudge(changed, 2.0**-10, of_sums=True)
+    by = (changed - values).abs()
+    usual = float(values.square().mean().sqrt()) * 2.0**-10
+    assert float(by[:1010].min()) == pytest.approx(usual, rel=1e-3)
+    assert float(by[999]) == pytest.approx(2 * 2.0**-10, rel=1e-3)
+    assert not by[1010:].any()
+
+
+def test_gradients_that_differ_at_once_are_sums_in_another_order() -> None:
+    fine, clipping = RoundingSource(2.0**-23, ""), Comparison()
+    first = Comparison(differences=[Difference(1, "gradient", "w", 1, 1e-7, 0, 1, 1)])
+    later = Comparison(differences=[Difference(2, "gradient", "w", 1, 1e-7, 0, 1, 1)])
+    assert added_otherwise(fine, first).of_sums
+    assert not added_otherwise(fine, later).of_sums and not added_otherwise(fine, clipping).of_sums
+    coarse = RoundingSource(2.0**-8, "", in_gradients=True)
+    assert not added_otherwise(coarse, first).of_sums
 
 
 def test_wrapper_prefixes_are_taken_out_of_names() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,43 @@ def test_page_needs_nothing_else_and_shows_what_it_should(
     )
     assert len(steps) == 1 and steps[0].startswith("head.weight, step 0: ")
     assert page.run("document.querySelectorAll('td.bad').length") == 5
+
+
+@pytest.mark.parametrize("width", [390, 1000])
+def test_timeline_is_read_without_colour_and_on_a_phone(
+    failing: ParityReport, page: Browser, tmp_path: Path, width: int
+) -> None:
+    """Lanes are named, each with its time, no two of them lie on one another, both arms have one scale."""
+    file = tmp_path / "report.html"
+    file.write_text(parity.render(failing, "html"))
+    page.width(width)
+    page.open(file)
+    figures = "[...document.querySelectorAll('figure.timeline')]"
+    assert page.run(f"{figures}.map(f => f.querySelector('figcaption').innerText.split(':')[0])") == [
+        "original",
+        "candidate",
+    ]
+    kinds = ["forward", "backward", "optimizer", "communication"]
+    lanes = page.run(
+        f"{figures}.map(f => [...f.querySelectorAll('.lane')].map(l => [...l.querySelectorAll('text')]"
+        ".map(t => t.textContent)))"
+    )
+    for of_arm in lanes:
+        assert [name for name, _ in of_arm] == kinds
+        assert all(total.endswith(" ms") for _, total in of_arm)
+    boxes = page.run(
+        f"{figures}.map(f => [...f.querySelectorAll('.lane')].map(l => {{"
+        "const r = [...l.querySelectorAll('rect')].map(x => x.getBoundingClientRect());"
+        "return [Math.min(...r.map(x => x.top)), Math.max(...r.map(x => x.bottom)),"
+        "Math.min(...r.map(x => x.width))] }))"
+    )
+    for of_arm in boxes:
+        for above, below in itertools.pairwise(of_arm):
+            assert above[1] < below[0]
+        assert all(narrowest > 0 for *_, narrowest in of_arm)
+    axes = page.run(f"{figures}.map(f => [...f.querySelectorAll('svg > text')].map(t => t.textContent))")
+    assert axes[0] == axes[1] and axes[0][0] == "0 ms"
+    assert page.run("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("width", [390, 1000])

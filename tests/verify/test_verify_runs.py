@@ -15,10 +15,11 @@ import pytest
 from bench import PROJECT, Bench, bench
 from resume_file import full_checkpoint
 
+from fsdp_migrate.cli.verify_options import AlsoOption, also_measured
 from fsdp_migrate.errors import UsageError
 from fsdp_migrate.reports import parity
 from fsdp_migrate.verify.baseline import build_tree, sources
-from fsdp_migrate.verify.model import Check, LaunchOptions, Outcome, ParityReport, VerifyRequest
+from fsdp_migrate.verify.model import ArmName, Check, LaunchOptions, Outcome, ParityReport, VerifyRequest
 from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 from fsdp_migrate.verify.run import verify_reference
 
@@ -183,6 +184,26 @@ def test_sketches_tell_the_size_of_a_difference(three_ranks: Bench) -> None:
     assert report.first is not None
     assert (report.first.step, report.first.quantity, report.first.index) == (1, "weight", ())
     assert 1e-4 < report.first.relative < 0.5
+
+
+def test_script_is_timed_under_ddp_too(tmp_path: Path) -> None:
+    """FSDP1's wrapper becomes DDP; a script that does what DDP cannot loses a column and no verdict."""
+    with bench(tmp_path, 2, steps=2, profile=True, also=("ddp",)) as made:
+        request = VerifyRequest("train_fsdp2.py", baseline="train_fsdp1.py", cwd=PROJECT)
+        report = made.script(request)
+    assert report.passed
+    assert [arm.name for arm in report.performance] == [ArmName.ORIGINAL, ArmName.CANDIDATE, ArmName.DDP]
+    original, _, ddp = report.performance
+    assert ddp.steps == original.steps
+    assert "all-gather" in [name for name, *_ in original.collectives]
+    assert "all-gather" not in [name for name, *_ in ddp.collectives]
+
+
+@pytest.mark.parametrize("name", ["deepspeed", "megatron-fsdp"])
+def test_what_cannot_be_measured_here_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"--also {name}: "):
+        also_measured([AlsoOption.ddp, AlsoOption(name)])
+    assert also_measured([AlsoOption.ddp, AlsoOption.ddp]) == ("ddp",)
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,11 @@ from codemods.configuration.nested import all_commands
 from codemods.configuration.rule import Surroundings, config_rule, found_at
 from codemods.configuration.tree import ConfigFile, Items, Mapping, Node, Scalar
 from codemods.model import Finding, Span
-from codemods.rule import Project, finding, is_annotation, rule
+from codemods.rule import Module, Project, finding, is_annotation, rule
 from codemods.shared_types import WRAP_TYPES, any_shared_type, shared_type
 from codemods.written_names import fsdp1_name_in, fsdp1_names_within, remedy_for
+
+_REFERENCES = frozenset({"nitpick_ignore", "nitpick_ignore_regex"})
 
 
 @config_rule("names in configuration", {"FM641": "a configuration names something of FSDP1's to be imported"})
@@ -46,7 +48,8 @@ def written_texts(project: Project) -> Iterator[Finding]:
     configuration file.
 
     The same goes for a name that a mock patches, or that is given to a function that imports it. A text that
-    says more than the name is not looked at, nor what Sphinx is told about a name: `("py:class", "...")`.
+    says more than the name is not looked at, nor are references that Sphinx is told not to check
+    (`nitpick_ignore`): nothing imports those.
     """
     for module in project.looked_at:
         for node in module.nodes(ast.Constant) if "torch.distributed.fsdp." in module.text else ():
@@ -54,7 +57,7 @@ def written_texts(project: Project) -> Iterator[Finding]:
             name = fsdp1_name_in(node.value) if isinstance(node.value, str) else None
             if name is None or isinstance(module.parent(node), ast.Expr) or is_annotation(module, node):
                 continue
-            if _is_for_sphinx(module.parent(node)):
+            if _is_for_documentation(module, node):
                 continue
             head = name.split(".")[0]
             yield finding(
@@ -68,11 +71,11 @@ def written_texts(project: Project) -> Iterator[Finding]:
             )
 
 
-def _is_for_sphinx(parent: ast.AST | None) -> bool:
-    match parent:
-        case ast.Tuple(elts=[ast.Constant(value=str() as role), *_]):
-            return role.startswith("py:")
-    return False
+def _is_for_documentation(module: Module, node: ast.Constant) -> bool:
+    """Whether a name stands in what Sphinx's configuration says of references."""
+    statement = module.statement(node)
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return any(isinstance(target, ast.Name) and target.id in _REFERENCES for target in targets)
 
 
 def _found(file: ConfigFile, start: int, written: str) -> Finding:

@@ -7,11 +7,12 @@ Source: `torch.distributed.fsdp.api`, `torch.distributed.fsdp.wrap`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from codemods.analysis.library_calls import held_by_libraries
+from codemods.analysis.library_calls import Held, held_by_libraries
 from codemods.analysis.scopes import BindingKind
-from codemods.leftover_imports import alternatives, is_for_fsdp2, is_understood
+from codemods.gated_types import GatedType, gated_types
+from codemods.leftover_imports import is_for_fsdp2
 from codemods.rule import (
     Edit,
     Finding,
@@ -20,10 +21,8 @@ from codemods.rule import (
     Project,
     Ref,
     Safety,
-    code,
     delete_argument,
     finding,
-    replace,
     rule,
 )
 from codemods.shared_types import WRAP_TYPES, shared_call, shared_type
@@ -73,6 +72,9 @@ def config_types(project: Project) -> Iterator[Finding]:
     names = {f"{_PREFIX}{name}": name for name in TYPES}
     names |= {f"{_PREFIX}wrap.{name}": new for name, new in POLICIES.items()}
     held = held_by_libraries(project)
+    gates = [gated for gated in _gates(project, held) if project.group(gated.module.path) in moving]
+    for gated in gates:
+        yield _behind_gate(project, gated)
     for name, new in names.items():
         for use in project.uses(name):
             span = use.module.span(use.node)
@@ -81,20 +83,19 @@ def config_types(project: Project) -> Iterator[Finding]:
                 if not place.inside:  # what stands in the call, the rules of `ecosystem` translate or report
                     yield _given(use, place.library)
                 continue
-            taker = _taker(project, use)
+            taker = _taker(project, use.module, use.node)
             if taker:
                 yield _given(use, taker)
             elif any(home is use.module and home.span(call).holds(span) for home, call in left):
                 continue  # the call stays as it is, and so does what is written in it
+            elif any(gated.binds(use.node) for gated in gates if gated.module is use.module):
+                continue  # what is imported changes
             elif project.group(use.module.path) in moving and _can_be_fsdp2s(use):
                 yield _of_two_stacks(project, use, new)
             elif project.group(use.module.path) in moving:
                 yield _moved(project, use, new)
                 if new == "MixedPrecision":
                     yield from _low_precision_gradients(use)
-    for module in project.reading("MixedPrecisionPolicy") if moving else ():
-        if project.group(module.path) in moving:
-            yield from _one_of_two(project, module)
 
 
 def _can_be_fsdp2s(use: NameUse) -> bool:
@@ -115,34 +116,34 @@ def _of_two_stacks(project: Project, use: NameUse, name: str) -> Finding:
     )
 
 
-def _one_of_two(project: Project, module: Module) -> Iterator[Finding]:
-    """`MP`, which a function imports as FSDP2's `MixedPrecisionPolicy` or as FSDP1's `MixedPrecision`: the
-    latter becomes the helper module's, as what it is compared with and given to does."""
-    name = f"{_PREFIX}MixedPrecision"
-    for node in module.nodes(ast.ImportFrom):
-        assert isinstance(node, ast.ImportFrom)
-        is_alone = len(node.names) == 1 and not node.level and module.function(node) is not None
-        if not is_alone or canonical(f"{node.module}.{node.names[0].name}") != name:
-            continue
-        local = node.names[0].asname or node.names[0].name
-        if local == "MixedPrecision":
-            continue  # the helper module's would have the same name within the function
-        scope, others = alternatives(module, node, local, name)
-        if scope is None or not others or not all(map(is_for_fsdp2, others)):
-            continue
-        if is_understood(project, module, node.names[0], name):
-            continue
-        yield finding(
-            module,
-            node,
-            "FM201",
-            "`MixedPrecision` comes from the helper module",
-            safety=Safety.SAFE,
-            edits=[replace(module, node, code(module, local + " = {helper.MixedPrecision}"))],
-            needs={f"field:{field}" for field in MIXED_PRECISION_FIELDS if field != _GRADIENTS},
-            remedy="change `MixedPrecision` together with the wrap calls that take it",
-            shares={shared_type(project, module, "MixedPrecision")},
-        )
+def _gates(project: Project, held: Mapping[str, Sequence[Held]]) -> Iterator[GatedType]:
+    """FSDP1's side of every gate whose type is given to nothing but this project's own code."""
+    for module in project.reading("MixedPrecisionPolicy", "CPUOffloadPolicy", "OffloadPolicy"):
+        for name in TYPES:
+            for gated in gated_types(module, f"{_PREFIX}{name}"):
+                uses = gated.uses()
+                spans = [module.span(use) for use in uses]
+                is_held = any(h.span.holds(span) for h in held.get(module.path, ()) for span in spans)
+                if not is_held and not any(_taker(project, module, use) for use in uses):
+                    yield gated
+
+
+def _behind_gate(project: Project, gated: GatedType) -> Finding:
+    """FSDP1's side of a gate is the helper module's type, as what it is compared with and given to."""
+    name = gated.name.removeprefix(_PREFIX)
+    fields = MIXED_PRECISION_FIELDS if name == "MixedPrecision" else ()
+    types = WRAP_TYPES.values()
+    return finding(
+        gated.module,
+        gated.node,
+        "FM201",
+        f"`{name}` comes from the helper module",
+        safety=Safety.SAFE,
+        edits=gated.edits(),
+        needs={f"field:{field}" for field in fields if field != _GRADIENTS},
+        remedy=f"change `{name}` together with the wrap calls that take it",
+        shares={shared_type(project, gated.module, name)} if name in types else set(),
+    )
 
 
 def _given(use: NameUse, taker: str) -> Finding:
@@ -156,14 +157,14 @@ def _given(use: NameUse, taker: str) -> Finding:
     )
 
 
-def _taker(project: Project, use: NameUse) -> str:
+def _taker(project: Project, module: Module, node: ast.expr) -> str:
     """The class or function of a training library that a value is handed to directly, which wants torch's own
     type."""
-    for parent in use.module.ancestors(use.node):
+    for parent in module.ancestors(node):
         if isinstance(parent, ast.stmt):
             return ""
         if isinstance(parent, ast.Call):
-            symbol = project.resolve(use.module, parent.func)
+            symbol = project.resolve(module, parent.func)
             if symbol is not None and symbol.name.split(".")[0] in _LIBRARIES:
                 return symbol.name
     return ""

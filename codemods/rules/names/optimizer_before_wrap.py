@@ -144,17 +144,22 @@ def _finding(module: Module, call: ast.Call, moved: list[Edit], *, is_repaired: 
 def _is_repaired(project: Project, module: Module, wrap: ast.stmt, depth: int = 2) -> bool:
     """Whether an optimizer gets other parameters after the wrap, in its function or one that calls it."""
     end, function = module.span(wrap).end, module.function(wrap)
-    for node in ast.walk(function or module.tree):
-        if not isinstance(node, ast.Call | ast.Assign) or module.span(node).start < end:
-            continue
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-            if name == "add_param_group" or (name == "__init__" and "parameters()" in ast.unparse(node)):
-                return True
-        elif any("param_groups" in ast.unparse(target) for target in node.targets):
+    for node in _repairs(module):
+        if (function is None or function in module.ancestors(node)) and module.span(node).start >= end:
             return True
     calls = project.links.calls_of(module, function) if function is not None and depth else []
     return any(_is_repaired(project, home, home.statement(call), depth - 1) for home, call in calls)
+
+
+def _repairs(module: Module) -> Iterator[ast.Call | ast.Assign]:
+    """What gives an optimizer other parameters."""
+    yield from (call for call in module.called("add_param_group") if isinstance(call.func, ast.Attribute))
+    for call in module.called("__init__"):
+        if isinstance(call.func, ast.Attribute) and "parameters()" in ast.unparse(call):
+            yield call
+    for node in module.nodes(ast.Assign) if "param_groups" in module.text else ():
+        if isinstance(node, ast.Assign) and any("param_groups" in ast.unparse(t) for t in node.targets):
+            yield node
 
 
 def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:

@@ -31,7 +31,8 @@ def attach(session: Session) -> None:
                 _before(session, tensors)
         session.in_backward += 1
         try:
-            original(tensors, *arguments, **keywords)
+            with session.span("backward"):
+                original(tensors, *arguments, **keywords)
         finally:
             session.in_backward -= 1
         with session.probing() as active:
@@ -53,10 +54,10 @@ def _before(session: Session, tensors: Any) -> None:
 
 
 def _after(session: Session) -> None:
-    """Keep a copy of the gradients: should an optimizer step follow, they are those before any clipping."""
+    """Keep the gradients as they are: should an optimizer step follow, they are those before any clipping."""
     index = session.index()
     if session.perturb:
         for holder in index.by_id.values():
             if holder.parameter.grad is not None:
-                nudge(local_part(holder.parameter.grad), session.perturb)
-    session.now.gradients = [(slot, values.clone().cpu()) for slot, values in index.gradients()]
+                nudge(local_part(holder.parameter.grad), session.perturb, of_sums=session.perturb_sums)
+    session.now.gradients = session.recorder.taken(index.gradients())

@@ -50,11 +50,12 @@ def attach(session: Session) -> None:
             try:
                 reduces = session.in_backward and words in ("reduce-scatter", "all-reduce")
                 _count(session, words, bool(reduces), arguments, keywords)
-                if reduces and session.fixed_order and ordered is not None:
-                    done, result = ordered(arguments, keywords)
-                    if done:
-                        return result
-                return collective(*arguments, **keywords)
+                with session.span("communication"):
+                    if reduces and session.fixed_order and ordered is not None:
+                        done, result = ordered(arguments, keywords)
+                        if done:
+                            return result
+                    return collective(*arguments, **keywords)
             finally:
                 nesting[0] -= 1
 

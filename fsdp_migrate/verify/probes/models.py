@@ -34,6 +34,7 @@ class _Calls:
         self.session = session
         self.depth = 0
         self.outermost: nn.Module | None = None
+        self.began = 0.0
 
     def before(self, module: nn.Module, arguments: Any) -> None:
         session = self.session
@@ -53,6 +54,7 @@ class _Calls:
                 session.now.inputs.append(_digest(_tensors(arguments)))
             elif active:
                 _notice(session, module)
+        self.began = session.clock()
 
     def after(self, module: nn.Module, arguments: Any, keywords: Any, _output: Any) -> None:
         session = self.session
@@ -70,6 +72,7 @@ class _Calls:
             session.input_dtypes[name] = sorted(dtypes)
         if self.depth == 0 and module is self.outermost:
             self.outermost = None
+            session.now.spans.append(("forward", self.began, session.clock()))
             # Keyword arguments are not shown to global pre-forward hooks; whole numbers are never cast on
             # the way.
             exact = [one for one in _tensors(keywords) if not _is_float(one)]
@@ -105,6 +108,8 @@ def _meet(session: Session, module: nn.Module) -> None:
         session.replicated = True
     if any(_holds(known, module) for known in session.models):
         return
+    while session.at_first_model:
+        session.at_first_model.pop()()
     session.others[:] = [other for other in session.others if not _holds(module, other)]
     session.models.append(module)
     prefix = session.prefix(module)

@@ -19,8 +19,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils import _pytree as pytree
 
 from fsdp_migrate.verify.probes import collectives
-from fsdp_migrate.verify.probes.session import Session, StepState
-from fsdp_migrate.verify.spec import TRACE, TRACED_STEPS
+from fsdp_migrate.verify.probes.session import Session, StepState, span_words
+from fsdp_migrate.verify.spec import PHASE, TRACE, TRACED_STEPS
 
 _NAMES = {
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "layers"),
@@ -36,11 +36,13 @@ class _Clock:
     session: Session
     trace: bool
     phase: str = ""
+    since: float = 0.0
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
     began: float = 0.0
     tokens: int = 0
     sequence: int = 0
     profiler: Any = None
+    annotation: Any = None
 
     def enter(self, phase: str) -> None:
         """A phase begins, and the one before it ends."""
@@ -52,7 +54,16 @@ class _Clock:
                 known["allocated"] = max(known["allocated"], torch.cuda.max_memory_allocated())
                 known["reserved"] = max(known["reserved"], torch.cuda.max_memory_reserved())
             torch.cuda.reset_peak_memory_stats()
-        self.phase = phase
+        now = self.session.clock()
+        if self.phase:
+            self.session.now.spans.append((self.phase, self.since, now))
+        if self.annotation is not None:
+            self.annotation.__exit__(None, None, None)
+        self.annotation = None
+        if phase and self.profiler is not None:
+            self.annotation = torch.profiler.record_function(f"{PHASE}{phase}")
+            self.annotation.__enter__()
+        self.phase, self.since = phase, now
 
 
 def attach(session: Session, *, trace: bool) -> None:
@@ -151,6 +162,7 @@ def _stepped(clock: _Clock, optimizer: Optimizer) -> None:
         traced=clock.profiler is not None,
         collectives=dict(session.now.collectives),
         bytes=dict(session.now.bytes),
+        spans=span_words(session.now.spans),
     )
     session.now = StepState()
     clock.tokens, clock.memory = 0, {}

@@ -9,34 +9,64 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from fsdp_migrate.verify.probes.shards import Slot
-from fsdp_migrate.verify.probes.sketch import sketch
+from fsdp_migrate.verify.probes.sketch import Sketch, sketch
 from fsdp_migrate.verify.spec import EVENTS, TENSORS
 
 Stretches = Iterable[tuple[Slot, Tensor]]
 
 
+SMALL_BYTES = 1 << 14
+"""Stretches up to this size are kept in full for as long as the budget lasts."""
+GROUP_BYTES = 1 << 21
+"""So is all of a quantity that one rank holds, where it is no more than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A stretch as it was at one moment: its elements, or their sums."""
+
+    slot: Slot
+    dtype: torch.dtype
+    values: Tensor | None
+    sums: Sketch | None
+
+    def same(self, other: Kept) -> bool:
+        """Whether both are of the same place and equal; `False` where they were not kept alike."""
+        if (self.slot.name, self.dtype) != (other.slot.name, other.dtype):
+            return False
+        if self.values is not None and other.values is not None:
+            return torch.equal(self.values, other.values.to(self.values.device))
+        return self.sums is not None and other.sums is not None and self.sums.digest == other.sums.digest
+
+
 class Recorder:
     """The record of one rank in one arm.
+
+    Writing elements costs more than anything else a probe does (new pages of memory, for the most part), and
+    most of all where tensors are large. So of quantities larger than `GROUP_BYTES` only the small tensors are
+    kept in full, and sums of the others.
 
     Args:
         folder: made here.
         full_limit_bytes: tensors written in full; what comes later is only sketched.
+        every_element: keep large tensors in full too, up to that limit.
     """
 
-    def __init__(self, folder: Path, full_limit_bytes: int) -> None:
+    def __init__(self, folder: Path, full_limit_bytes: int, *, every_element: bool = False) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
         self._events = (folder / EVENTS).open("w", encoding="utf-8")
         self._tensors = (folder / TENSORS).open("wb", buffering=1 << 20)
         self._written = 0
         self._left = full_limit_bytes
+        self._every_element = every_element
 
     def event(self, event: str, /, **fields: object) -> None:
         """Write one event."""
@@ -44,50 +74,82 @@ class Recorder:
         self._events.flush()
 
     def tensors(self, step: int, quantity: str, stretches: Stretches) -> None:
-        """Write every stretch of one quantity, in full while the budget lasts."""
+        """Write every stretch of one quantity, in full or as sums."""
+        self.write(step, quantity, self.taken(stretches, copy=False, every_element=step == 0))
+
+    def taken(self, stretches: Stretches, *, copy: bool = True, every_element: bool = False) -> list[Kept]:
+        """What is to be kept of every stretch, at this moment.
+
+        Args:
+            copy: elements may change before they are written.
+            every_element: however large the tensors are (what is kept once costs no step anything).
+        """
         held = [_as_real(slot, values) for slot, values in stretches if slot.numel]
-        by_type: dict[tuple[torch.dtype, torch.device], list[tuple[Slot, Tensor]]] = {}
+        sizes: dict[tuple[torch.dtype, torch.device], int] = {}
         for slot, values in held:
-            by_type.setdefault((values.dtype, values.device), []).append((slot, values))
-        for (dtype, _), group in by_type.items():
-            size = sum(slot.numel for slot, _ in group) * dtype.itemsize
-            if size <= self._left:
-                self._full(step, quantity, dtype, group)
-                self._left -= size
+            key = (values.dtype, values.device)
+            sizes[key] = sizes.get(key, 0) + slot.numel * values.dtype.itemsize
+        found, left = [], self._left
+        for slot, values in held:
+            size, group = slot.numel * values.dtype.itemsize, sizes[values.dtype, values.device]
+            is_small = size <= SMALL_BYTES or group <= GROUP_BYTES
+            if (is_small or every_element or self._every_element) and size <= left:
+                left -= size
+                found.append(Kept(slot, values.dtype, _copied(values) if copy else values, None))
             else:
-                self._sketched(step, quantity, dtype, group)
+                found.append(Kept(slot, values.dtype, None, sketch(slot, values)))
+        return found
 
     def sketches(self, step: int, quantity: str, stretches: Stretches) -> None:
         """Write sums of every stretch, however small."""
-        by_type: dict[torch.dtype, list[tuple[Slot, Tensor]]] = {}
-        for slot, values in (_as_real(slot, values) for slot, values in stretches):
-            by_type.setdefault(values.dtype, []).append((slot, values))
-        for dtype, group in by_type.items():
-            self._sketched(step, quantity, dtype, group)
+        held = [_as_real(slot, values) for slot, values in stretches]
+        self.write(step, quantity, [Kept(slot, each.dtype, None, sketch(slot, each)) for slot, each in held])
 
-    def _full(self, step: int, quantity: str, dtype: torch.dtype, group: list[tuple[Slot, Tensor]]) -> None:
-        parts = [values.reshape(-1) for _, values in group]
-        if parts[0].device.type != "cpu":  # one copy to the host is faster than many
+    def write(self, step: int, quantity: str, kept: list[Kept]) -> None:
+        """Write what was taken of one quantity, an event for each dtype."""
+        by_type: dict[torch.dtype, list[Kept]] = {}
+        for each in kept:
+            by_type.setdefault(each.dtype, []).append(each)
+        for dtype, group in by_type.items():
+            items: list[dict[str, object]] = [
+                {"slot": _place(each.slot), "sketch": _words(each.sums)}
+                for each in group
+                if each.sums is not None
+            ]
+            items += self._elements(dtype, [each for each in group if each.values is not None])
+            self.event("tensors", step=step, quantity=quantity, dtype=_name(dtype), items=items)
+
+    def _elements(self, dtype: torch.dtype, group: list[Kept]) -> list[dict[str, object]]:
+        """Write elements; where they lie."""
+        parts = [each.values.reshape(-1) for each in group if each.values is not None]
+        if parts and parts[0].device.type != "cpu":  # one copy to the host is faster than many
             parts = [torch.cat(parts).cpu()]
         for part in parts:
             self._tensors.write(part.contiguous().view(torch.uint8).numpy().data)
-        items = []
-        for slot, _ in group:
-            items.append({"slot": _place(slot), "at": self._written})
-            self._written += slot.numel * dtype.itemsize
-        self._tensors.flush()
-        self.event("tensors", step=step, quantity=quantity, dtype=_name(dtype), items=items)
-
-    def _sketched(
-        self, step: int, quantity: str, dtype: torch.dtype, group: list[tuple[Slot, Tensor]]
-    ) -> None:
-        items = [{"slot": _place(slot), "sketch": asdict(sketch(slot, values))} for slot, values in group]
-        self.event("tensors", step=step, quantity=quantity, dtype=_name(dtype), items=items)
+        items: list[dict[str, object]] = []
+        for each in group:
+            items.append({"slot": _place(each.slot), "at": self._written})
+            size = each.slot.numel * dtype.itemsize
+            self._written += size
+            self._left -= size
+        if parts:
+            self._tensors.flush()
+        return items
 
     def close(self) -> None:
         """Flush and close both files."""
         self._events.close()
         self._tensors.close()
+
+
+def _words(sums: Sketch) -> dict[str, object]:
+    """Sums as the record keeps them; `asdict` takes longer than making them."""
+    return {"digest": sums.digest, "square": sums.square, "projections": sums.projections}
+
+
+def _copied(values: Tensor) -> Tensor:
+    """On the host, where they take no memory of the job's device."""
+    return values.clone() if values.device.type == "cpu" else values.cpu()
 
 
 def _as_real(slot: Slot, values: Tensor) -> tuple[Slot, Tensor]:

@@ -18,9 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from fsdp_migrate.verify.calls import FILE, Call
-from fsdp_migrate.verify.probes.recorder import Recorder
-from fsdp_migrate.verify.probes.shards import ParameterIndex, Slot, index_parameters
+from fsdp_migrate.verify.probes.recorder import Kept, Recorder
+from fsdp_migrate.verify.probes.shards import ParameterIndex, index_parameters
 from fsdp_migrate.verify.spec import STEP
+
+_REMEMBERED = 8
+"""Sets of parameters, over all models."""
 
 
 @dataclass
@@ -33,6 +36,7 @@ class StepState:
         rewritten: weights that are not what the last optimizer step left, at the first call of a model.
         evaluating: modules in evaluation mode at that call.
         called: whether a model was called.
+        spans: what the step's time went to: kind, begin and end on the session's clock, in seconds.
         bytes: that collectives gather, scatter or reduce, by name.
     """
 
@@ -43,12 +47,13 @@ class StepState:
     collectives: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
     reduce_dtypes: set[str] = field(default_factory=set)
-    gradients: list[tuple[Slot, Tensor]] = field(default_factory=list)
+    gradients: list[Kept] = field(default_factory=list)
     zeroed: list[int] = field(default_factory=list)
     random: str = ""
     rewritten: list[str] = field(default_factory=list)
     evaluating: int = 0
     called: bool = False
+    spans: list[tuple[str, float, float]] = field(default_factory=list)
     probe_seconds: float = 0.0
     seconds: float = 0.0
     began: float = field(default_factory=time.perf_counter)
@@ -64,14 +69,17 @@ class Session:
         alive: file touched at every step, for the launcher's watch.
         units: names of FSDP units, by the module the user wrote and by its wrapper.
         entered: names of the units that are being called.
+        indices: parameters of the models, by what their modules hold; see `index`.
         log: file descriptor of the collectives' log.
         others: models that are only called without gradients, such as averages of weights and teachers.
         checksums: of the weights after the last optimizer step.
+        at_first_model: called once, when the first model is met: the job's modules are imported by then.
         described: how many of the models have been described.
         saves: calls of `torch.save` so far.
         replicated: whether a model is trained by DistributedDataParallel.
         perturb: relative change made to every gradient element; see `verify.noise`.
         perturb_weights: the same for the initial weights.
+        perturb_sums: change small elements by as much as those of usual size.
     """
 
     recorder: Recorder
@@ -81,12 +89,15 @@ class Session:
     fixed_order: bool = False
     perturb: float = 0.0
     perturb_weights: float = 0.0
+    perturb_sums: bool = False
     step: int = 0
+    probe_total: float = 0.0
     in_backward: int = 0
     probing_depth: int = 0
     models: list[nn.Module] = field(default_factory=list)
     others: list[nn.Module] = field(default_factory=list)
     checksums: dict[str, int] = field(default_factory=dict)
+    at_first_model: list[Callable[[], None]] = field(default_factory=list)
     described: int = 0
     saves: int = 0
     replicated: bool = False
@@ -99,6 +110,7 @@ class Session:
     names: weakref.WeakKeyDictionary[nn.Module, str] = field(default_factory=weakref.WeakKeyDictionary)
     units: weakref.WeakKeyDictionary[nn.Module, str] = field(default_factory=weakref.WeakKeyDictionary)
     entered: list[str] = field(default_factory=list)
+    indices: dict[tuple[int, ...], ParameterIndex] = field(default_factory=dict)
     log: int | None = None
     open: bool = True
 
@@ -119,11 +131,28 @@ class Session:
                 yield True
         finally:
             self.probing_depth -= 1
-            self.now.probe_seconds += time.perf_counter() - began
+            took = time.perf_counter() - began
+            self.now.probe_seconds += took
+            self.probe_total += took
+
+    def clock(self) -> float:
+        """Seconds of the job's own time: what probes took is left out."""
+        return time.perf_counter() - self.probe_total
+
+    @contextmanager
+    def span(self, kind: str) -> Iterator[None]:
+        """Around a part of a step, for the timeline."""
+        began = self.clock()
+        try:
+            yield
+        finally:
+            self.now.spans.append((kind, began, self.clock()))
 
     def index(self) -> ParameterIndex:
         """All parameters of all models of the job, at this moment."""
-        indices = [index_parameters(model, self.prefix(model)) for model in self.models]
+        indices = [self._index(model) for model in self.models]
+        if len(indices) == 1:
+            return indices[0]
         return ParameterIndex(
             [holder for index in indices for holder in index.holders],
             {key: holder for index in indices for key, holder in index.by_id.items()},
@@ -133,6 +162,20 @@ class Session:
             [names for index in indices for names in index.tied],
             {key: why for index in indices for key, why in index.unreadable.items()},
         )
+
+    def _index(self, model: nn.Module) -> ParameterIndex:
+        """The parameters of one model; found again only when its modules hold other ones.
+
+        FSDP shows two sets of parameters in turn, sharded and gathered. What is remembered holds on to its
+        parameters, so that the `id` of one cannot become another's.
+        """
+        shown = (id(model), *_shown_parameters(model))
+        found = self.indices.get(shown)
+        if found is None:
+            if len(self.indices) >= _REMEMBERED:
+                self.indices.clear()
+            found = self.indices[shown] = index_parameters(model, self.prefix(model))
+        return found
 
     def index_numel(self) -> int:
         """Elements of all parameters of all models, each counted whole and once."""
@@ -180,6 +223,7 @@ class Session:
         """Begin another arm in the same process; the models of the one before are let go."""
         self.recorder, self.step, self.open = recorder, 0, True
         self.models.clear()
+        self.indices.clear()
         self.others.clear()
         self.checksums.clear()
         self.described = 0
@@ -200,6 +244,20 @@ class Session:
         self.recorder.event("end", reason=reason, steps=self.step, **_memory())
         self.recorder.close()
         self.open = False
+
+
+def span_words(spans: list[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+    """Spans as the record keeps them: in seconds from the first one's begin."""
+    first = min((begin for _, begin, _ in spans), default=0.0)
+    return [(kind, round(begin - first, 7), round(end - first, 7)) for kind, begin, end in spans]
+
+
+def _shown_parameters(model: nn.Module) -> Iterator[int]:
+    """What tells whether a model still holds the parameters that it held, and trains the same of them."""
+    for module in model.modules():
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                yield 2 * id(parameter) + parameter.requires_grad
 
 
 def _cuda_in_use() -> bool:

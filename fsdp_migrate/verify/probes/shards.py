@@ -112,6 +112,8 @@ def _stretches(holder: Holder, local: Tensor) -> Iterator[tuple[Slot, Tensor]]:
 
 def stored_weight(parameter: Tensor) -> Tensor:
     """The sharded values; an FSDP1 flat parameter may be gathered at this moment."""
+    if is_dtensor(parameter):  # whose `data` is a dispatched operation
+        return parameter
     shard: Tensor = getattr(parameter, "_local_shard", parameter.data)
     return shard
 

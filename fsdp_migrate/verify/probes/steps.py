@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +19,8 @@ from fsdp_migrate.verify.model import CLIPPED
 from fsdp_migrate.verify.probes.between import remember_weights
 from fsdp_migrate.verify.probes.clipping import norm_words
 from fsdp_migrate.verify.probes.models import write_buffers, write_others
-from fsdp_migrate.verify.probes.session import Session, StepState
+from fsdp_migrate.verify.probes.recorder import GROUP_BYTES, Kept
+from fsdp_migrate.verify.probes.session import Session, StepState, span_words
 from fsdp_migrate.verify.probes.shards import Holder, ParameterIndex, Slot, local_part
 from fsdp_migrate.verify.probes.units import describe_units, kind_of
 
@@ -28,6 +31,7 @@ _STATE_DICT_MODULE = "torch.distributed.checkpoint.state_dict"
 def attach(session: Session) -> None:
     """Register torch's global optimizer hooks."""
     nesting = [0]  # an optimizer may wrap another one, whose step it calls
+    began = [0.0]
     trains = [True]  # whether the outermost step is one of the training
 
     def begin(optimizer: Optimizer) -> None:
@@ -45,12 +49,14 @@ def attach(session: Session) -> None:
         closed = _with_closure(arguments, keywords, lambda: begin(optimizer))
         if closed is None:
             begin(optimizer)
+        began[0] = session.clock()
         return closed
 
     def after(optimizer: Optimizer, *_: Any) -> None:
         nesting[0] -= 1
         if nesting[0] or not trains[0]:
             return
+        session.now.spans.append(("optimizer", began[0], session.clock()))
         with session.probing() as active:
             if active:
                 _after(session, optimizer)
@@ -109,20 +115,17 @@ def _before(session: Session, optimizer: Optimizer) -> None:
     if id(optimizer) not in session.optimizers:
         session.optimizers[id(optimizer)] = len(session.optimizers)
     _describe_optimizer(session, optimizer, index)
-    used = list(index.gradients())
     kept = session.now.gradients
+    used = session.recorder.taken(index.gradients(), copy=False)
     if not kept:
         session.note("gradients before clipping: the job does not call backward() on a tensor")
-    session.recorder.tensors(session.step, "gradient", kept)
+    session.recorder.write(session.step, "gradient", kept)
     if session.now.clips or not _same(kept, used):
-        session.recorder.tensors(session.step, CLIPPED, used)
+        session.recorder.write(session.step, CLIPPED, used)
 
 
-def _same(left: list[tuple[Slot, Tensor]], right: list[tuple[Slot, Tensor]]) -> bool:
-    return len(left) == len(right) and all(
-        a.name == b.name and x.dtype == y.dtype and torch.equal(x, y.to(x.device))
-        for (a, x), (b, y) in zip(left, right, strict=True)
-    )
+def _same(left: list[Kept], right: list[Kept]) -> bool:
+    return len(left) == len(right) and all(a.same(b) for a, b in zip(left, right, strict=True))
 
 
 def _describe(session: Session) -> None:
@@ -190,8 +193,10 @@ def _after(session: Session, optimizer: Optimizer) -> None:
     remember_weights(session)
     write_others(session, session.step)
     write_buffers(session, session.step)
+    all_states = _states_are_due(session, index)
     for key, stretches in _states(session, optimizer, index).items():
-        session.recorder.tensors(session.step, f"optimizer state {key}", stretches)
+        if all_states or all(slot.shape == () for slot, _ in stretches):
+            session.recorder.tensors(session.step, f"optimizer state {key}", stretches)
     now = session.now
     session.recorder.event(
         "step",
@@ -207,9 +212,21 @@ def _after(session: Session, optimizer: Optimizer) -> None:
         random=now.random,
         rewritten=now.rewritten,
         evaluating=now.evaluating,
+        spans=span_words(now.spans),
         seconds=now.seconds,
         probe_seconds=now.probe_seconds,
     )
+
+
+def _states_are_due(session: Session, index: ParameterIndex) -> bool:
+    """Whether more than counters is recorded of the optimizer's state after this step.
+
+    In every step of a small model; of a large one in the first, second, fourth, eighth ...: what is wrong
+    with a state shows in the weights of the next step. Neither depends on how the model is sharded.
+    """
+    elements = sum(math.prod(shape) for shape in index.shapes.values())
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    return elements * 4 <= GROUP_BYTES * ranks or session.step & (session.step - 1) == 0
 
 
 def _states(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-Arm: TypeAlias = Literal["fsdp1", "fsdp2"]
+Arm: TypeAlias = Literal["fsdp1", "fsdp2", "ddp"]
 Size: TypeAlias = Literal["tiny", "small", "medium", "large", "8b"]
 DtypeName: TypeAlias = Literal["fp32", "bf16"]
 Strategy: TypeAlias = Literal["full_shard", "shard_grad_op", "no_shard", "hybrid_shard"]

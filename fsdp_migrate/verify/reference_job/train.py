@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -15,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 
-from fsdp_migrate.verify.reference_job import fsdp1_arm, fsdp2_arm
+from fsdp_migrate.verify.reference_job import ddp_arm, fsdp1_arm, fsdp2_arm
 from fsdp_migrate.verify.reference_job.config import Arm, ReferenceConfig, hybrid_mesh_shape
 from fsdp_migrate.verify.reference_job.model import Decoder
 
@@ -28,7 +29,7 @@ def run(arm: Arm, config: ReferenceConfig) -> None:
     Weights start equal on all ranks and in both arms; each rank has its own data.
     """
     device = training_device()
-    fsdp = fsdp1_arm if arm == "fsdp1" else fsdp2_arm
+    fsdp: Any = {"fsdp1": fsdp1_arm, "fsdp2": fsdp2_arm, "ddp": ddp_arm}[arm]
     hybrid_mesh = None
     if config.strategy == "hybrid_shard":
         shape = hybrid_mesh_shape(

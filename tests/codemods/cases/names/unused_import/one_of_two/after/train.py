@@ -1,11 +1,10 @@
 import torch
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp import fully_shard
 
 try:
     from torch.distributed.fsdp import MixedPrecisionPolicy as Policy
 except ImportError:
-    from torch.distributed.fsdp import MixedPrecision as Policy
+    from fsdp2_sharding import MixedPrecision as Policy
 
 if hasattr(torch.amp, "GradScaler"):
     from torch.amp import GradScaler as Scaler
@@ -26,16 +25,16 @@ def wrap(model, version):
 
 def shard(model, version):
     """The value is of the one class or of the other."""
+    from fsdp2_sharding import shard_model
+
     if version == 2:
         from torch.distributed.fsdp import MixedPrecisionPolicy as Precision
     else:
-        # TODO(fsdp-migrate FM201): change `MixedPrecision` together with the wrap calls
-        #   that take it
-        from torch.distributed.fsdp import MixedPrecision as Precision
+        from fsdp2_sharding import MixedPrecision as Precision
     precision = Precision(param_dtype=torch.bfloat16)
     if version == 2:
         return fully_shard(model, mp_policy=precision)
-    return FSDP(model, mixed_precision=precision)
+    return shard_model(model, mixed_precision=precision)
 
 
 def precise(dtype):

@@ -1,6 +1,6 @@
 import torch
 
-from fsdp2_sharding import MixedPrecision, shard_model
+from fsdp2_sharding import shard_model
 
 
 class Settings:
@@ -13,7 +13,7 @@ def precision_of(version, dtype):
     if version == 2:
         from torch.distributed.fsdp import MixedPrecisionPolicy as Precision
     else:
-        Precision = MixedPrecision
+        from fsdp2_sharding import MixedPrecision as Precision
     extra = "output_dtype" if version == 2 else "buffer_dtype"
     return Precision(param_dtype=dtype, reduce_dtype=dtype, **{extra: dtype})
 

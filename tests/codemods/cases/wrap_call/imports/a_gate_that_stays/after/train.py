@@ -6,6 +6,7 @@ from fsdp2_sharding import shard_model
 class Plugin:
     def set_offload(self):
         from fsdp2_sharding import CPUOffload
+
         if self.fsdp_version == 2:
             from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy
 

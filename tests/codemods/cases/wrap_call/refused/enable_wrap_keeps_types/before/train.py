@@ -6,10 +6,10 @@ from torch.distributed.fsdp.wrap import enable_wrap
 STRATEGIES = {"full": ShardingStrategy.FULL_SHARD, "grad": ShardingStrategy.SHARD_GRAD_OP}
 
 
-def build(make, name):
+def build(make, name, wrapper=FSDP):
     """What is wrapped is wrapped in `make`."""
     precision = MixedPrecision(param_dtype=torch.bfloat16)
-    with enable_wrap(wrapper_cls=FSDP, sharding_strategy=STRATEGIES[name], mixed_precision=precision):
+    with enable_wrap(wrapper_cls=wrapper, sharding_strategy=STRATEGIES[name], mixed_precision=precision):
         return make()
 
 

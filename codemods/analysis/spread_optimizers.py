@@ -1,0 +1,45 @@
+"""Where parameters of a sharded model go on to: into optimizers, through whatever is written around them."""
+
+from __future__ import annotations
+
+import ast
+
+from codemods.analysis.module import Module
+from codemods.analysis.scopes import targets_of
+from codemods.analysis.spread import Spread
+from codemods.analysis.spread_marks import OPTIMIZER, PARAMETERS
+
+
+def follow_parameters(spread: Spread, module: Module, node: ast.expr) -> None:
+    """Parameters go into optimizers, through anything written around them and through variables."""
+    child: ast.AST = node
+    for parent in module.ancestors(node):
+        is_argument = isinstance(parent, ast.Call) and parent.func is not child
+        if isinstance(parent, ast.Call) and is_argument and spread.links.builds_optimizer(module, parent):
+            spread.add(module, parent, OPTIMIZER)
+        if isinstance(parent, ast.Return | ast.Yield | ast.YieldFrom):
+            function = module.function(parent)
+            if function is not None and "param" in function.name:
+                spread.put_result(module, function, PARAMETERS)
+        for target in (one for whole in _bound_by(parent) for one in targets_of(whole)):
+            if isinstance(target, ast.Name):
+                found = module.scope_of(target).lookup(target.id)
+                if found is not None:
+                    spread.put_variable(module, found[0], target.id, PARAMETERS)
+        if isinstance(parent, ast.stmt):
+            return
+        child = parent
+
+
+def _bound_by(node: ast.AST) -> list[ast.expr]:
+    """The targets that a statement, or a part of one, binds."""
+    match node:
+        case ast.Assign():
+            return node.targets
+        case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr() | ast.For() | ast.AsyncFor():
+            return [node.target]
+        case ast.comprehension():
+            return [node.target]
+        case ast.withitem(optional_vars=ast.expr() as target):
+            return [target]
+    return []

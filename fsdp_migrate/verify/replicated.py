@@ -1,0 +1,70 @@
+"""Turns FSDP1 into DistributedDataParallel, for a third column beside the speed of both arms.
+
+What `FullyShardedDataParallel(...)` builds becomes one `DistributedDataParallel` around the outermost module,
+whatever was wrapped below it; what FSDP1 computed in a lower precision runs under autocast in that dtype, and
+gradients are reduced as DDP reduces them. A script that does more with the wrapper than DDP can (sharded
+state dicts, `summon_full_params`) ends with an error, and the report says that this column is missing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.nn.parallel import DistributedDataParallel
+
+Say = Callable[[str], None]
+
+
+class Replicated(DistributedDataParallel):
+    """DDP with the one method of FSDP1's wrapper that training loops call."""
+
+    compute_dtype: torch.dtype | None = None
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """As DDP's, under autocast where FSDP1 computed in a lower precision."""
+        dtype = self.compute_dtype
+        device = next(self.module.parameters()).device.type
+        with nullcontext() if dtype is None else torch.autocast(device, dtype):
+            return super().forward(*inputs, **kwargs)  # type: ignore[no-untyped-call]
+
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
+        """Clip the gradients, whole on every rank; the total norm, 0-dim."""
+        return nn.utils.clip_grad_norm_(self.parameters(), max_norm, norm_type)
+
+
+def apply(say: Say) -> None:
+    """Patch the class in this process."""
+    signature = inspect.signature(FullyShardedDataParallel.__init__)
+
+    def replicate(cls: type[Any], *arguments: Any, **keywords: Any) -> Replicated:
+        call = signature.bind(None, *arguments, **keywords).arguments
+        module = _without_wrappers(call["module"])
+        device = call.get("device_id")
+        if device is not None:
+            module = module.to(device if not isinstance(device, int) else torch.device("cuda", device))
+        group = call.get("process_group")
+        made = Replicated(module, process_group=None if isinstance(group, tuple) else group)
+        precision = call.get("mixed_precision")
+        made.compute_dtype = getattr(precision, "param_dtype", None)
+        say("DDP takes the place of FullyShardedDataParallel")
+        return made
+
+    # `FSDP(...)` calls no `__init__` on what is no FSDP.
+    FullyShardedDataParallel.__new__ = staticmethod(replicate)  # type: ignore[method-assign,assignment]
+
+
+def _without_wrappers(module: nn.Module) -> nn.Module:
+    """The module without what was made of wrapped parts of it."""
+    if isinstance(module, Replicated):
+        module = module.module
+    for parent in list(module.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, Replicated):
+                setattr(parent, name, child.module)
+    return module

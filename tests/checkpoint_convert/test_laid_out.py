@@ -1,0 +1,109 @@
+"""Outputs of very many chunks are read back where they were laid out, and no less is found."""
+
+from __future__ import annotations
+
+import filecmp
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from checkpoint_convert import laid_out
+from checkpoint_convert.convert import ConvertOptions, convert
+from checkpoint_convert.errors import UnreadableError
+from checkpoint_convert.readers.open import open_source
+from checkpoint_convert.write_options import WriteOptions
+from checkpoint_convert.writers.dcp import DcpLayout
+from checkpoint_convert.writers.output import Output
+
+
+def save(path: Path) -> None:
+    tied = torch.randn(6, 5)
+    model = {
+        "emb": tied,
+        "head": tied,
+        "scale": torch.tensor(2.5),
+        "none": torch.empty(0, 3),
+        "w": torch.ones(9),
+    }
+    state = {"w": {"step": torch.tensor(3.0), "exp_avg": torch.full((9,), 0.25)}}
+    group = {"lr": 0.1, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1, "params": ["w"]}
+    torch.save({"model": model, "optim": {"state": state, "param_groups": [group]}, "epoch": 3}, path)
+
+
+def run(folder: Path, name: str) -> Path:
+    write = WriteOptions(chunk_bytes=40)
+    with open_source([folder / "full.pt"]) as contents:
+        convert(contents, folder / name, ConvertOptions(write), reopen=lambda path: open_source([path]))
+    return folder / name
+
+
+def test_the_output_is_the_same_and_is_not_opened_as_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path / "full.pt")
+    few = run(tmp_path, "few")
+    asked: list[str] = []
+    read_item = laid_out.read_item
+
+    def noted(files: object, path: Path, start: int, size_bytes: int) -> object:
+        asked.append(path.name)
+        return read_item(files, path, start, size_bytes)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(laid_out, "MANY_CHUNKS", 3)
+    monkeypatch.setattr(laid_out, "read_item", noted)
+    many = run(tmp_path, "many")
+    names = sorted(path.name for path in few.iterdir())
+    assert filecmp.cmpfiles(few, many, names, shallow=False) == (names, [], [])
+    assert asked == ["__0_0.distcp"] * 6  # lr, betas, eps, weight_decay, params, epoch
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def metadata(folder: Path) -> None:
+    flip(folder / ".metadata", -40)
+
+
+def elements(folder: Path) -> None:
+    data = (folder / "__0_1.distcp").read_bytes()
+    flip(folder / "__0_1.distcp", data.index(torch.full((9,), 0.25).numpy().tobytes()))
+
+
+def dtype(folder: Path) -> None:
+    data = (folder / "__0_1.distcp").read_bytes()
+    path = folder / "__0_1.distcp"
+    path.write_bytes(data.replace(b"FloatStorage", b"ShortStorage", 1))
+
+
+def value(folder: Path) -> None:
+    data = (folder / "__0_0.distcp").read_bytes()
+    flip(folder / "__0_0.distcp", data.index(struct.pack(">d", 0.1)) + 7)
+
+
+def cut_off(folder: Path) -> None:
+    path = folder / "__0_1.distcp"
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+@pytest.mark.parametrize("damage", [metadata, elements, dtype, value, cut_off])
+def test_damage_is_found(
+    damage: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path / "full.pt")
+    monkeypatch.setattr(laid_out, "MANY_CHUNKS", 3)
+    finish = DcpLayout.finish
+
+    def finish_and_damage(self: DcpLayout, out: Output) -> None:
+        finish(self, out)
+        damage(out.directory)
+
+    monkeypatch.setattr(DcpLayout, "finish", finish_and_damage)
+    with pytest.raises(UnreadableError):
+        run(tmp_path, "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["full.pt"]

@@ -1,0 +1,143 @@
+"""Ranks that `srun` starts: its variables are read as torchrun's, its tasks come to one verdict."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bench import PROJECT
+
+from fsdp_migrate.verify.environment import free_port
+from fsdp_migrate.verify.slurm import first_host, task, tasks_per_node
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "first"),
+    [
+        ("node7", "node7"),
+        ("node7,node9", "node7"),
+        ("gpu[003-005,9],login1", "gpu003"),
+        ("gpu[12]", "gpu12"),
+        ("a[1-2]-ib,b1", "a1-ib"),
+        ("rack-1.site.org", "rack-1.site.org"),
+    ],
+)
+def test_first_host_of_a_list(hosts: str, first: str) -> None:
+    assert first_host(hosts) == first
+
+
+def test_tasks_of_each_node() -> None:
+    assert tasks_per_node("4(x2),3") == [4, 4, 3]
+    assert tasks_per_node("8") == [8]
+    assert tasks_per_node("1,2(x3)") == [1, 2, 2, 2]
+
+
+def variables(rank: int, size: int, **more: str) -> dict[str, str]:
+    """What srun sets for one task of a step on one node."""
+    return {
+        "SLURM_JOB_ID": "4711",
+        "SLURM_STEP_ID": "0",
+        "SLURM_PROCID": str(rank),
+        "SLURM_LOCALID": str(rank),
+        "SLURM_NTASKS": str(size),
+        "SLURM_NODEID": "0",
+        "SLURM_STEP_TASKS_PER_NODE": str(size),
+        "SLURM_STEP_NODELIST": "localhost",
+        **more,
+    }
+
+
+def test_variables_are_those_of_torchrun() -> None:
+    told = variables(
+        9,
+        11,
+        SLURM_LOCALID="1",
+        SLURM_NODEID="2",
+        SLURM_STEP_TASKS_PER_NODE="4(x2),3",
+        SLURM_STEP_NODELIST="gpu[003-005]",
+    )
+    mine = task(told)
+    assert mine is not None
+    found = mine.environment(2)
+    wanted = {
+        "RANK": "9",
+        "WORLD_SIZE": "11",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "3",
+        "GROUP_RANK": "2",
+        "GROUP_WORLD_SIZE": "3",
+        "MASTER_ADDR": "gpu003",
+    }
+    assert {key: found[key] for key in wanted} == wanted
+    assert int(found["MASTER_PORT"]) == int(mine.environment(0)["MASTER_PORT"]) + 2
+    other = task(variables(0, 11, SLURM_STEP_TASKS_PER_NODE="4(x2),3"))
+    assert other is not None and other.port == mine.port  # all tasks of a step agree
+
+
+@pytest.mark.parametrize(
+    "outside",
+    [
+        {},
+        {key: value for key, value in variables(0, 4).items() if key != "SLURM_STEP_ID"},  # salloc, sbatch
+        variables(0, 1),  # torchrun or verify itself, once on a node
+        {**variables(0, 2), "RANK": "0"},  # torchrun below srun
+    ],
+    ids=["none", "batch script", "one task", "torchrun"],
+)
+def test_what_is_no_task_of_several(outside: dict[str, str]) -> None:
+    assert task(outside) is None
+
+
+def srun(folder: Path, size: int, *arguments: str) -> list[subprocess.CompletedProcess[str]]:
+    """Start the command as often as srun would, and wait for all."""
+    command = [sys.executable, "-m", "fsdp_migrate", "verify", "train_fsdp2.py", "--device", "cpu"]
+    command += ["--keep", str(folder / "shared"), "--steps", "2", "--timeout", "60", *arguments]
+    shared = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "TMPDIR": str(folder)}
+    running = [
+        subprocess.Popen(
+            command,
+            cwd=PROJECT,
+            env={**shared, **variables(rank, size)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    done = []
+    for process in running:
+        out, err = process.communicate(timeout=150)
+        done.append(subprocess.CompletedProcess(command, process.returncode, out, err))
+    return done
+
+
+def left_over(folder: Path) -> list[str]:
+    pids = [path.read_text().split()[1] for path in folder.glob("shared/*.ranks/rank*/alive")]
+    assert pids
+    return [pid for pid in pids if Path("/proc", pid).exists()]
+
+
+def test_tasks_come_to_one_verdict_and_the_first_tells_it(tmp_path: Path) -> None:
+    done = srun(tmp_path, 2, "--baseline", "train_fsdp1.py")
+    assert [each.returncode for each in done] == [0, 0], [each.stderr for each in done]
+    assert done[0].stdout.startswith("PASS  parity holds")
+    assert "2 processes" in done[0].stdout
+    assert done[1].stdout == ""
+    assert not left_over(tmp_path)
+    assert not list(tmp_path.glob("fsdp-migrate-*"))
+
+
+def test_task_whose_rank_is_killed_is_the_cause(tmp_path: Path) -> None:
+    done = srun(tmp_path, 2, "--record", str(tmp_path / "record"), "--", "--mistake", "killed")
+    assert [each.returncode for each in done] == [3, 3]
+    assert f"failed on rank 1: killed by {signal.SIGKILL.name}" in done[0].stderr
+    assert "the first task says why" in done[1].stderr
+    assert not left_over(tmp_path)
+    assert not (tmp_path / "record").exists()
