@@ -7,6 +7,7 @@ import re
 from codemods.analysis.module import Module
 
 _STARTS = re.compile(r"fsdp(?!-migrate)|launch|torchrun|mp\.spawn|init_process_group", re.IGNORECASE)
+_TRACES = re.compile(r"\b(?:symbolic_trace|prepare_fx|convert_fx)\(")
 _OTHER_ENGINES = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:megatron|deepspeed)\b", re.MULTILINE)
 
 
@@ -21,6 +22,11 @@ def is_of_other_engine(module: Module) -> bool:
     """Whether a file is about Megatron or DeepSpeed, or imports it, and does not speak of FSDP."""
     is_named = any(engine in module.path.lower() for engine in ("megatron", "deepspeed"))
     return (is_named or _OTHER_ENGINES.search(module.text) is not None) and "fsdp" not in module.text.lower()
+
+
+def is_of_traced_models(module: Module) -> bool:
+    """Whether a file traces models with FX, which no sharded model can be, and does not speak of FSDP."""
+    return _TRACES.search(module.text) is not None and "fsdp" not in module.text.lower()
 
 
 def is_one_process(module: Module) -> bool:

@@ -24,7 +24,7 @@ from codemods.analysis.spoken_names import (
 )
 from codemods.analysis.values import Value
 from codemods.model import Options
-from codemods.plain_tests import is_of_other_engine, is_one_process, is_plain_test
+from codemods.plain_tests import is_of_other_engine, is_of_traced_models, is_one_process, is_plain_test
 
 if TYPE_CHECKING:
     from codemods.dual_stack.shortened import Shortened
@@ -130,7 +130,9 @@ class Project:
         return No() if isinstance(holding, Maybe) and self._is_none(module, node) else holding
 
     def _is_none(self, module: Module, node: ast.expr) -> bool:
-        if is_plain_test(module) or is_one_process(module) or says_no_model(node):
+        if is_plain_test(module) or is_one_process(module) or is_of_traced_models(module):
+            return True
+        if says_no_model(node):
             return True
         if is_other_wrapper(module, node) or is_made_for_one(module, node):
             return True

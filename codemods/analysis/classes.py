@@ -223,11 +223,10 @@ class Classes:
 
 
 def _calls_super(method: Method, name: str) -> bool:
-    """Whether a method calls the one it overrides."""
+    """Whether it calls the method that it overrides: `super().save()`, `Base.save(self)`, not `torch.save()`."""
+    called = [n.value for n in ast.walk(method) if isinstance(n, ast.Attribute) and n.attr == name]
     return any(
-        isinstance(node, ast.Attribute)
-        and node.attr == name
-        and isinstance(node.value, ast.Call | ast.Name)
-        and not (isinstance(node.value, ast.Name) and node.value.id == "self")
-        for node in ast.walk(method)
+        (isinstance(value, ast.Call) and ast.unparse(value.func) == "super")
+        or (isinstance(value, ast.Name) and value.id.lstrip("_")[:1].isupper())
+        for value in called
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from codemods.analysis.arguments import argument_for, is_bound_call
 from codemods.analysis.spoken_names import says_no_model
-from codemods.plain_tests import is_plain_test
+from codemods.plain_tests import is_of_traced_models, is_plain_test
 from codemods.rule import FSDP, Finding, Maybe, Module, No, Project, Safety, code, finding, replace, rule
 
 _NO_MODULES = frozenset(
@@ -68,7 +68,7 @@ def _compared(project: Project, module: Module) -> Iterator[Finding]:
 
 def _looked_up(project: Project, module: Module) -> Iterator[Finding]:
     for place, subject in _chosen_by_class(module):
-        if says_no_model(subject) or is_plain_test(module):
+        if says_no_model(subject) or is_plain_test(module) or is_of_traced_models(module):
             continue
         if not _is_submodule(project, module, subject) or _failed_before(project, module, subject):
             continue
@@ -144,7 +144,7 @@ def _is_other(module: Module, question: ast.Compare, subject: ast.expr) -> bool:
     calls = (n for n in ast.walk(function) if isinstance(n, ast.Call)) if function is not None else ()
     if any(ast.unparse(call.func).rpartition(".")[2] == "fully_shard" for call in calls):
         return True  # FSDP2's own policy, which looks at the model before it is sharded
-    return says_no_model(subject) or is_plain_test(module)
+    return says_no_model(subject) or is_plain_test(module) or is_of_traced_models(module)
 
 
 def _subject(node: ast.Compare) -> tuple[ast.expr | None, bool]:

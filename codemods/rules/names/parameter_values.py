@@ -69,6 +69,7 @@ def parameter_values(project: Project) -> Iterator[Finding]:
     yield from _of_lists(project)
     for module in project.looked_at:
         yield from _of_mapped(project, module)
+        told: set[ast.stmt] = set()
         for loop in parameter_loops(project, module):
             model = loop.owner
             if isinstance(project.sharded(module, model), No):
@@ -77,16 +78,18 @@ def parameter_values(project: Project) -> Iterator[Finding]:
                 continue
             yield from _of_loop(project, module, loop)
             test = test_of_name(module, loop)
-            if test is not None and not uses_orig_params(project, module, model):
-                yield finding(
-                    module,
-                    test,
-                    "FM509",
-                    "sharded parameters have their own names now; without `use_orig_params=True` FSDP1 "
-                    "showed `..._flat_param`, one for each unit",
-                    remedy="check which parameters this rule is meant to match: it saw other names before",
-                    is_note=isinstance(project.sharded(module, model), Maybe),
-                )
+            if test is None or module.statement(test) in told or uses_orig_params(project, module, model):
+                continue
+            told.add(module.statement(test))  # `decay` and `no_decay` of one statement are one rule
+            yield finding(
+                module,
+                test,
+                "FM509",
+                "sharded parameters have their own names now; without `use_orig_params=True` FSDP1 "
+                "showed `..._flat_param`, one for each unit",
+                remedy="check which parameters this rule is meant to match: it saw other names before",
+                is_note=isinstance(project.sharded(module, model), Maybe),
+            )
 
 
 def _of_mapped(project: Project, module: Module) -> Iterator[Finding]:

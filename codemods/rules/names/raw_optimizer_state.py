@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from codemods.analysis.holding import Instance
 from codemods.analysis.spoken_names import says_optimizer
-from codemods.rule import Finding, Module, No, Project, finding, is_under_rank0, rule
+from codemods.rule import Finding, MethodCall, Module, No, Project, finding, is_under_rank0, rule
 
 _REMEDY = (
     "use `get_optimizer_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True, "
@@ -33,7 +33,7 @@ def raw_optimizer_state(project: Project) -> Iterator[Finding]:
             continue
         if not isinstance(project.sharded(call.module, call.receiver), No):
             continue
-        if _is_any_object(project, call.module, call.receiver):
+        if _is_any_object(project, call.module, call.receiver) or _is_of_other_heir(project, call):
             continue
         partial = is_under_rank0(call.module, call.node)
         text = ast.unparse(call.receiver)
@@ -59,3 +59,20 @@ def _is_any_object(project: Project, module: Module, receiver: ast.expr) -> bool
         return False
     held = project.links.held(module, receiver)
     return any(isinstance(h, Instance) and "optim" not in h.node.name.lower() for h in held)
+
+
+def _is_of_other_heir(project: Project, call: MethodCall) -> bool:
+    """Whether the method also names the model that the optimizer is for, and there it is not sharded: classes
+    that shard it have another method in its place."""
+    function = call.module.function(call.node)
+    owners = {
+        ast.unparse(owner)
+        for home, made in project.links.optimizers(call.module, call.receiver)
+        for owner in project.links.parameter_owners(home, made)
+    }
+    here = [
+        node
+        for node in (ast.walk(function) if function is not None else ())
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in owners
+    ]
+    return bool(here) and all(isinstance(project.sharded(call.module, node), No) for node in here)

@@ -74,6 +74,55 @@ KINDS: dict[str, str | dict[str, str]] = {
         read = FSDP(Net.from_pretrained("x"))  # <- FM101 FM512
         drawn = FSDP(Net())  # <- FM101 FM526
     """,
+    "an optimizer's state where heirs that shard save by themselves": """
+        class Trainer:
+            def __init__(self, policy):
+                self.policy = policy
+            def train(self):
+                self.optimizer = torch.optim.AdamW(self.policy.parameters())
+            def save(self):
+                torch.save(self.policy.state_dict(), "p")
+                torch.save(self.optimizer.state_dict(), "o")  # <- nothing
+        class Sharded(Trainer):
+            def __init__(self, policy):
+                super().__init__(policy)
+                self.policy = FSDP(policy)
+            def save(self):
+                torch.save(self.optimizer.state_dict(), "o")  # <- FM409
+        Trainer(Net()).save(), Sharded(Net()).save()
+    """,
+    "a copy whose failure is caught": """
+        def copied(model):
+            try:
+                return copy.deepcopy(model)  # <- nothing
+            except TypeError:
+                return copy.deepcopy(model)  # <- FM510
+        for net in (FSDP(Net()), Net()):
+            copied(net)
+    """,
+    "models that are traced": {
+        "main.py": """
+            import traced
+            for net in (FSDP(Net()), Net()):
+                traced.plain(net), walked(net)
+            def walked(model):
+                return [m for m in model.modules() if type(m) is Block]  # <- FM508
+        """,
+        "traced.py": """
+            import copy
+            def plain(model):
+                graph = torch.fx.symbolic_trace(model)
+                return [m for m in model.modules() if type(m) is Block]  # <- nothing
+        """,
+    },
+    "one rule by names in two lists": """
+        model = FSDP(Net())
+        groups = [
+            {"params": [p for n, p in model.named_parameters() if "bias" in n]},  # <- FM509
+            {"params": [p for n, p in model.named_parameters() if "bias" not in n]},  # <- nothing
+        ]
+        others = [p for n, p in model.named_parameters() if "norm" in n]  # <- FM509
+    """,
     "the branch for another engine": {
         "main.py": """
             def saved(model, kind):
