@@ -6,8 +6,8 @@ Each contender is a process of its own, run in turn, `--rounds` times; the table
 are taken within each round. The source is a Llama-shaped checkpoint with AdamW state (bf16 weights, fp32
 moments), in the page cache; with `--cold` it is put out of it before every run. What the tool flushes to the
 disk is compared with a copy that is flushed, the rest (`--no-flush`) with `cp`; where a source has more bytes
-or fewer than the file that is copied, the copy's time counts per byte. The slow peers run in the first round alone.
-"10 MB" rows are the cost of a start. Takes about four minutes with `--gib 3` on two cores.
+or fewer than the file that is copied, the copy's time counts per byte. The slow peers run in the first round
+alone. "10 MB" rows are the cost of a start. Takes about four minutes with `--gib 3` on two cores.
 """
 
 from __future__ import annotations
