@@ -141,6 +141,7 @@ def test_both_arms_are_timed_in_turns_on_a_cpu(measured: ParityReport) -> None:
     assert "reduce-scatter" not in {name for name, *_ in ddp.collectives}  # DDP reduces below Python
     page = parity.render(measured, "md")
     assert "|  | original | candidate | ddp |" in page
+    assert "not seen: made in C++ |" in page
 
 
 def test_timeline_of_a_cpu_has_the_phases_of_one_step(measured: ParityReport) -> None:
