@@ -14,6 +14,8 @@ import tokenize
 from collections import Counter
 from dataclasses import dataclass
 
+from codemods.editing.hanging import with_hanging_arguments
+
 _STEP = 4
 _LINE_END = re.compile(r"(\r\n|\r|\n)")
 
@@ -38,6 +40,10 @@ def wrap_long_lines(before: str, after: str, width: int, newline: str) -> str:
     # Several statements on a line are their author's style; a bracket opened among them would hide the rest.
     long = [number for number in long if starts[number] < 2]
     commented = _comment_columns(text)
+    call_lines = list(lines)
+    if with_hanging_arguments(call_lines, tree, set(long), set(commented)):
+        whole = _without_emptied(lines, call_lines, ends, newline)
+        return wrap_long_lines(before, whole, width, newline)
     nodes, contents = _nodes_by_line(tree), _contents(tree)
     for number in long:
         line = lines[number - 1][: commented.get(number)].rstrip()
@@ -53,6 +59,12 @@ def wrap_long_lines(before: str, after: str, width: int, newline: str) -> str:
                 lines[number - 1] = broken + comment
                 break
     return "".join(line.replace("\n", newline) + end for line, end in zip(lines, ends, strict=True))
+
+
+def _without_emptied(old: list[str], new: list[str], ends: list[str], newline: str) -> str:
+    """The text of lines of which some were taken into others."""
+    kept = [(line, end) for was, line, end in zip(old, new, ends, strict=True) if line or not was]
+    return "".join(line.replace("\n", newline) + end for line, end in kept)
 
 
 def _comment_columns(text: str) -> dict[int, int]:

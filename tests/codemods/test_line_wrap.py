@@ -78,3 +78,36 @@ def test_newlines_are_kept() -> None:
 def test_several_statements_on_a_line_stay_on_it(line: str) -> None:
     text = f"def f():\n    {line}\n"
     assert wrap_long_lines("", text, 88, "\n") == text
+
+
+ALIGNED = """\
+class Trainer:
+    def wrap(self, model, cfg):
+        self.model = shard_model(model, policy=cfg.policy, precision=cfg.precision,
+                                 strategy=STRATEGIES[cfg.strategy], **cfg.more).train()
+"""
+HANGING = """\
+class Trainer:
+    def wrap(self, model, cfg):
+        self.model = shard_model(
+            model,
+            policy=cfg.policy,
+            precision=cfg.precision,
+            strategy=STRATEGIES[cfg.strategy],
+            **cfg.more,
+        ).train()
+"""
+
+
+def test_an_aligned_call_that_is_too_long_has_an_argument_a_line() -> None:
+    before = ALIGNED.replace("shard_model", "FSDP").replace("\n       ", "\n")
+    assert wrap_long_lines(before, ALIGNED, 79, "\n") == HANGING
+    assert wrap_long_lines(before, HANGING, 79, "\n") == HANGING
+    assert wrap_long_lines(before, ALIGNED.replace("\n", "\r\n"), 79, "\r\n") == HANGING.replace("\n", "\r\n")
+
+
+@pytest.mark.parametrize("argument", ["(yield cfg))", "(cfg.policy))", "cfg.policy)  # why"])
+def test_an_aligned_call_with_brackets_or_comments_of_its_own_is_not_torn(argument: str) -> None:
+    start = f"        self.model = shard_model(model, {'a' * 45},\n"
+    text = "class T:\n    def wrap(self, model, cfg):\n" + start + " " * 33 + argument + "\n"
+    assert wrap_long_lines("", text, 79, "\n") == text
