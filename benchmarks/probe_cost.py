@@ -5,7 +5,8 @@
 Every round runs each arm twice, once with the probes that `verify` attaches at its default settings, once
 with none, and the other way round in the next. A step lasts from one return of `optimizer.step()` to the
 next, and takes as long as it does on the slowest rank; its processor seconds are those of all ranks. Prints a
-Markdown table; exit status 1 when the probes of an arm take more than a tenth of a step of 200 ms or longer.
+Markdown table; exit status 1 when the probes of an arm take more than a tenth of the processor time of a step
+of 200 ms or longer (wall time is too uneven where a machine has other work).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from fsdp_migrate.verify.model import LaunchOptions  # noqa: E402
 from fsdp_migrate.verify.reference_job.config import Arm, ReferenceConfig, Size  # noqa: E402
 
 WARM_UP, COUNTED = 2, 8
+ARMS: tuple[Arm, ...] = ("fsdp1", "fsdp2")
 LIMIT, LONG_S = 0.10, 0.2
 _RUN_S = 300.0
 
@@ -117,7 +119,7 @@ def measure(ranks: int, rounds: int, config: ReferenceConfig) -> list[dict[str, 
     options = {key: getattr(config, key) for key in ("size", "batch", "sequence", "dtype", "steps")}
     found: list[dict[str, Any]] = []
     with RankServer(nproc=ranks) as server:
-        for arm in get_args(Arm):
+        for arm in ARMS:
             runs: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
             for number in range(rounds):
                 for probed in (False, True) if number % 2 == 0 else (True, False):
@@ -170,7 +172,7 @@ def main() -> int:
         print(f"| {row['arm']} | {' | '.join(cells)} |")
     if given.output is not None:
         given.output.write_text(json.dumps({**vars(given), "output": None, "rows": rows}, indent=1))
-    return int(any(row["wall_cost"] > LIMIT and row["wall_bare_s"] >= LONG_S for row in rows))
+    return int(any(row["processor_cost"] > LIMIT and row["wall_bare_s"] >= LONG_S for row in rows))
 
 
 if __name__ == "__main__":

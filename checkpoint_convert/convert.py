@@ -83,7 +83,12 @@ def jobs_for(plan: Plan, options: ConvertOptions) -> int:
     """
     verify = options.verify and not is_read_so(plan.layout, options.write.preset)
     return jobs_within(
-        options.max_memory, plan.layout.tensors, plan.layout.chunk_count, options.jobs, verify=verify
+        options.max_memory,
+        plan.layout.tensors,
+        plan.layout.chunk_count,
+        options.jobs,
+        verify=verify,
+        sends=options.then is not None,
     )
 
 

@@ -207,8 +207,7 @@ def read_blocks(
     if fetch is not None:
         yield from _fetched_blocks(fetch, path, position, count, checksum)
         return
-    block = memoryview(bytearray(min(count, BLOCK_BYTES)))
-    with files.borrow(path) as handle:
+    with _block(count) as block, files.borrow(path) as handle:
         while count:
             view = block[: min(count, BLOCK_BYTES)]
             _fill(handle, path, view, position)
@@ -217,6 +216,30 @@ def read_blocks(
             yield view
             position += len(view)
             count -= len(view)
+
+
+_SPARE: list[bytearray] = []
+"""Blocks that were read into and are free again: fresh memory costs more than what is read into it."""
+
+_MOST_SPARE = 16
+_SMALL_BYTES = 32 << 10
+
+
+@contextmanager
+def _block(count: int) -> Iterator[memoryview]:
+    """Memory for `count` bytes, or for as many as one block has."""
+    if count <= _SMALL_BYTES:
+        yield memoryview(bytearray(count))
+        return
+    try:
+        block = _SPARE.pop()
+    except IndexError:
+        block = bytearray(BLOCK_BYTES)
+    try:
+        yield memoryview(block)
+    finally:
+        if len(_SPARE) < _MOST_SPARE:
+            _SPARE.append(block)
 
 
 def _fetched_blocks(

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from checkpoint_convert import digest
 from checkpoint_convert.destination import MARK_NAME, REPORT_NAME, beside
 from checkpoint_convert.errors import DestinationError
 from checkpoint_convert.file_bytes import FETCHERS
 from checkpoint_convert.journal import WORK_NAME
+from checkpoint_convert.memory_bound import SEND_BYTES
+from checkpoint_convert.model import BLOCK_BYTES
 from checkpoint_convert.planned import SINGLE_FILE
 from checkpoint_convert.remote_source import Mirror, fetcher, file_system
 
@@ -29,9 +33,20 @@ class RemoteTarget:
         mirror: whose folder holds what has not been sent.
         url: where the output goes.
         is_single: the output is one file.
+        shared: a folder that other ranks see as well: the output is put together there, sent when it is
+            complete, and left there, for a next run to go on with, when it is not.
+        bounded: send in pieces of `SEND_BYTES`, one after another; else as the store's own client likes.
     """
 
-    def __init__(self, mirror: Mirror, url: str, *, is_single: bool) -> None:
+    def __init__(
+        self,
+        mirror: Mirror,
+        url: str,
+        *,
+        is_single: bool,
+        shared: Path | None = None,
+        bounded: bool = False,
+    ) -> None:
         self._mirror = mirror
         self._system, root = file_system(url)
         self._root = root.rstrip("/")
@@ -41,8 +56,13 @@ class RemoteTarget:
         self._mark = f"An unfinished conversion. Safe to delete.\n{os.urandom(8).hex()}\n".encode()
         self._sent: dict[Path, str] = {}
         self._size: dict[str, int] = {}
-        self.local = mirror.folder / "output" / (self._root.rpartition("/")[2] or "output")
-        self.local.parent.mkdir()
+        self.is_shared = shared is not None
+        self._bounded = bounded
+        folder = mirror.folder / "output"
+        if shared is not None:
+            folder = shared / f"fsdp-migrate-to-{digest.new(url.encode()).hexdigest()[:16]}"
+        self.local = folder / (self._root.rpartition("/")[2] or "output")
+        folder.mkdir(exist_ok=self.is_shared)
 
     def check_free(self, *, overwrite: bool) -> None:
         """Refuse a URL that is taken, and begin where it is free.
@@ -59,7 +79,8 @@ class RemoteTarget:
             )
         with _told(self._url):
             if not system.exists(root) or system.exists(f"{root}/{MARK_NAME}"):
-                self._begin()
+                if not self.is_shared:
+                    self._begin()
                 return
             if not overwrite:
                 raise DestinationError(
@@ -108,12 +129,20 @@ class RemoteTarget:
 
     def _put(self, path: Path, name: str) -> None:
         self._make_parents(self._at(name))
-        self._system.put_file(str(path), self._at(name))
+        if self._bounded:
+            self._send_in_pieces(path, self._at(name))
+        else:
+            self._system.put_file(str(path), self._at(name))
         there = self._system.info(self._at(name))["size"]
         if there != path.stat().st_size:
             raise DestinationError(
                 f"{self._url}: {name} has {there} bytes there, {path.stat().st_size} were sent"
             )
+
+    def _send_in_pieces(self, path: Path, target: str) -> None:
+        with path.open("rb") as source, self._system.open(target, "wb", block_size=SEND_BYTES) as sink:
+            while piece := source.read(BLOCK_BYTES):
+                sink.write(piece)
 
     def _make_parents(self, path: str) -> None:
         with contextlib.suppress(NotImplementedError, PermissionError):  # a store without folders
@@ -129,10 +158,13 @@ class RemoteTarget:
             self._begin()
             self._check_ours()
             if self._is_single:
+                if self.is_shared:
+                    self._put(self.local, f"{SINGLE_FILE}.partial")
                 self._system.mv(f"{self._root}.partial", self._root)
                 self._system.put_file(
                     str(beside(self.local, f".{REPORT_NAME}")), f"{self._root}.{REPORT_NAME}"
                 )
+                self._forget_shared()
                 return
             sent = {name.removesuffix(".partial") for name in self._sent.values()}
             left = [path for path in self.local.rglob("*") if path.is_file() and WORK_NAME not in path.parts]
@@ -144,6 +176,11 @@ class RemoteTarget:
                 if name.endswith(".partial"):
                     self._system.mv(self._at(name), self._at(name).removesuffix(".partial"))
             self._system.rm_file(f"{self._root}/{MARK_NAME}")
+        self._forget_shared()
+
+    def _forget_shared(self) -> None:
+        if self.is_shared:
+            shutil.rmtree(self.local.parent, ignore_errors=True)
 
     def _check_ours(self) -> None:
         """Notice that another conversion to the same URL removed what this one sent."""

@@ -140,6 +140,7 @@ from codemods.editing.statements import (
     remove_with_item,
     unwrapping_loop,
 )
+from codemods.editing.unwrapped_branches import is_where_not_wrapped
 from codemods.model import Code, Edit, Finding, Hole, Options, Place, Ref, Safety, Span
 from codemods.project import MethodCall, NameUse, Project
 from codemods.torch_names import FSDP, is_fsdp1_import
@@ -210,6 +211,7 @@ __all__ = [
     "is_result_used",
     "is_under_rank0",
     "is_where_not_instance",
+    "is_where_not_wrapped",
     "is_where_other_branch_shards",
     "load_sharded_optimizer",
     "may_be_ddp",

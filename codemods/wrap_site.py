@@ -12,7 +12,7 @@ from codemods.analysis.origins import Origins
 from codemods.analysis.scopes import BindingKind
 from codemods.analysis.values import Choice, DictValue, Named, Opaque, Origin, options
 from codemods.enabled_wraps import block_refusal, enabling
-from codemods.partial_calls import calls_of_partial
+from codemods.partial_calls import calls_of_partial, positional
 from codemods.project import Project
 from codemods.shard_call import SIGNATURE, Argument, keyword_rules
 from codemods.shared_types import shared_call, taken_types
@@ -50,7 +50,10 @@ def refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
         if isinstance(parent, ast.stmt):
             break
     missing = site.wrapped is None and site.kind not in ("partial", "block")
-    if missing or any(isinstance(a, ast.Starred) for a in site.arguments):
+    given = list(site.arguments)
+    if site.kind == "partial":
+        given = [node for _, _, node in positional(project, site)]
+    if missing or any(isinstance(a, ast.Starred) for a in given):
         return (
             "the arguments of this wrap call are unpacked from a sequence",
             "name the module and the keywords at the call, then rewrite again",
@@ -158,12 +161,16 @@ def arguments_of(project: Project, site: WrapCall) -> tuple[list[Argument], bool
         name = _RENAMED.get(name, name)
         found.append(Argument(project, site, name, module, node, value, at_call, item))
 
-    for position, given in enumerate(site.arguments[0 if site.kind == "partial" else 1 :], start=1):
+    given = [(position, site.module, node) for position, node in enumerate(site.arguments)]
+    if site.kind == "partial":
+        given = positional(project, site)
+    for position, module, node in given:
         name = SIGNATURE[position] if position < len(SIGNATURE) else f"argument {position}"
-        add(name, site.module, given, given, at_call=True)
+        if position:
+            add(name, module, node, node, at_call=node in site.arguments)
     if site.kind == "partial":
         calls, unknown = calls_of_partial(project, site)
-        for module, keyword in ((m, k) for m, c in calls for k in c.keywords):
+        for module, keyword in ((taken.module, k) for taken in calls for k in taken.call.keywords):
             if keyword.arg is None:
                 unknown = True
             elif keyword.arg != "module":

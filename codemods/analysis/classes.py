@@ -223,7 +223,7 @@ class Classes:
 
 
 def _calls_super(method: Method, name: str) -> bool:
-    """Whether it calls what it overrides: `super().save()`, `Base.save(self)`, and not `torch.save()`."""
+    """Whether it calls the method it overrides: `super().save()`, `Base.save(self)`, not `torch.save()`."""
     called = [n.value for n in ast.walk(method) if isinstance(n, ast.Attribute) and n.attr == name]
     return any(
         (isinstance(value, ast.Call) and ast.unparse(value.func) == "super")

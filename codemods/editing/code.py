@@ -165,7 +165,11 @@ def insert_after(module: Module, statement: ast.stmt, new: Code) -> Edit:
 
 
 def delete(module: Module, statement: ast.stmt) -> Edit:
-    """Remove a statement and its line; `pass` where it was its block's only one."""
+    """Remove a statement and its line; `pass` where it was its block's only one, and a `try` around nothing
+    else that does nothing about errors with it."""
+    parent = module.parent(statement)
+    if isinstance(parent, ast.Try) and _guards_only(module, parent, statement):
+        return _without_blank_line(module, delete(module, parent))
     if len(module.block(statement)) == 1 and not isinstance(module.parent(statement), ast.Module):
         return Edit(module.path, module.span(statement), ("pass",))
     span = module.span(statement)
@@ -180,6 +184,28 @@ def delete(module: Module, statement: ast.stmt) -> Edit:
     if module.text[span.end : end_of_line].strip():
         return Edit(module.path, span, ())  # a comment stays, on a line of its own
     return Edit(module.path, Span(module.line_start(span.start), end_of_line), ())
+
+
+def _without_blank_line(module: Module, edit: Edit) -> Edit:
+    """The same with the blank line above, where another stands below."""
+    start, end = edit.span.start, edit.span.end
+    above = module.line_start(start - 1) if start else start
+    below = module.text[end : module.line_end(end)]
+    is_between = start and not module.text[above:start].strip() and not below.strip()
+    return Edit(edit.path, Span(above, end), edit.code) if is_between and not edit.code else edit
+
+
+def _guards_only(module: Module, guard: ast.Try, statement: ast.stmt) -> bool:
+    """Whether a `try` is there for one statement, whose errors it passes over."""
+    handled = [s for handler in guard.handlers for s in handler.body]
+    span = module.span(guard)
+    return (
+        guard.body == [statement]
+        and not guard.orelse
+        and not guard.finalbody
+        and all(isinstance(s, ast.Pass) for s in handled)
+        and "#" not in module.text[span.start : span.end]
+    )
 
 
 def unwrap_block(module: Module, block: ast.With | ast.AsyncWith, *, before: Code = ()) -> Edit:

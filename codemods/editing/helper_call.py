@@ -10,13 +10,19 @@ from codemods.analysis.module import Module
 from codemods.editing.code import append_argument, code, delete
 from codemods.editing.removal import delete_arguments, delete_dict_items
 from codemods.model import Edit, Span
+from codemods.partial_calls import named_modules
+from codemods.project import Project
 from codemods.shard_call import Argument, Translation
 
 _NAME = "shard_model"
 
 
 def helper_call_edits(
-    site: WrapCall, results: Sequence[tuple[Argument, Translation]], *, is_nested: bool
+    project: Project,
+    site: WrapCall,
+    results: Sequence[tuple[Argument, Translation]],
+    *,
+    is_nested: bool,
 ) -> list[Edit]:
     """Edits that turn `FSDP(m, ...)` into `shard_model(m, ...)`.
 
@@ -25,12 +31,13 @@ def helper_call_edits(
     """
     module, call = site.module, site.node
     edits = [Edit(module.path, module.span(site.function), code(None, f"{{helper.{_NAME}}}"))]
-    edits += _named_module(site)
+    edits += _named_module(project, site)
     edits += dropped_edits([argument for argument, result in results if not result.keep])
     for argument, result in results:
-        if result.keep and argument.at_call and isinstance(argument.item, ast.expr):
-            start = module.span(argument.item).start
-            edits.append(Edit(module.path, Span(start, start), (f"{argument.name}=",)))
+        if result.keep and _is_by_position(argument):
+            home = argument.module
+            start = home.span(argument.item).start
+            edits.append(Edit(home.path, Span(start, start), (f"{argument.name}=",)))
     edits += _renamed([argument for argument, result in results if result.keep])
     if is_nested:
         going = [argument.item for argument, result in results if not result.keep]
@@ -52,12 +59,17 @@ def _renamed(arguments: Iterable[Argument]) -> list[Edit]:
     return edits
 
 
-def _named_module(site: WrapCall) -> list[Edit]:
-    for keyword in site.node.keywords:
-        if keyword.arg == "module":
-            start = site.module.span(keyword).start
-            return [Edit(site.module.path, Span(start, start + len("module")), ("model",))]
-    return []
+def _is_by_position(argument: Argument) -> bool:
+    """Whether a value stands by its position in the wrap call, or in a call of the `partial`."""
+    holder = argument.module.parent(argument.item)
+    return isinstance(holder, ast.Call) and argument.item in holder.args
+
+
+def _named_module(project: Project, site: WrapCall) -> list[Edit]:
+    found = [(site.module, keyword) for keyword in site.node.keywords if keyword.arg == "module"]
+    found += named_modules(project, site) if site.kind == "partial" else []
+    starts = [(module, module.span(keyword).start) for module, keyword in found]
+    return [Edit(module.path, Span(start, start + len("module")), ("model",)) for module, start in starts]
 
 
 def dropped_edits(arguments: Iterable[Argument]) -> list[Edit]:
@@ -68,7 +80,8 @@ def dropped_edits(arguments: Iterable[Argument]) -> list[Edit]:
     for argument in arguments:
         item, module = argument.item, argument.module
         holder = argument.site.node if argument.at_call else module.parent(item)
-        if isinstance(holder, ast.Call) and (argument.at_call or isinstance(item, ast.keyword)):
+        is_of_call = argument.at_call or isinstance(item, ast.keyword) or _is_by_position(argument)
+        if isinstance(holder, ast.Call) and is_of_call:
             assert isinstance(item, ast.keyword | ast.expr)
             home = argument.site.module if argument.at_call else module
             of_call.setdefault(holder, (home, []))[1].append(item)

@@ -33,12 +33,25 @@ class Target:
             yield self.options
             return
         try:
+            if remote.is_shared:
+                yield from self._by_ranks(remote)
+                return
             remote.check_free(overwrite=self.options.overwrite)
             yield replace(self.options, then=remote.take, durable=False)
             remote.commit()
         except BaseException:
             remote.give_up()
             raise
+
+    def _by_ranks(self, remote: RemoteTarget) -> Iterator[ConvertOptions]:
+        """Ranks write the output to a folder they share; rank 0 sends it when it is complete."""
+        is_first = self.options.ranks.is_first
+        if is_first:
+            remote.check_free(overwrite=self.options.overwrite)
+        # What stands there already is ours: of a run that was lost while it sent.
+        yield replace(self.options, overwrite=True, durable=False)
+        if is_first:
+            remote.commit()
 
 
 @dataclass(slots=True)
@@ -75,7 +88,7 @@ class StandIns:
         """A destination.
 
         Raises:
-            UnsupportedError: ranks of several processes, linked files, or a memory bound, for a URL.
+            UnsupportedError: linked files for a URL; ranks of several processes without a folder they share.
         """
         path = path_of(text)
         if path is not None:
@@ -84,18 +97,20 @@ class StandIns:
         from checkpoint_convert.remote_target import RemoteTarget
         from checkpoint_convert.write_options import OutputFormat
 
-        if options.write.link or not options.ranks.is_alone:
+        if options.write.link:
             raise UnsupportedError(
-                f"{text}: --link, and ranks of torchrun, need a destination in a file system that is shared",
-                hint="convert to a path, or by one process with --jobs",
+                f"{text}: --link shares files within one file system, which a store behind a URL is none of",
+                hint="convert to a path beside the source, or leave --link out",
             )
-        if options.max_memory is not None:
+        if not options.ranks.is_alone and self.staging is None:
             raise UnsupportedError(
-                f"{text}: what sending takes is up to the store's own client, so --max-memory cannot be kept",
-                hint="convert to a path and copy it, or leave --max-memory out",
+                f"{text}: ranks of torchrun put an output for a URL together in a folder that all see",
+                hint="name one with --staging; it takes the whole output until that is sent",
             )
         is_single = options.write.to is OutputFormat.TORCH
-        remote = RemoteTarget(self._mirrored(), text, is_single=is_single)
+        shared = None if options.ranks.is_alone else self.staging
+        bounded = options.max_memory is not None
+        remote = RemoteTarget(self._mirrored(), text, is_single=is_single, shared=shared, bounded=bounded)
         self._mirrored().names[str(remote.local)] = text
         return Target(remote.local, options, remote)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.verify.model import CLIPPED, Outcome
+from fsdp_migrate.verify.model import CLIPPED, ArmName, Outcome
 
 if TYPE_CHECKING:
     from fsdp_migrate.verify.model import ArmPerformance, ArmSummary, Check, Difference, ParityReport
@@ -179,4 +179,4 @@ def _calls(arm: ArmPerformance, wanted: str) -> str:
     for name, calls, size in arm.collectives:
         if name == wanted:
             return f"{calls} a step, {size / _MIB:,.2f} MiB"
-    return "none"
+    return "not seen: made in C++" if arm.name is ArmName.DDP else "none"

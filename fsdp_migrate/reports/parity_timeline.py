@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.verify.model import ParityReport, Timeline
 
 _WIDTH = 720
-_NAME, _TOTAL = 118, 78
+_NAME, _RIGHT = 176, 26
 _LANE, _BAR = 20, 14
 _TICKS = 5
 
@@ -31,7 +31,7 @@ def timelines(report: ParityReport) -> str:
 def _figure(one: Timeline, longest: float) -> str:
     kinds = [kind for kind in KINDS if any(kind == found for found, _, _ in one.spans)]
     height = (len(kinds) + 1) * _LANE + 4
-    scale = (_WIDTH - _NAME - _TOTAL) / longest
+    scale = (_WIDTH - _NAME - _RIGHT) / longest
     lanes = "".join(_lane(one, kind, number, scale) for number, kind in enumerate(kinds))
     words = f"{one.name.value}: one step of {_milliseconds(one.seconds)}"
     axis = _axis(longest, scale, len(kinds) * _LANE)
@@ -46,14 +46,13 @@ def _lane(one: Timeline, kind: str, number: int, scale: float) -> str:
     y = number * _LANE
     spans = [(begin, end) for found, begin, end in one.spans if found == kind]
     total = _milliseconds(sum(end - begin for begin, end in spans))
-    parts = [f'<text x="{_NAME - 8}" y="{y + 13}" text-anchor=end>{escape(kind)}</text>']
+    parts = [f'<text x="{_NAME - 8}" y="{y + 13}" text-anchor=end>{escape(kind)} {total}</text>']
     parts += [
         f'<rect class="bar f{KINDS.index(kind)}" x="{_NAME + begin * scale:.2f}" y="{y + 2}" '
         f'width="{max(0.5, (end - begin) * scale):.2f}" height="{_BAR}"><title>{escape(kind)}: from '
         f"{_milliseconds(begin)} to {_milliseconds(end)}</title></rect>"
         for begin, end in spans
     ]
-    parts.append(f'<text x="{_WIDTH}" y="{y + 13}" text-anchor=end>{total}</text>')
     return f'<g class=lane data-kind="{escape(kind)}">{"".join(parts)}</g>'
 
 

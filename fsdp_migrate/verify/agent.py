@@ -60,10 +60,10 @@ def count_gpus(environment: dict[str, str]) -> int:
 class Agent:
     """Launches through `torch.distributed.run`; on leaving it, no rank of this machine is left."""
 
-    def __init__(self, *, nproc: int, nnodes: int, endpoint: str) -> None:
+    def __init__(self, *, nproc: int, nnodes: int, endpoint: str, on_cpu: bool) -> None:
         if nnodes > 1 and ":" not in endpoint:
             raise UsageError("--nnodes needs --rdzv-endpoint HOST:PORT, the same on every machine")
-        self.nnodes, self.endpoint = nnodes, endpoint
+        self.nnodes, self.endpoint, self._on_cpu = nnodes, endpoint, on_cpu
         self._environment = rank_server_environment(nproc)
         self._running: subprocess.Popen[bytes] | None = None
         self._files: list[RankFiles] = []
@@ -71,7 +71,8 @@ class Agent:
         self.gpus = 0
 
     def __enter__(self) -> Agent:
-        self.gpus = count_gpus(self._environment)
+        if not self._on_cpu:
+            self.gpus = count_gpus(self._environment)
         return self
 
     def __exit__(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.verify import timeline
+from fsdp_migrate.verify.advisories import advisories
 from fsdp_migrate.verify.arms import Circumstances, Progress, Verification
 from fsdp_migrate.verify.baseline import candidate_source, sources
 from fsdp_migrate.verify.causes import likely_causes
@@ -227,6 +228,7 @@ def report(
             f"the original ran with torch {original.torch_version}, the candidate with "
             f"{candidate.torch_version}",
         )
+    notes = (*notes, *advisories(original, candidate, comparison))
     steps = min(original.last_step, candidate.last_step)
     speed = timed() if timed else Speed((), _timelines(original, candidate))
     return ParityReport(

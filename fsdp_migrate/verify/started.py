@@ -89,7 +89,12 @@ def _server(
             if device == "cpu":
                 running.push(forks.pop_all())
                 return ranks, device
-    agent = Agent(nproc=options.nproc, nnodes=options.nnodes, endpoint=options.rdzv_endpoint)
+    agent = Agent(
+        nproc=options.nproc,
+        nnodes=options.nnodes,
+        endpoint=options.rdzv_endpoint,
+        on_cpu=options.device == "cpu",
+    )
     running.enter_context(agent)
     return agent, choose_device(options.device, options.nproc, agent.gpus)
 

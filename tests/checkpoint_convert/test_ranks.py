@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -283,6 +284,43 @@ def test_shares_are_even_runs() -> None:
     assert [sum(sizes[number] for number in cut) for cut in cuts] == [7, 8, 1, 16]
     assert journal.shares([3], lambda _: 0, 2) == [(), (3,)]
     assert journal.shares([], lambda _: 0, 2) == [(), ()]
+
+
+def test_two_machines_share_a_file_system(tmp_path: Path) -> None:
+    """Two agents of torchrun with names, process groups and temporary folders of their own."""
+    weights = {f"w{number}": torch.randn(50, 60) for number in range(9)}
+    torch.save(weights, tmp_path / "full.pt")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    agents = []
+    for node in range(2):
+        (tmp_path / f"own-{node}").mkdir()
+        own = {"HOSTNAME": f"node-{node}", "TMPDIR": str(tmp_path / f"own-{node}")}
+        command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node)]
+        command += ["--master-addr", "127.0.0.1", "--master-port", str(port), "--local-addr", "127.0.0.1"]
+        command += ["--nproc-per-node", "2", "-m", "fsdp_migrate", "convert-ckpt", str(tmp_path / "full.pt")]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **own}
+        agent = subprocess.Popen(
+            [*command, str(tmp_path / "out"), "--jobs", "1"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        agents.append(agent)
+    try:
+        said = [agent.communicate(timeout=120) for agent in agents]
+    finally:
+        for agent in agents:
+            agent.kill()
+    assert [agent.returncode for agent in agents] == [0, 0], said
+    assert ["read back and equal" in out for out, _ in said] == [True, False]
+    assert not (tmp_path / "out.partial").exists()
+    with open_source([tmp_path / "full.pt"]) as contents:
+        convert(contents, tmp_path / "alone", ConvertOptions(), reopen=lambda path: open_source([path]))
+    assert files(tmp_path / "out") == files(tmp_path / "alone")
 
 
 def test_the_command_under_torchrun(tmp_path: Path) -> None:

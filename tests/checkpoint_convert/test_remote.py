@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import http.server
 import json
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -18,9 +21,16 @@ from moto.server import ThreadedMotoServer
 from torch.distributed import checkpoint as dcp
 from typer.testing import CliRunner, Result
 
-from checkpoint_convert import remote_source
+from checkpoint_convert import job, remote_source
+from checkpoint_convert.convert import ConvertOptions, SourceWatch, convert
+from checkpoint_convert.errors import CheckpointError
+from checkpoint_convert.model import Contents
+from checkpoint_convert.ranks import Ranks
+from checkpoint_convert.readers.open import open_source
 from checkpoint_convert.remote_target import RemoteTarget
+from checkpoint_convert.write_options import OutputFormat, WriteOptions
 from fsdp_migrate.cli.app import app
+from fsdp_migrate.cli.places import stand_ins
 
 WEIGHTS = {
     f"layers.{n}.weight": torch.randn(300, 400, generator=torch.Generator().manual_seed(n)) for n in range(24)
@@ -250,6 +260,98 @@ def test_what_fails_on_the_way_leaves_nothing(
     assert done.exit_code == 2
     assert "CRC-32" in done.output
     assert memory.find("memory://out") == []
+
+
+def by_ranks(full: Path, url: str, staging: Path, write: WriteOptions) -> list[str]:
+    """Convert by two ranks, which share a folder; what each ended with."""
+    ends = ["", ""]
+
+    def one(rank: int) -> None:
+        options = ConvertOptions(write, ranks=Ranks(rank, 2))
+        try:
+            with stand_ins(staging) as places, open_source([full]) as contents:
+                target = places.target(url, options)
+                with target.open() as chosen:
+                    convert(contents, target.path, chosen, reopen=reopen, watch=SourceWatch([full]))
+        except CheckpointError as error:
+            ends[rank] = error.message
+
+    def reopen(path: Path) -> AbstractContextManager[Contents]:
+        return open_source([path])
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return ends
+
+
+@pytest.mark.parametrize("to", list(OutputFormat))
+def test_ranks_put_it_together_in_a_folder_and_one_sends_it(
+    full: Path, memory: fsspec.AbstractFileSystem, tmp_path: Path, to: OutputFormat
+) -> None:
+    assert by_ranks(full, "memory://out", tmp_path, WriteOptions(to=to)) == ["", ""]
+    assert list(tmp_path.iterdir()) == []
+    assert run("verify-ckpt", "memory://out").exit_code == 0
+    assert not any("partial" in path for path in memory.find(""))
+
+
+def test_ranks_that_are_lost_are_gone_on_with(
+    full: Path, memory: fsspec.AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    transfer = job.transfer
+
+    def noted(*arguments: Any) -> Any:
+        written.extend(arguments[4])
+        return transfer(*arguments)
+
+    def lost(*arguments: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(job, "transfer", noted)
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "check_output", lost)
+        ends = by_ranks(full, "memory://out", tmp_path, WriteOptions())
+    assert all("Input/output error" in end or "rank" in end for end in ends), ends
+    assert sorted(written) == list(range(len(WEIGHTS)))
+    assert memory.find("memory://out") == []
+    written.clear()
+    assert by_ranks(full, "memory://out", tmp_path, WriteOptions()) == ["", ""]
+    assert written == []
+    assert run("verify-ckpt", "memory://out").exit_code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_url_cannot_be_asked_for(
+    full: Path, memory: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("convert-ckpt", full, tmp_path / "dcp").exit_code == 0
+    done = run("convert-ckpt", tmp_path / "dcp", "memory://out", "--link")
+    assert done.exit_code == 2 and "--link shares files within one file system" in done.output
+    done = run("convert-ckpt", full, "memory://out", "--max-memory", "20MiB")
+    assert done.exit_code == 2 and "--max-memory: this conversion takes about" in done.output
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    done = run("convert-ckpt", full, "memory://out")
+    assert done.exit_code == 2 and "name one with --staging" in done.output
+
+
+def test_bounded_memory_sends_in_pieces(
+    full: Path, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    pieces = RemoteTarget._send_in_pieces
+
+    def noted(self: RemoteTarget, path: Path, target: str) -> None:
+        sent.append(target.rpartition("/")[2])
+        pieces(self, path, target)
+
+    monkeypatch.setattr(RemoteTarget, "_send_in_pieces", noted)
+    assert run("convert-ckpt", full, f"{bucket}/bounded", "--max-memory", "4G").exit_code == 0
+    assert set(sent) == {"__0_0.distcp", "__0_1.distcp", ".metadata", "conversion.json"}
+    assert run("verify-ckpt", f"{bucket}/bounded").exit_code == 0
 
 
 @pytest.mark.parametrize("url", ["memory://nothing/here.pt", "nonsense://x", "https://127.0.0.1:9/full.pt"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport
 from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 from fsdp_migrate.verify.run import verify_reference
 from fsdp_migrate.verify.simulate import simulate
+from fsdp_migrate.verify.timing import time_script
 
 
 def kernel(name: str, begin: float, duration: float, category: str = "kernel") -> dict[str, object]:
@@ -109,6 +110,38 @@ def test_figures_of_an_arm_by_their_formulas(tmp_path: Path) -> None:
     assert found.overlap_percent is None
 
 
+@dataclass
+class ScriptedRun:
+    """In the place of a verification: an arm leaves what it is told to, or fails."""
+
+    records: Path
+    options: LaunchOptions
+    failing: ArmName
+    ran: list[ArmName] = field(default_factory=list)
+
+    def timed(self, _number: int) -> ScriptedRun:
+        return self
+
+    def time_script(self, _request: object, source: str, arm: ArmName) -> None:
+        assert source == ("after" if arm is ArmName.CANDIDATE else "before")
+        self.ran.append(arm)
+        if arm is self.failing:
+            raise JobError("DDP has no such method")
+        if not (self.records / arm.value).exists():
+            write_rank(self.records / arm.value / "rank0", [1, 1, 0.5, 0.5], "")
+
+
+def test_original_that_does_not_run_under_ddp_loses_a_column_and_no_verdict(tmp_path: Path) -> None:
+    run = ScriptedRun(tmp_path, LaunchOptions(also=("ddp",)), ArmName.DDP)
+    found = time_script(run, None, "before", "after")  # type: ignore[arg-type]
+    assert [arm.name for arm in found.performance] == [ArmName.ORIGINAL, ArmName.CANDIDATE]
+    assert found.notes == ("the original does not run under ddp: DDP has no such method",)
+    assert run.ran.count(ArmName.DDP) == 1  # not tried again in the second round
+    run = ScriptedRun(tmp_path, LaunchOptions(also=("ddp",)), ArmName.CANDIDATE)
+    with pytest.raises(JobError):
+        time_script(run, None, "before", "after")  # type: ignore[arg-type]
+
+
 @pytest.fixture(scope="module")
 def measured() -> ParityReport:
     options = LaunchOptions(
@@ -141,6 +174,7 @@ def test_both_arms_are_timed_in_turns_on_a_cpu(measured: ParityReport) -> None:
     assert "reduce-scatter" not in {name for name, *_ in ddp.collectives}  # DDP reduces below Python
     page = parity.render(measured, "md")
     assert "|  | original | candidate | ddp |" in page
+    assert "not seen: made in C++ |" in page
 
 
 def test_timeline_of_a_cpu_has_the_phases_of_one_step(measured: ParityReport) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+import torch
+import torch.distributed.fsdp
 from bench import PROJECT
 
+from fsdp_migrate.verify import unsharded
 from fsdp_migrate.verify.model import Difference, LaunchOptions, ParityReport, VerifyRequest
 from fsdp_migrate.verify.record import ArmRecord, StepFacts
 from fsdp_migrate.verify.run import script_report
@@ -24,6 +28,17 @@ def test_candidate_with_a_mistake_is_the_wrong_side() -> None:
     assert not report.passed
     assert report.third.endswith("the candidate is the one that is wrong"), report.third
     assert "against a third arm, unsharded and in fp32, the loss of rank 0 in step 1" in report.third
+
+
+def test_third_arm_computes_without_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    for owner in (torch.amp.autocast_mode.autocast, torch.distributed.fsdp.FullyShardedDataParallel):
+        monkeypatch.setattr(owner, "__init__", owner.__init__)  # put back afterwards
+    one = torch.ones(2, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (one @ one).dtype is torch.bfloat16
+    unsharded.apply()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (one @ one).dtype is torch.float32
 
 
 def test_which_side_is_told_by_distance() -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import ast
 
 from codemods.analysis.module import Module
+from codemods.custom_policies import as_condition, says_yes_or_no
 from codemods.rule import (
     CallValue,
     Code,
     Literal,
-    Safety,
     Sequenced,
     Value,
     code,
-    finding,
-    replace,
 )
 from codemods.shard_call import (
     ONCE,
@@ -58,52 +56,18 @@ def _custom(argument: Argument) -> Translation:
     value = argument.value
     module, call = value.origin.module, value.origin.node
     function = value.arguments[0] if value.arguments else value.keywords.get("lambda_fn")
-    if function is None or not _says_yes_or_no(argument, module, function):
-        why = "`CustomPolicy` may give single units settings of their own"
+    if function is None or not says_yes_or_no(argument.project, module, function):
+        why = "`CustomPolicy` may give single units settings of their own, or remember what it was asked"
         remedy = "loop over the submodules by hand: fully_shard(unit, ...) with each unit's own arguments"
         return Translation(inline=None, refused=why, remedy=remedy)
     assignment = local_assignment(argument.module, argument.node)
     visible = argument.at_call and (not isinstance(argument.node, ast.Name) or assignment is not None)
-    test = _condition(argument, module, function) if visible else None
+    is_made = isinstance(function, ast.Call)  # once, not for each module
+    test = _condition(argument, module, function) if visible and not is_made else None
     if test is not None:
         return Translation(inline=Inline(units=test, consumed=(assignment,) if assignment else ()))
-    new = code(module, "{functools.partial}({helper.lambda_auto_wrap_policy}, lambda_fn={f})", f=function)
-    moved = finding(
-        module,
-        call,
-        "FM111",
-        "`CustomPolicy` of a yes-or-no function becomes `lambda_auto_wrap_policy`",
-        safety=Safety.SAFE,
-        edits=[replace(module, call, new)],
-    )
+    moved = as_condition(module, call, function, "FM111")
     return Translation(inline=None, findings=(moved,))
-
-
-def _says_yes_or_no(argument: Argument, module: Module, function: ast.expr) -> bool:
-    if isinstance(function, ast.Lambda):
-        return _is_boolean(function.body)
-    symbol = argument.project.resolve(module, function)
-    if symbol is None or symbol.module is None or not isinstance(symbol.node, ast.FunctionDef):
-        return False
-    returned, _ = symbol.module.results(symbol.node)
-    return bool(returned) and all(_is_boolean(r) for r in returned)
-
-
-def _is_boolean(node: ast.expr) -> bool:
-    match node:
-        case ast.Constant():
-            return isinstance(node.value, bool)
-        case ast.Compare():
-            return True
-        case ast.UnaryOp():
-            return isinstance(node.op, ast.Not)
-        case ast.BoolOp():
-            return all(_is_boolean(value) for value in node.values)
-        case ast.IfExp():
-            return _is_boolean(node.body) and _is_boolean(node.orelse)
-        case ast.Call(func=ast.Name(id=name)):
-            return name in ("isinstance", "issubclass", "any", "all", "bool", "hasattr", "callable")
-    return False
 
 
 def _unit_test(argument: Argument, value: Value) -> UnitTest | None:

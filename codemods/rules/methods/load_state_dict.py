@@ -13,6 +13,7 @@ from codemods.rule import (
     AtRunTime,
     Finding,
     Kind,
+    Maybe,
     Module,
     No,
     Project,
@@ -23,7 +24,9 @@ from codemods.rule import (
     finding,
     in_force,
     is_where_not_instance,
+    is_where_not_wrapped,
     is_where_other_branch_shards,
+    may_be_ddp,
     model_loaded,
     resharded_before,
     rule,
@@ -58,6 +61,8 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
             continue
         if is_where_other_branch_shards(call.module, call.node, text):
             continue
+        if is_where_not_wrapped(project, call.module, call.node, call.receiver):
+            continue
         told = in_force(project, call.module, call.node, call.receiver)
         if state_dict_block_around(project, call.module, call.node, call.receiver) is not None:
             continue  # the block's own rule sees to it
@@ -70,6 +75,10 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
             continue
         setting = None if isinstance(told, AtRunTime) else told.setting
         edits = model_loaded(call.module, call.node, setting)
+        if isinstance(holding, Maybe) and may_be_ddp(call.module):
+            edits = Refused(
+                "the model may be wrapped in DistributedDataParallel too, which names its keys otherwise"
+            )
         if isinstance(edits, Refused):
             yield finding(call.module, call.node, "FM403", edits.why, remedy=_REMEDY)
             continue

@@ -41,7 +41,8 @@ def module(project: Project) -> Iterator[Finding]:
             if not isinstance(node.ctx, ast.Load):
                 continue
             holding = project.sharded(home, node.value)
-            if isinstance(holding, No):
+            asked = _classes_asked(project, home, node) if "isinstance" in home.text else None
+            if isinstance(holding, No) and (asked is None or FSDP not in asked):
                 continue
             if unwrapping_loop(home, node) is not None or _is_asked_for(home, node):
                 continue  # what the loop asks is FM501's; with `hasattr` both kinds of model are right
@@ -55,7 +56,6 @@ def module(project: Project) -> Iterator[Finding]:
                     remedy="return the model where it is an `FSDPModule`, and go on for other wrappers only",
                 )
                 continue
-            asked = _classes_asked(project, home, node)
             # A question that names other classes too says more than what the assignments showed.
             is_certain = asked <= {FSDP} if asked is not None else not isinstance(holding, Maybe)
             if node.attr == "module" and not is_certain:

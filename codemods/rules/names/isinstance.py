@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from codemods.dual_stack.beside import classes_of, is_asked_beside, is_fsdp2_class, without
 from codemods.dual_stack.versions import other_version
+from codemods.editing.plain_unwrapping import plain_unwrapping
 from codemods.rule import (
     FSDP,
     Edit,
@@ -75,7 +76,7 @@ def isinstance_(project: Project) -> Iterator[Finding]:
                 is_note=True,
             )
             continue
-        edit = _edit(project, use)
+        edit = plain_unwrapping(use.module, use.node) or _edit(project, use)
         if edit is None:
             continue
         yield finding(

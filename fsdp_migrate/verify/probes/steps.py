@@ -193,10 +193,9 @@ def _after(session: Session, optimizer: Optimizer) -> None:
     remember_weights(session)
     write_others(session, session.step)
     write_buffers(session, session.step)
-    all_states = _states_are_due(session, index)
-    for key, stretches in _states(session, optimizer, index).items():
-        if all_states or all(slot.shape == () for slot, _ in stretches):
-            session.recorder.tensors(session.step, f"optimizer state {key}", stretches)
+    states = _states(session, optimizer, index, only_counters=not _states_are_due(session, index))
+    for key, stretches in states.items():
+        session.recorder.tensors(session.step, f"optimizer state {key}", stretches)
     now = session.now
     session.recorder.event(
         "step",
@@ -230,7 +229,7 @@ def _states_are_due(session: Session, index: ParameterIndex) -> bool:
 
 
 def _states(
-    session: Session, optimizer: Optimizer, index: ParameterIndex
+    session: Session, optimizer: Optimizer, index: ParameterIndex, *, only_counters: bool
 ) -> dict[str, list[tuple[Slot, Tensor]]]:
     """Every tensor of the optimizer's state, by its key; counters are kept as tensors of one element."""
     found: dict[str, list[tuple[Slot, Tensor]]] = {}
@@ -241,7 +240,7 @@ def _states(
                 assert holder is not None
                 if isinstance(value, int | float):
                     value = torch.tensor(float(value))
-                if isinstance(value, Tensor):
+                if isinstance(value, Tensor) and not (only_counters and value.dim()):
                     found.setdefault(str(key), []).extend(_state_stretches(session, holder, str(key), value))
     return found
 

@@ -23,7 +23,7 @@ def build(offload):
 
 def main(out):
     models = build(offload=False)
-    critic = sharding.by_block(Model(), limit_all_gathers=True, forward_prefetch=False)
+    critic = sharding.by_block(Model())
     results = {"norms": []}
     for name, model in (("policy", models["policy"]), ("critic", critic)):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

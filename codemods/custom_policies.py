@@ -1,0 +1,86 @@
+"""`CustomPolicy` of FSDP1: functions that say yes or no are conditions, others give units settings. Pure.
+
+Source: `torch.distributed.fsdp.wrap.CustomPolicy`, which takes nothing but a bool or a dict as an answer.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from codemods.analysis.module import Module
+from codemods.analysis.values import CallValue
+from codemods.editing.code import code, finding, replace
+from codemods.model import Finding, Safety
+from codemods.project import Project
+
+CUSTOM_POLICY = "torch.distributed.fsdp.wrap.CustomPolicy"
+_CHANGES = frozenset({"append", "add", "pop", "remove", "update", "discard", "extend", "setdefault"})
+
+
+def as_condition(module: Module, call: ast.AST, function: ast.expr, fm: str) -> Finding:
+    """`CustomPolicy(f)` as a policy of the helper module."""
+    new = code(module, "{functools.partial}({helper.lambda_auto_wrap_policy}, lambda_fn={f})", f=function)
+    return finding(
+        module,
+        call,
+        fm,
+        "`CustomPolicy` of a yes-or-no function becomes `lambda_auto_wrap_policy`",
+        safety=Safety.SAFE,
+        edits=[replace(module, call, new)],
+    )
+
+
+def says_yes_or_no(project: Project, module: Module, function: ast.expr) -> bool:
+    """Whether a function, a method, a callable object or a `partial` of one answers True or False."""
+    if isinstance(function, ast.Lambda):
+        return _is_boolean(function.body)
+    if isinstance(function, ast.Call) and function.args:
+        symbol = project.resolve(module, function.func)
+        if symbol is not None and symbol.name == "functools.partial":
+            return says_yes_or_no(project, module, function.args[0])
+    value = project.evaluate(module, function)
+    if isinstance(value, CallValue) and value.function.name == "functools.partial" and value.arguments:
+        return says_yes_or_no(project, value.origin.module, value.arguments[0])
+    meant = project.links.functions.meant(module, function)
+    return bool(meant) and all(_returns_boolean(home, node) for home, node in meant)
+
+
+def _returns_boolean(module: Module, function: ast.AST) -> bool:
+    if isinstance(function, ast.Lambda):
+        return _is_boolean(function.body)
+    if not isinstance(function, ast.FunctionDef) or _remembers(function):
+        return False
+    if isinstance(function.returns, ast.Name) and function.returns.id == "bool":
+        return True  # FSDP1 took nothing but a bool or a dict
+    returned, _ = module.results(function)
+    return bool(returned) and all(_is_boolean(r) for r in returned)
+
+
+def _remembers(function: ast.FunctionDef) -> bool:
+    """Whether an answer can depend on what was asked before: modules are asked about in another order now."""
+    return any(
+        isinstance(node, ast.Global | ast.Nonlocal)
+        or (isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store))
+        or (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES
+        )
+        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "next")
+        for node in ast.walk(function)
+    )
+
+
+def _is_boolean(node: ast.expr) -> bool:
+    match node:
+        case ast.Constant():
+            return isinstance(node.value, bool)
+        case ast.Compare():
+            return True
+        case ast.UnaryOp():
+            return isinstance(node.op, ast.Not)
+        case ast.BoolOp():
+            return all(_is_boolean(value) for value in node.values)
+        case ast.IfExp():
+            return _is_boolean(node.body) and _is_boolean(node.orelse)
+        case ast.Call(func=ast.Name(id=name)):
+            return name in ("isinstance", "issubclass", "any", "all", "bool", "hasattr", "callable")
+    return False
