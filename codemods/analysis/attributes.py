@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from codemods.analysis.arguments import given_to
 from codemods.analysis.flow import reaching
+from codemods.analysis.functions import is_property
 from codemods.analysis.holding import (
     DECLARED,
     NOTHING,
@@ -32,8 +33,6 @@ from codemods.analysis.variables import defined, put_into
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
-
-_PROPERTIES = frozenset({"property", "cached_property", "functools.cached_property", "abstractproperty"})
 
 
 @dataclass(slots=True)
@@ -163,8 +162,7 @@ class Attributes:
                     case ast.Assign() if binding.value is not None:
                         held |= self.links.at(home, binding.value, (*binding.unpack, *path))
         for home, method in self.links.classes.methods(owner, name):
-            words = {ast.unparse(decorator).rpartition(".")[2] for decorator in method.decorator_list}
-            if words & _PROPERTIES:
+            if is_property(method):
                 held |= self.links.functions.returned(home, method, path)
             elif not path:
                 held.add(Defined(method, home))

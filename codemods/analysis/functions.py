@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Function: TypeAlias = FunctionNode
 FunctionAt: TypeAlias = "tuple[Module, Function]"
 
+_PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallOf:
@@ -50,7 +52,10 @@ class Functions:
         self._indirect_calls = IndirectCalls(links.index, links.classes, links.shelf, links.callers)
 
     def meant(self, module: Module, callee: ast.expr) -> list[FunctionAt]:
-        """The functions and methods of the project that a callee can mean."""
+        """The functions and methods of the project that a callee can mean.
+
+        `self.model(x)` with a property `model` calls what the property gives, and not its function.
+        """
         symbol = self.links.index.resolve(module, callee)
         if symbol is not None and symbol.module is None:
             return []
@@ -62,7 +67,9 @@ class Functions:
                 return []
             for holder in self.links.held(module, callee.value):
                 if isinstance(holder, Instance):
-                    found += self.links.classes.methods(holder, callee.attr)
+                    found += [
+                        m for m in self.links.classes.methods(holder, callee.attr) if not is_property(m[1])
+                    ]
             if _is_super(callee.value):
                 owner = module.class_of(callee)
                 if owner is not None:
@@ -229,3 +236,9 @@ class Functions:
 
 def _is_super(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def is_property(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether reading a method's name gives what it returns."""
+    words = {ast.unparse(decorator).rpartition(".")[2] for decorator in method.decorator_list}
+    return bool(words & _PROPERTIES)

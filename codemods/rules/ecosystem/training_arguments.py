@@ -57,6 +57,7 @@ def training_arguments(project: Project) -> Iterator[Finding]:
     for module, call in trainer_calls(project):
         yield from with_settings(_call(project, module, call), settings_of_call(module, call))
     for module in project.looked_at:
+        is_axolotls = "from axolotl" in module.text or "import axolotl" in module.text
         for value in values_called_fsdp(project, module) if "fsdp" in module.text else ():
             strings, around = _strings(value), beside(module, value)
             if strings and all(_is_fsdp1(s) for s in strings) and not _is_for_xla(around):
@@ -65,7 +66,9 @@ def training_arguments(project: Project) -> Iterator[Finding]:
                     value,
                     "FM617",
                     "a trainer's FSDP setting away from the trainer's call",
-                    remedy=f"this looks like {trainer.AXOLOTL}" if trainer.is_axolotl(around) else _AWAY,
+                    remedy=f"this looks like {trainer.AXOLOTL}"
+                    if is_axolotls or trainer.is_axolotl(around)
+                    else _AWAY,
                     shares=settings_beside(module, value),
                 )
 

@@ -463,6 +463,8 @@ cfg.update({"num_train_epochs": 1, "fsdp": ["full_shard", "auto_wrap"]})
     first, second = (f.remedy for f in find_all(project) if f.code == "FM617")
     assert "axolotl" in first
     assert "`fsdp` True" in second
+    project = project_of({"main.py": _HEAD + "from axolotl.utils.dict import DictDefault\n" + text})
+    assert all("axolotl" in f.remedy for f in find_all(project) if f.code == "FM617")
 
 
 def test_one_line_is_said_once_for_each_reason() -> None:
