@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -57,12 +58,13 @@ def read_safetensors(files: OpenFiles, paths: Sequence[Path]) -> dict[str, Store
 def _index(path: Path) -> dict[str, Path]:
     try:
         files = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
-        pairs = {str(name): path.parent / _plain_name(str(file), path) for name, file in files.items()}
+        places = {str(file): path.parent / _plain_name(str(file), path) for file in set(files.values())}
+        pairs = {str(name): places[str(file)] for name, file in files.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnreadableError(
             f"{path}: is no safetensors index: {error}", hint="Give the files themselves."
         ) from None
-    for file in pairs.values():
+    for file in places.values():
         if not file.is_file():
             raise IncompleteError(
                 f"{file}: is missing, although {path.name} lists it", hint="Give all files."
@@ -86,7 +88,7 @@ def _one_file(files: OpenFiles, path: Path) -> dict[str, StoredTensor]:
     if header_bytes > min(_MAX_HEADER_BYTES, size_bytes - 8):
         raise _damaged(path, f"its header should take {header_bytes} bytes of the file's {size_bytes}")
     try:
-        header = json.loads(read_at(files, path, 8, header_bytes))
+        header = json.loads(read_at(files, path, 8, header_bytes), object_hook=_packed)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"its header is no JSON: {error}") from None
     if not isinstance(header, dict):
@@ -94,7 +96,8 @@ def _one_file(files: OpenFiles, path: Path) -> dict[str, StoredTensor]:
     begin = 8 + header_bytes
     storage = Storage(files, path, begin, size_bytes - begin)
     tensors, spans = {}, []
-    for name, entry in header.items():
+    for name in list(header):
+        entry = header.pop(name)
         if name == "__metadata__":
             continue
         tensor, span = _tensor(storage, name, entry, path)
@@ -106,9 +109,26 @@ def _one_file(files: OpenFiles, path: Path) -> dict[str, StoredTensor]:
     return tensors
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What the header says of one tensor, as far as it says it."""
+
+    dtype: object
+    sizes: tuple[int, ...] | None
+    offsets: tuple[int, ...] | None
+
+
+def _packed(fields: dict[str, object]) -> object:
+    """An entry in less memory than a dictionary takes, of which there may be hundreds of thousands."""
+    if not isinstance(fields.get("data_offsets"), list):
+        return fields  # the header itself, in which a tensor may be called so
+    return _Entry(fields.get("dtype"), _row(fields.get("shape")), _row(fields["data_offsets"]))
+
+
 def _tensor(storage: Storage, name: str, entry: object, path: Path) -> tuple[StoredTensor, tuple[int, int]]:
-    fields: Mapping[str, object] = entry if isinstance(entry, dict) else {}
-    sizes, offsets, kind = _row(fields.get("shape")), _row(fields.get("data_offsets")), fields.get("dtype")
+    sizes, offsets, kind = (
+        (entry.sizes, entry.offsets, entry.dtype) if isinstance(entry, _Entry) else (None, None, None)
+    )
     if sizes is None or offsets is None or len(offsets) != 2:
         raise _damaged(path, f"{name} has no shape or no place")
     start, stop = offsets

@@ -666,6 +666,15 @@ def test_safetensors(tmp_path: Path) -> None:
     fails(UnreadableError, "overlap", [tmp_path / "bad.safetensors"])
 
 
+def test_a_safetensors_tensor_named_as_a_field_is(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    tensors = {"data_offsets": torch.arange(3.0), "shape": torch.ones(2, 2), "dtype": torch.zeros(1)}
+    save_file(tensors, tmp_path / "x.safetensors")
+    with open_source([tmp_path / "x.safetensors"]) as contents:
+        assert_same_model(contents, tensors)
+
+
 def test_sharded_safetensors(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
