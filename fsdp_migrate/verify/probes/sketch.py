@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ _WIDEST = 8
 _CHUNK = 1 << 10
 """Rows that are read at once, which bounds what is copied of them."""
 _SAFE_SQUARE = (1e-30, 1e30)
+_RowTables: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ def sketch(slot: Slot, local: Tensor) -> Sketch:
     values = local.contiguous()
     if slot.start is None:
         _add_box(sums, slot, values)
+    elif slot.start % _ROW == slot.numel % _ROW == 0 and slot.numel <= _CHUNK * _ROW:
+        _add_rows(sums, values.view(-1, _ROW), slot.start // _ROW, exact=False)
     else:
         begin, end = slot.start, slot.start + slot.numel
         head = min(-begin % _ROW, slot.numel)
@@ -74,15 +78,14 @@ class _Sums:
         self.digest, self.square = 0, 0.0
         self.projections: NDArray[np.float64] = np.zeros(PROJECTIONS)
 
-    def add(self, bytes_sums: Tensor, signed_sums: Tensor, first: int) -> None:
+    def add(self, bytes_sums: Tensor, signed_sums: Tensor, tables: _RowTables) -> None:
         """Add rows.
 
         Args:
             bytes_sums: (rows, _COLUMNS) whole numbers.
             signed_sums: (rows, _STRETCHES).
-            first: number of the first row.
         """
-        keys, signs = _row_tables(first, bytes_sums.shape[0])
+        keys, signs = tables
         exact = bytes_sums.cpu().numpy().astype(np.int64).view(np.uint64)
         self.digest += int((exact * keys).sum(dtype=np.uint64))
         self.projections += (signs @ signed_sums.cpu().numpy()).reshape(-1)
@@ -107,7 +110,7 @@ def _add_rows(sums: _Sums, rows: Tensor, first: int, *, exact: bool) -> None:
     tables = _sign_tables(wide.device, wide.dtype)
     quarters = wide.chunk(_STRETCHES, 1)
     signed = torch.stack([torch.mv(*pair) for pair in zip(quarters, tables, strict=True)], 1)
-    sums.add(bytes_sums, signed, first)
+    sums.add(bytes_sums, signed, _consecutive(first, len(rows)))
 
 
 def _square(wide: Tensor) -> float:
@@ -144,8 +147,7 @@ def _add_box(sums: _Sums, slot: Slot, values: Tensor) -> None:
         signed = wide * torch.cat(_sign_tables(some.device, torch.float64))[places]
         flat = inverse * _STRETCHES + torch.div(places * _STRETCHES, _ROW, rounding_mode="floor")
         by_stretch = wide.new_zeros(len(numbers) * _STRETCHES).index_add_(0, flat, signed)
-        for at, row in enumerate(numbers.tolist()):
-            sums.add(by_row[at : at + 1], by_stretch.view(-1, _STRETCHES)[at : at + 1], row)
+        sums.add(by_row, by_stretch.view(-1, _STRETCHES), _row_tables(numbers.cpu()))
 
 
 @lru_cache
@@ -172,11 +174,14 @@ def _sign_tables(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, ...]
 
 
 @lru_cache(maxsize=4096)
-def _row_tables(first: int, count: int) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
-    """Odd keys (count, _COLUMNS) of consecutive rows; their signs (2, count), those of even rows first."""
-    numbers = torch.arange(first * _COLUMNS, (first + count) * _COLUMNS)
-    keys = _mixed(numbers + (1 << 50)).view(count, _COLUMNS).numpy().view(np.uint64)
-    rows = torch.arange(first, first + count)
+def _consecutive(first: int, count: int) -> _RowTables:
+    return _row_tables(torch.arange(first, first + count))
+
+
+def _row_tables(rows: Tensor) -> _RowTables:
+    """Odd keys (count, _COLUMNS) of rows; their signs (2, count), those of even rows first."""
+    numbers = rows[:, None] * _COLUMNS + torch.arange(_COLUMNS)
+    keys = _mixed(numbers + (1 << 50)).numpy().view(np.uint64)
     signs = (((_mixed(rows + (1 << 45)) >> 35) & 1) * 2 - 1) * torch.stack([rows % 2 == 0, rows % 2 == 1])
     return keys, signs.to(torch.float64).numpy()
 
