@@ -85,6 +85,7 @@ def plan_rewrite(
     if only is not None:
         skipped = {path: why for path, why in skipped.items() if path in only}
     reported += settings.reported
+    reported += [Reported(found, Outcome.NOTE) for found in settings.missing]
     reported += [_unread(path, why) for path, why in sorted(skipped.items())]
     reported.sort(key=lambda r: (r.finding.place.path, r.finding.place.line, r.finding.code))
     sites = [s for s in sites if only is None or s.path in only]

@@ -10,13 +10,14 @@ import posixpath
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from codemods.model import Finding
 
 _PREFIX = "settings:"
 _ANY_FOLDER = "*/"
 _UNSEEN = "?"
+_PLAIN = re.compile(r"[\w.-][\w./-]*\.(?:json|ya?ml)")
 _FILE = re.compile(r"[\w.-]+\.(?:json|ya?ml)\b")
 
 
@@ -41,6 +42,27 @@ def shared_settings(path: str, name: str | None, *texts: str) -> frozenset[str]:
     if not found:
         return frozenset({_PREFIX + _UNSEEN})
     return frozenset(_PREFIX + _ANY_FOLDER + one for one in found)
+
+
+def absent_settings(target: Path, findings: Iterable[Finding]) -> list[Finding]:
+    """Notes on places whose settings file is named, but is in no folder that the name can be seen from."""
+    notes = []
+    for found in findings:
+        names = sorted(key.removeprefix(_PREFIX) for key in found.shares if key.startswith(_PREFIX))
+        is_plain = names and all(_PLAIN.fullmatch(name) for name in names)
+        if not found.edits or not is_plain or any((target / name).exists() for name in names):
+            continue
+        name = min(names, key=len)
+        notes.append(
+            Finding(
+                found.code,
+                found.place,
+                f"`{name}` is not here: what it says for FSDP1 would be read as FSDP2's",
+                "bring that file to FSDP2's keys together with this place",
+                is_note=True,
+            )
+        )
+    return list(dict.fromkeys(notes))
 
 
 def with_settings(findings: Iterable[Finding], keys: frozenset[str]) -> list[Finding]:

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from codemods.configuration.comments import ignores, judged, suppresses, suppressions_in
 from codemods.configuration.json_tree import read_json
-from codemods.configuration.named import keys_in, keys_of_file, paths_named, with_settings
+from codemods.configuration.named import absent_settings, keys_in, keys_of_file, paths_named, with_settings
 from codemods.configuration.nested import may_hold_flags
 from codemods.configuration.rule import Surroundings, config_checks
 from codemods.configuration.todo import old_todos, todo_edits
@@ -49,6 +49,7 @@ class ConfigRewrite:
         searched: files looked at; `read` of them were parsed because they name FSDP settings.
         found: what is in each file that may be changed.
         absent: what is in the others.
+        missing: notes on settings files that are named and not there.
     """
 
     options: Options
@@ -60,6 +61,7 @@ class ConfigRewrite:
     suppressions: list[Suppression] = field(default_factory=list)
     found: list[tuple[ConfigFile, list[Finding]]] = field(default_factory=list)
     absent: list[Finding] = field(default_factory=list)
+    missing: list[Finding] = field(default_factory=list)
 
     def decide(self, held: Mapping[Finding, str]) -> list[Reported]:
         """Give each finding its outcome, and each file its new text.
@@ -103,7 +105,9 @@ def plan_configuration(
     }
     elsewhere = list(elsewhere)
     types = {key for f in elsewhere for key in f.shares}
-    keys = keys_in([*elsewhere, *(f for some in findings.values() for f in some)])
+    every = [*elsewhere, *(f for some in findings.values() for f in some)]
+    keys = keys_in(every)
+    done.missing = [f for f in absent_settings(target, every) if only is None or f.place.path in only]
     for path, some in findings.items():
         is_alone = found[path].kind == "json" and any(f.code == "FM610" for f in some)
         some = with_settings(some, keys_of_file(path, keys, is_alone=is_alone))

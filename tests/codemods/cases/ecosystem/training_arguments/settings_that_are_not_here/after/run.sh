@@ -1,0 +1,1 @@
+torchrun train.py --fsdp --fsdp_config configs/missing.json
