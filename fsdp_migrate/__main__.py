@@ -6,13 +6,13 @@ Imports next to nothing: what the command line needs takes longer to import than
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import signal
 import sys
 from types import FrameType
 
 _INTERRUPTED = 130
+_NOT_WRITTEN = 120  # as Python itself leaves when what was printed cannot be written
 
 
 def main() -> None:
@@ -40,8 +40,12 @@ def _end(code: int) -> None:
     """Without taking millions of objects apart one by one; what has to be done at exit is done."""
     atexit._run_exitfuncs()  # among it: child processes that wait for more work
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
+        try:
             stream.flush()
+        except BrokenPipeError:  # whoever read it has gone
+            continue
+        except (OSError, ValueError):
+            code = code or _NOT_WRITTEN
     os._exit(code)
 
 
