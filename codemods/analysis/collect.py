@@ -19,6 +19,7 @@ from codemods.analysis.module import Module
 from codemods.analysis.reach import reached, turned
 from codemods.analysis.shelf import Shelf, imported_names, shelf_of
 from codemods.analysis.spread_starts import follow
+from codemods.analysis.stars import Stars
 from codemods.editing.layout import configured_line_length
 from codemods.editing.notebooks import code_bytes, read_notebook
 from codemods.model import Options
@@ -155,6 +156,7 @@ def link(index: Index, modules: dict[str, Module], options: Options, shelf: Shel
         shelf: the files that are linked with them; only these if None.
     """
     shelf = shelf or shelf_of(modules)
+    index.may_have = Stars(shelf, index.locate).may_have
     meanings = Meanings(index, shelf)
     naming: list[Module] = []
     wraps: list[WrapCall] = []

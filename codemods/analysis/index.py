@@ -52,6 +52,7 @@ class Index:
         self._resolved: dict[ast.expr, Symbol | None] = {}
         self._leading_out: dict[tuple[str, str], bool] = {}
         self._located: dict[tuple[str, str], tuple[str, ...]] = {}
+        self.may_have: Callable[[str, str], bool] = lambda path, name: True
 
     def outside(self, module: Module, node: ast.expr, shelf: Shelf) -> Symbol | None:
         """What a name or chain means if that is nothing of the project; no file is read to find out."""
@@ -90,12 +91,12 @@ class Index:
         if key in self._leading_out:
             return self._leading_out[key]
         self._leading_out[key] = False  # in a circle of imports
-        found = self._leading_out[key] = any(
+        self._leading_out[key] = any(
             self._may_bring(path, target, name, shelf)
             for target in shelf.imported(path)
             if target.endswith((f".{name}", ".*")) or target == name
         ) or (name.encode() in shelf.import_words(path) and shelf.is_renamed(path, name))
-        return found
+        return self._leading_out[key]
 
     def _may_bring(self, path: str, target: str, name: str, shelf: Shelf) -> bool:
         if self.locate(target, path) is not None:
@@ -120,9 +121,8 @@ class Index:
         found = self._located.get(key)
         if found is None:
             found = self._located[key] = tuple(self._candidates(*key))
-        if dotted.startswith("."):
-            return found[0] if found else None
-        return next((path for path in found if path != importer), None)
+        is_relative = dotted.startswith(".")
+        return next((path for path in found if is_relative or path != importer), None)
 
     def _candidates(self, folder: str, dotted: str) -> Iterator[str]:
         """Paths a module of that name can have for a file of that folder, the likeliest first."""
@@ -249,9 +249,10 @@ class Index:
         for target in dict.fromkeys(t for s in scopes for t in s.star_imports):
             if name in public_names_of(target):
                 return Symbol(canonical(f"{target}.{name}"))
-            holder = self.find(target, module.path)
-            if holder is not None and holder is not module and not name.startswith("_"):
-                found = self.lookup(holder, holder.scope, name)
+            path = None if name.startswith("_") else self.locate(target, module.path)
+            if path is not None and path != module.path and self.may_have(path, name):
+                holder = self._load(path)
+                found = self.lookup(holder, holder.scope, name) if holder is not None else None
                 if found:
                     return found
         return None
