@@ -264,10 +264,11 @@ class Spread:
                 self.look_for(module, function)
 
     def _look_for_method(self, family: Family, method: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        self.put_attribute(family, method.name, method)
         words = {ast.unparse(decorator).rpartition(".")[2] for decorator in method.decorator_list}
-        if words & _PROPERTIES:
+        if words & _PROPERTIES:  # whoever reads it gets what it gives, and never the function
             self.take_result(method, lambda mark: self.put_attribute(family, method.name, mark))
+        else:
+            self.put_attribute(family, method.name, method)
 
     def take_result(self, function: ast.AST, taker: Taker) -> None:
         """Hand on what a function gives back."""
