@@ -79,13 +79,13 @@ def plan_rewrite(
     reported, changes = _all_changed(project, reported, decided, target, jobs)
     sites = list(wrap_reports(project, reported))
     reported += [r for found, place in suppressed for r in check_suppression(found, place, options)]
+    missing = _missing(settings.missing, [*reported, *settings.reported])
     reported = [shown(project, item) for item in reported] + dropped(project, _left_whole(reported))
     changes = sorted([*changes, *settings.changes], key=lambda change: change.path)
     skipped.update(settings.skipped)
     if only is not None:
         skipped = {path: why for path, why in skipped.items() if path in only}
-    reported += settings.reported
-    reported += [Reported(found, Outcome.NOTE) for found in settings.missing]
+    reported += settings.reported + [shown(project, item) for item in missing]
     reported += [_unread(path, why) for path, why in sorted(skipped.items())]
     reported.sort(key=lambda r: (r.finding.place.path, r.finding.place.line, r.finding.code))
     sites = [s for s in sites if only is None or s.path in only]
@@ -180,6 +180,12 @@ def _changed(
         return reported, changes
     # What shares a model with a file that is left alone is left as well.
     return _changed(project, only_whole(project, reported), target, jobs, known.union(broken))
+
+
+def _missing(notes: list[Finding], reported: list[Reported]) -> list[Reported]:
+    """Notes on settings files that are not there, where what names them changes."""
+    done = {(r.finding.code, r.finding.place) for r in reported if r.outcome is Outcome.DONE}
+    return [Reported(note, Outcome.NOTE) for note in notes if (note.code, note.place) in done]
 
 
 def _left_whole(reported: list[Reported]) -> frozenset[str]:
