@@ -129,8 +129,7 @@ def _lonely(result: Comparison, step: int, quantity: str, whole: Whole, lacking:
 
     That is a gradient of zeros, and the state an optimizer makes for it; a gradient in a later step is not.
     """
-    zero = not widen(whole.stored, whole.dtype).any() if whole.stored is not None else not whole.sums().square
-    if zero and quantity in ("gradient", CLIPPED):
+    if quantity in ("gradient", CLIPPED) and whole.is_zero():
         result.unused.add(whole.name)
     elif whole.name not in result.unused or not quantity.startswith("optimizer state"):
         result.unmatched.append((step, quantity, whole.name, lacking))

@@ -165,7 +165,7 @@ def _clipped_in_part(original: ArmRecord, candidate: ArmRecord, step: int) -> Ca
     kept = sorted(
         name
         for name, (left, right) in whole.items()
-        if left.sums().square and difference(left, right) is None
+        if not left.is_zero() and difference(left, right) is None
     )
     if not kept or len(kept) == len(whole):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -220,15 +220,7 @@ def report(
     first = next((one for one in comparison.differences if one.fails), None)
     aside = which_side(original, candidate, third(), first or comparison.first) if third else ""
     judged = judge(original, candidate, comparison, origin, same_api=same_api)
-    if judged.passed and not comparison.bitwise:
-        notes = (*notes, "the arms differ by rounding; see where the allowed differences come from")
-    if original.torch_version != candidate.torch_version:
-        notes = (
-            *notes,
-            f"the original ran with torch {original.torch_version}, the candidate with "
-            f"{candidate.torch_version}",
-        )
-    notes = (*notes, *advisories(original, candidate, comparison))
+    notes = (*notes, *_notes(original, candidate, comparison, passed=judged.passed))
     steps = min(original.last_step, candidate.last_step)
     speed = timed() if timed else Speed((), _timelines(original, candidate))
     return ParityReport(
@@ -257,6 +249,20 @@ def report(
         records=run.kept,
         timelines=speed.timelines,
     )
+
+
+def _notes(
+    original: ArmRecord, candidate: ArmRecord, comparison: Comparison, *, passed: bool
+) -> Iterator[str]:
+    """What the reader should know of how the arms compare."""
+    if passed and not comparison.bitwise:
+        yield "the arms differ by rounding; see where the allowed differences come from"
+    if original.torch_version != candidate.torch_version:
+        yield (
+            f"the original ran with torch {original.torch_version}, the candidate with "
+            f"{candidate.torch_version}"
+        )
+    yield from advisories(original, candidate, comparison)
 
 
 def _timelines(original: ArmRecord, candidate: ArmRecord) -> tuple[Timeline, ...]:

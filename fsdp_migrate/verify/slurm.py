@@ -35,7 +35,7 @@ _ECHO_SECONDS = 3.0
 _STACKS_SECONDS = 1.5
 _SETTLE_SECONDS = 30.0
 _TREE_SECONDS = 300.0
-_FIRST_PORT, _PORTS = 20_000, 20_000
+_FIRST_PORT, _PORTS = 20_000, 12_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Tasks:
             )
         self.mine, self.gpus, self.launches = mine, 0, 0
         self._on_cpu = on_cpu
-        self.trees = Path(tempfile.gettempdir(), f"fsdp-migrate-{os.getuid()}-{mine.name}")
+        self.trees = Path(tempfile.gettempdir(), f"fsdp-migrate-{os.getuid()}-{mine.name}-{mine.node}")
         self._environment = rank_server_environment(mine.local_size)
         self._running: subprocess.Popen[bytes] | None = None
 
@@ -195,7 +195,9 @@ class Tasks:
         self.launches += 1
         hung = self._watch(everyone, timeout_s, on_step)
         code = self._running.poll()
-        files.exit.write_text("stopped" if code is None else str(code), encoding="utf-8")
+        written = files.exit.with_name("exit.new")  # others read it as soon as it is there
+        written.write_text("stopped" if code is None else str(code), encoding="utf-8")
+        written.replace(files.exit)
         self._kill()
         self._settle(everyone)
         exits = (RankExit(rank, _code(each), rank) for rank, each in enumerate(everyone))
@@ -220,7 +222,7 @@ class Tasks:
                     os.kill(self._running.pid, signal.SIGUSR2)
                 time.sleep(_STACKS_SECONDS)
                 return True
-            if any(_code(each) not in (None, 0) for each in everyone):
+            if any(_code(each) not in (None, 0) and not each.done.exists() for each in everyone):
                 failed_at = failed_at or time.monotonic()
                 if time.monotonic() - failed_at > _ECHO_SECONDS:
                     return False

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fsdp_migrate.verify.record import Part, Sums
+from fsdp_migrate.verify.record import Part, Sums, widen
 from fsdp_migrate.verify.sums import sums_of
 
 
@@ -31,6 +31,12 @@ class Whole:
     parts: tuple[Part, ...]
     complete: bool
     replicas_differ: tuple[int, ...]
+
+    def is_zero(self) -> bool:
+        """Whether no element is other than 0."""
+        if self.stored is not None:
+            return not widen(self.stored, self.dtype).any()
+        return not self.sums().square
 
     def sums(self) -> Sums:
         """Of all elements, whichever way they were kept."""

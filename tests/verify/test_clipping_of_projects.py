@@ -31,6 +31,24 @@ import torch
 def clip_grad_norm_(parameters, max_norm):
     return torch.nn.utils.clip_grad_norm_(parameters, max_norm)
 """
+SAYS_NOTHING = """
+import torch
+
+def clip_grad_norm_(parameters, max_norm):
+    torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+"""
+SAYS_MORE = """
+import torch
+
+def clip_grad_norm_(parameters, max_norm):
+    return torch.nn.utils.clip_grad_norm_(parameters, max_norm), len(parameters)
+"""
+OTHER_ARGUMENTS = """
+import torch
+
+def clip_grad_norm_(parameters, max_norm, optimizer=None):
+    return torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+"""
 
 
 def load(path: Path, text: str) -> ModuleType:
@@ -75,3 +93,18 @@ def test_call_of_a_projects_function_is_recorded_once(session: Session, tmp_path
     assert clipping.norm_words(found["norm"]) == {"value": 6.0, "ranks": []}
     clip([weight], 1.0)
     assert len(session.now.clips) == 2
+
+
+@pytest.mark.parametrize("text", [SAYS_NOTHING, SAYS_MORE, OTHER_ARGUMENTS])
+def test_what_gives_back_no_norm_is_recorded_as_torchs_call_within(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "blocked", None)  # type: ignore[arg-type]  # as Python keeps imports away
+    clip = load(tmp_path / "own_clipping.py", text).clip_grad_norm_
+    while session.at_first_model:
+        session.at_first_model.pop()()
+    weight = torch.ones(4, requires_grad=True)
+    weight.grad = torch.full((4,), 3.0)
+    clip([weight], 1.5, *([object()] if text is OTHER_ARGUMENTS else []))
+    assert [clipping.norm_words(found["norm"])["value"] for found in session.now.clips] == [6.0]
+    assert session.now.clips[0]["max_norm"] == 1.5

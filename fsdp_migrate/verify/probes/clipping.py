@@ -29,28 +29,33 @@ _OWN = str(Path(__file__).resolve().parents[2])
 def attach(session: Session) -> None:
     """Wrap torch's clipping functions and FSDP1's method."""
     nesting = [0]
+    found: list[dict[str, Any]] = []  # of the outermost call so far that knows a norm
 
     def recorded(
         clip: Callable[..., Any], norm_of: Callable[[tuple[Any, ...], dict[str, Any], Any], Any]
     ) -> Any:
         @functools.wraps(clip)
         def wrapper(*arguments: Any, **keywords: Any) -> Any:
+            if nesting[0] == 0:
+                found.clear()
             nesting[0] += 1
             try:
                 result = clip(*arguments, **keywords)
             finally:
                 nesting[0] -= 1
-            if nesting[0] == 0:
-                with session.probing() as active:
-                    if active:
-                        session.now.clips.append(
-                            {
-                                "function": clip.__qualname__,
-                                "max_norm": _number(_argument(arguments, keywords, 1, "max_norm", None)),
-                                "norm_type": _norm_type(clip, arguments, keywords),
-                                "norm": norm_of(arguments, keywords, result),
-                            }
-                        )
+            with session.probing() as active:
+                norm = norm_of(arguments, keywords, result)
+                if active and _is_number(norm):
+                    found[:] = [
+                        {
+                            "function": clip.__qualname__,
+                            "max_norm": _number(_argument(arguments, keywords, 1, "max_norm", None)),
+                            "norm_type": _norm_type(clip, arguments, keywords),
+                            "norm": norm,
+                        }
+                    ]
+                if active and nesting[0] == 0:
+                    session.now.clips += found
             return result
 
         return wrapper
@@ -75,7 +80,7 @@ def _watch_functions_of_the_project(recorded: Callable[..., Any]) -> None:
     """
     seen: set[int] = set()
     for module in list(sys.modules.values()):
-        function = _plain(vars(module).get("clip_grad_norm_"))
+        function = _plain(getattr(module, "__dict__", {}).get("clip_grad_norm_"))
         if function is None or id(function) in seen or not _is_of_the_project(function):
             continue
         seen.add(id(function))
@@ -100,7 +105,7 @@ def _is_of_the_project(function: FunctionType) -> bool:
     path = function.__code__.co_filename
     installed = "site-packages" in path or path.startswith((sys.base_prefix, _OWN))
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
-    return not installed and names[1:2] == ("max_norm",)
+    return not installed and names[1:3] in (("max_norm",), ("max_norm", "norm_type"))
 
 
 def _redirect() -> CodeType:
@@ -122,6 +127,10 @@ def _argument(
     arguments: tuple[Any, ...], keywords: dict[str, Any], position: int, name: str, default: Any
 ) -> Any:
     return arguments[position] if len(arguments) > position else keywords.get(name, default)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, Tensor) and value.numel() == 1)
 
 
 def _number(value: Any) -> float | None:

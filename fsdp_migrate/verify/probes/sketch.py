@@ -39,7 +39,8 @@ class Sketch:
     """Sums over the elements one rank holds.
 
     Args:
-        digest: modulo 2**64; equal for equal bits, and for practical purposes only then.
+        digest: modulo 2**64; equal for equal bits. Of unequal ones that differ in two bytes of a row, one in
+            65,000 is missed; in one byte, none.
         square: sum of squares.
         projections: sums with pseudo-random signs, each over a quarter of every other row; the sum of squares
             of the differences of two tensors' projections estimates the squared l2 norm of their difference
