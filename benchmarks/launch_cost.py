@@ -49,7 +49,7 @@ def forked(ranks: int) -> None:
     """The launch as `verify` makes it.
 
     Raises:
-        SystemExit: a rank failed or did not end.
+        RuntimeError: a rank failed or did not end. (Status 1 without a traceback is a result to `cost`.)
     """
     with tempfile.TemporaryDirectory(prefix="launch-cost-") as folder, RankServer(nproc=ranks) as server:
         port = free_port()
@@ -67,13 +67,13 @@ def forked(ranks: int) -> None:
         server.command(do="launch", ranks=jobs)
         codes: list[object] = []
         until = time.monotonic() + _RUN_S
-        while len(codes) < ranks and time.monotonic() < until:
+        while len(codes) < ranks and server.alive and time.monotonic() < until:
             for event in server.events(1.0):
                 codes.append(event["code"])
                 if len(codes) == ranks:
                     break
         if codes != [0] * ranks:
-            raise SystemExit(f"ranks ended with {codes}")
+            raise RuntimeError(f"ranks ended with {codes}")
 
 
 def measure(ranks: int, rounds: int) -> dict[str, Any]:

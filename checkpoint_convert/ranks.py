@@ -97,17 +97,19 @@ class Ranks:
         """Another rank: wait for rank 0 and its roster.
 
         Raises:
-            DestinationError: rank 0 has not come.
+            DestinationError: rank 0 has not come, or has failed.
         """
         joined: list[Path] = []
 
         def is_in() -> bool:
             for folder in (directory / WORK_NAME).glob(f"{_PREFIX}*"):
-                hello = folder / f"hello-{self.rank}"
-                if not _text(hello):
+                hello, failed = folder / f"hello-{self.rank}", _text(folder / "failed")
+                if not failed and not _text(hello):
                     _put(hello, f"{self._word} {outline}")
                 if self._word in _text(folder / "roster").split():
                     joined.append(folder)
+                elif failed and self._word in _text(hello).split():
+                    raise DestinationError(failed, hint=_HINT)
             return bool(joined)
 
         self._wait(is_in, "rank 0 has not come", COME_S)

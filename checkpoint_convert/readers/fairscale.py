@@ -65,7 +65,9 @@ def fairscale_part(ranks: RankSet, *, use_optimizer: bool) -> Part:
         UnsupportedError: there is an optimizer, whose state is cut in a way of its own.
     """
     first = ranks.first
-    if use_optimizer and any(holding.extras.get(_OPTIMIZER) for holding in ranks.holdings):
+    if use_optimizer and any(
+        holding.optimizer is not None or holding.extras.get(_OPTIMIZER) for holding in ranks.holdings
+    ):
         raise UnsupportedError(
             f"{ranks.name}: holds optimizer state in the flat form of fairscale, which is not read",
             hint="Convert the model alone (--only model).",
@@ -82,7 +84,8 @@ def fairscale_part(ranks: RankSet, *, use_optimizer: bool) -> Part:
     for name, value in (first.model or {}).items():
         if name not in per_rank[0] and is_tensor(value):
             model[clean(name)] = value
-    extras = {key: value for key, value in first.extras.items() if key not in (METADATA, _OPTIMIZER)}
+    apart = (METADATA, _OPTIMIZER)
+    extras = {key: value for key, value in first.extras.items() if key.partition(".")[0] not in apart}
     files = tuple((str(holding.path), rank) for rank, holding in enumerate(ranks.holdings))
     return Part(
         ranks.name,

@@ -60,7 +60,6 @@ def test_most_parameters_are_plain() -> None:
         (["--jobs", "0"], "greater than or equal to 1"),
         (["--jobs", "two"], "integer"),
         (["--to", "zip"], "'zip'"),
-        (["--layout-from", ""], ""),
     ],
 )
 def test_a_wrong_value_is_worded_by_typer(words: list[str], said: str, tmp_path: Path) -> None:
