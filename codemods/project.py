@@ -125,14 +125,14 @@ class Project:
         holding = self.links.sharded(module, node)
         if isinstance(holding, No):
             return holding
-        if is_of_other_engine(module) or is_said_unsharded(module, node):
+        if is_said_unsharded(module, node):
             return No()
         return No() if isinstance(holding, Maybe) and self._is_none(module, node) else holding
 
     def _is_none(self, module: Module, node: ast.expr) -> bool:
         if is_plain_test(module) or is_one_process(module) or is_of_traced_models(module):
             return True
-        if says_no_model(node):
+        if is_of_other_engine(module) or says_no_model(node):
             return True
         if is_other_wrapper(module, node) or is_made_for_one(module, node):
             return True
@@ -140,11 +140,11 @@ class Project:
 
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds the optimizer of a sharded model."""
-        if says_no_optimizer(node):
-            return No()
         holding = self.links.optimizer_of(module, node)
-        mixed = isinstance(holding, Maybe)
-        return No() if mixed and (is_plain_test(module) or is_where_unsharded(module, node)) else holding
+        if not isinstance(holding, Maybe):
+            return holding
+        is_none = says_no_optimizer(node) or is_plain_test(module) or is_where_unsharded(module, node)
+        return No() if is_none else holding
 
     def group(self, path: str) -> str:
         """A name for files that belong together: one imports the other, or a third imports both."""

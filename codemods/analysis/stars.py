@@ -18,7 +18,8 @@ _BINDING = re.compile(
     rb"|^[ \t]*(?:async[ \t]+)?for[ \t]+[\w, \t()\[\]*]+?[ \t]in\b"
     rb"|^[ \t]*(?:async[ \t]+)?(?:with|except)\b[^\n]*"
     rb"|\bas[ \t]+\w+[ \t]*[,)]?[ \t]*:?[ \t]*$"
-    rb"|^[ \t]*((?:[\w, \t)\]*=]|(?<!\w)[(\[])+)[ \t]*(?::[^=\n]*)?=(?!=)"
+    rb"|^[ \t]*(?:if|elif|else|try|finally|while)\b[^\n]*:[^\n=]*=(?!=)"
+    rb"|(?:^|;)[ \t]*((?:[\w, \t)\]*=]|(?<!\w)[(\[])+)[ \t]*(?::[^=\n]*)?=(?!=)"
     rb"|\w+[ \t]*:=",
     re.MULTILINE,
 )

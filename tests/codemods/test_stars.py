@@ -18,6 +18,8 @@ _BINDINGS = {
     "asynchronous function": "async def build(n): ...",
     "class": "class build: ...",
     "assignment": "build = make()",
+    "on a line with its condition": "if make(): build = make()",
+    "behind another": "other = 1; build = make()",
     "annotated": "build: object = make()",
     "several": "other, build = make()",
     "in brackets": "(other, [build, last]) = make()",

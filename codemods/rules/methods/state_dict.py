@@ -111,6 +111,8 @@ def _asked_within(project: Project) -> Iterator[Finding]:
             continue
         if is_where_other_branch_shards(module, node, text):
             continue
+        if is_where_not_wrapped(project, module, node, model):
+            continue
         if state_dict_block_around(project, module, node, model) is not None:
             continue  # the block's own rule sees to it
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)

@@ -68,7 +68,7 @@ def _is_handed_on(keyword: ast.keyword) -> bool:
 
 def _is_of_project(project: Project, module: Module, callee: ast.expr) -> bool:
     """Whether a function or method is the project's own, so that what it does with a setting is seen."""
-    if any(True for _ in project.links.functions.meant(module, callee)):
+    if project.links.functions.meant(module, callee):
         return True
     symbol = project.resolve(module, callee)
     return symbol is not None and symbol.module is not None

@@ -23,7 +23,7 @@ from torch.distributed.fsdp import CPUOffload, StateDictType
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 """
 
-_ALONE = ("\nimport megatron", "\nimport torch.distributed as dist", "\nimport copy\n")
+_ALONE = ("\nimport megatron", "\nimport deepspeed", "\nimport torch.distributed as dist", "\nimport copy\n")
 
 KINDS: dict[str, str | dict[str, str]] = {
     "a scheduler out of one list with models": {
@@ -407,6 +407,25 @@ KINDS: dict[str, str | dict[str, str]] = {
                 return sum(p.numel() for p in model.parameters())  # <- nothing
         """,
     },
+    "a file that speaks of another engine, and is only given what is sharded": {
+        "main.py": """
+            import engine
+            model = FSDP(Net())
+            engine.go(model), Net().half()  # <- nothing
+        """,
+        "engine.py": """
+            import deepspeed
+            def go(model):
+                model.clip_grad_norm_(1.0)  # <- FM301
+        """,
+    },
+    "an optimizer by a name that others have": """
+        model = FSDP(Net())
+        algo = torch.optim.AdamW(model.parameters())
+        torch.save(algo.state_dict(), "optimizer.pt")  # <- FM409
+        algo = Algorithm()
+        torch.save(Algorithm().state_dict(), "algorithm.pt")  # <- nothing
+    """,
 }
 
 
