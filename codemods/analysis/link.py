@@ -39,6 +39,7 @@ from codemods.analysis.holding import (
 from codemods.analysis.index import Index
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
+from codemods.analysis.optimizer_classes import calls_given_parameters
 from codemods.analysis.parameter_lists import ParameterLists
 from codemods.analysis.shelf import Shelf
 from codemods.analysis.spread import Spread
@@ -149,8 +150,16 @@ class Links:
         """Whether a call constructs an optimizer."""
         known = self._optimizers.get(module)
         if known is None:
-            known = self._optimizers[module] = frozenset(optimizers_in(module, self.meanings))
+            own = (c for c in calls_given_parameters(module) if self.is_own_optimizer(module, c))
+            known = self._optimizers[module] = frozenset((*optimizers_in(module, self.meanings), *own))
         return call in known
+
+    def is_own_optimizer(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call makes an optimizer of a class of the project."""
+        symbol = self.index.resolve(module, call.func)
+        if symbol is None or symbol.module is None or not isinstance(symbol.node, ast.ClassDef):
+            return False
+        return self.classes.is_optimizer(symbol.node, symbol.module)
 
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds the optimizer of a sharded model."""
