@@ -33,7 +33,7 @@ class Classes:
     _families: dict[Instance, list[ClassAt]] = field(default_factory=dict)
     _family_nodes: dict[Instance, frozenset[ast.ClassDef]] = field(default_factory=dict)
     _inherited: dict[tuple[ast.ClassDef, str], list[tuple[Module, Method]]] = field(default_factory=dict)
-    _optimizers: dict[ast.ClassDef, bool] = field(default_factory=dict)
+    _outside: dict[tuple[ast.ClassDef, str], bool] = field(default_factory=dict)
 
     def lineage(self, node: ast.ClassDef, module: Module) -> list[ClassAt]:
         """A class and its bases in the project, the nearest first."""
@@ -198,13 +198,20 @@ class Classes:
 
     def is_optimizer(self, node: ast.ClassDef, module: Module) -> bool:
         """Whether a class derives from one of `torch.optim`, whatever its name."""
-        known = self._optimizers.get(node)
+        return self._comes_from(node, module, "torch.optim.")
+
+    def is_module(self, node: ast.ClassDef, module: Module) -> bool:
+        """Whether a class derives from one of `torch.nn`."""
+        return self._comes_from(node, module, "torch.nn.")
+
+    def _comes_from(self, node: ast.ClassDef, module: Module, package: str) -> bool:
+        known = self._outside.get((node, package))
         if known is None:
             bases = ((home, base) for one, home in self.lineage(node, module) for base in one.bases)
             symbols = (self.index.resolve(home, base) for home, base in bases)
             names = [s.name for s in symbols if s is not None and s.module is None]
-            known = any(n.startswith("torch.optim.") and "lr_scheduler" not in n for n in names)
-            self._optimizers[node] = known
+            known = any(name.startswith(package) and "lr_scheduler" not in name for name in names)
+            self._outside[node, package] = known
         return known
 
     def annotated(self, module: Module, annotation: ast.expr | None) -> list[Instance]:
