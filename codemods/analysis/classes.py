@@ -33,7 +33,7 @@ class Classes:
     _families: dict[Instance, list[ClassAt]] = field(default_factory=dict)
     _family_nodes: dict[Instance, frozenset[ast.ClassDef]] = field(default_factory=dict)
     _inherited: dict[tuple[ast.ClassDef, str], list[tuple[Module, Method]]] = field(default_factory=dict)
-    _outside: dict[tuple[ast.ClassDef, str], bool] = field(default_factory=dict)
+    _outside: dict[ast.ClassDef, list[str]] = field(default_factory=dict)
 
     def lineage(self, node: ast.ClassDef, module: Module) -> list[ClassAt]:
         """A class and its bases in the project, the nearest first."""
@@ -205,13 +205,16 @@ class Classes:
         return self._comes_from(node, module, "torch.nn.")
 
     def _comes_from(self, node: ast.ClassDef, module: Module, package: str) -> bool:
-        known = self._outside.get((node, package))
+        bases = self.outside_bases(node, module)
+        return any(name.startswith(package) and "lr_scheduler" not in name for name in bases)
+
+    def outside_bases(self, node: ast.ClassDef, module: Module) -> list[str]:
+        """What a class derives from outside of the project, however indirectly."""
+        known = self._outside.get(node)
         if known is None:
             bases = ((home, base) for one, home in self.lineage(node, module) for base in one.bases)
             symbols = (self.index.resolve(home, base) for home, base in bases)
-            names = [s.name for s in symbols if s is not None and s.module is None]
-            known = any(name.startswith(package) and "lr_scheduler" not in name for name in names)
-            self._outside[node, package] = known
+            known = self._outside[node] = [s.name for s in symbols if s is not None and s.module is None]
         return known
 
     def annotated(self, module: Module, annotation: ast.expr | None) -> list[Instance]:
