@@ -22,6 +22,7 @@ from codemods.analysis.spoken_names import (
     says_no_model,
     says_no_optimizer,
 )
+from codemods.analysis.unwrapped_branches import is_where_not_wrapped
 from codemods.analysis.values import Value
 from codemods.model import Options
 from codemods.plain_tests import is_of_other_engine, is_of_traced_models, is_one_process, is_plain_test
@@ -119,13 +120,16 @@ class Project:
     def sharded(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds a sharded model: `Sharded`, `Maybe` or `No`.
 
-        Where it is one on some paths only, names and conditions have a say: a scheduler that comes out of one
-        list with models is none, and neither is the model behind `if not use_fsdp:`.
+        Not where the condition fails under which alone it is wrapped. Where it is one on some paths only,
+        names and conditions have a say: a scheduler that comes out of one list with models is none, and
+        neither is the model behind `if not use_fsdp:`.
         """
         holding = self.links.sharded(module, node)
         if isinstance(holding, No):
             return holding
         if is_said_unsharded(module, node):
+            return No()
+        if holding.sites and is_where_not_wrapped(module, node, holding.sites):
             return No()
         return No() if isinstance(holding, Maybe) and self._is_none(module, node) else holding
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codemods.rule import Rule, register
+from codemods.registered_rules import Rule, register
 
 LEFT_OVER = "what is left over"
 LEFT_OVERS = {"FM516": "an FSDP1 name that is still used and that no other finding speaks of"}
