@@ -15,6 +15,7 @@ from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
 from codemods.analysis.reach import Groups, reached, turned
 from codemods.analysis.spoken_names import (
+    is_for_fsdp2,
     is_made_for_one,
     is_other_wrapper,
     is_said_unsharded,
@@ -120,14 +121,14 @@ class Project:
     def sharded(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds a sharded model: `Sharded`, `Maybe` or `No`.
 
-        Not where the condition fails under which alone it is wrapped. Where it is one on some paths only,
-        names and conditions have a say: a scheduler that comes out of one list with models is none, and
-        neither is the model behind `if not use_fsdp:`.
+        Not where the condition fails under which alone it is wrapped, nor in functions for FSDP2's models.
+        Where it is one on some paths only, names and conditions have a say: a scheduler that comes out of one
+        list with models is none, and neither is the model behind `if not use_fsdp:`.
         """
         holding = self.links.sharded(module, node)
         if isinstance(holding, No):
             return holding
-        if is_said_unsharded(module, node):
+        if is_said_unsharded(module, node) or is_for_fsdp2(module, node):
             return No()
         if holding.sites and is_where_not_wrapped(module, node, holding.sites):
             return No()

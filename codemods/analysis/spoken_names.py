@@ -43,6 +43,7 @@ def _last_word(node: ast.expr) -> str:
 
 
 _SAID = frozenset({"fsdp", "is", "use", "using", "enable", "enabled", "has", "with", "model", "wrapped"})
+_FSDP2 = re.compile(r"^(?!.*fsdp_?v?1).*(?:fsdp_?v?2(?![0-9])|fully_?shard(?!ed))", re.IGNORECASE)
 _OTHER_STACKS = re.compile(r"deepspeed|megatron|\bxla\b", re.IGNORECASE)
 _OTHER_WRAPPERS = frozenset({"DDP", "DataParallel", "DeepSpeedEngine", "DistributedDataParallel"})
 
@@ -66,6 +67,15 @@ def is_said_unsharded(module: Module, node: ast.expr) -> bool:
         and _asks_for_fsdp(test)
         and any(ast.unparse(argument) == text for argument in test.args)
         for test, is_met in conditions(module, node)
+    )
+
+
+def is_for_fsdp2(module: Module, node: ast.AST) -> bool:
+    """Whether a place is in a function whose name says that it is for FSDP2's models:
+    `fsdp2_load_full_state_dict`."""
+    return any(
+        isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and _FSDP2.search(parent.name)
+        for parent in module.ancestors(node)
     )
 
 

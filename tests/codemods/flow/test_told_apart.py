@@ -128,6 +128,17 @@ KINDS: dict[str, str | dict[str, str]] = {
         wrapping = Wrapping(Net())
         wrapping.save(), Saving(wrapping.model).save()
     """,
+    "functions for models of FSDP2": """
+        def fsdp2_load_full_state_dict(model, state):
+            shards = model.state_dict()  # <- nothing
+            return shards, [p.grad.norm() for p in model.parameters()]  # <- nothing
+        def compare_fsdp1_with_fsdp2(model):
+            return model.state_dict()  # <- FM402
+        def fully_sharded_state(model):
+            return model.state_dict()  # <- FM402
+        model = FSDP(Net())
+        fsdp2_load_full_state_dict(model, {}), compare_fsdp1_with_fsdp2(model), fully_sharded_state(model)
+    """,
     "a copy whose failure is caught": """
         def copied(model):
             try:
