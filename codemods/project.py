@@ -26,7 +26,13 @@ from codemods.analysis.spoken_names import (
 from codemods.analysis.unwrapped_branches import is_where_not_wrapped
 from codemods.analysis.values import Value
 from codemods.model import Options
-from codemods.plain_tests import is_of_other_engine, is_of_traced_models, is_one_process, is_plain_test
+from codemods.plain_tests import (
+    is_of_other_engine,
+    is_of_traced_models,
+    is_one_process,
+    is_plain_test,
+    is_test_path,
+)
 
 if TYPE_CHECKING:
     from codemods.dual_stack.shortened import Shortened
@@ -171,7 +177,7 @@ class Project:
             if path in self.modules and "fsdp" in self.modules[path].text.lower()
         }
         found = reached(sites, self.imports) | speaking
-        return frozenset(path for path in found if not _is_test(path) or path in sites)
+        return frozenset(path for path in found if not is_test_path(path) or path in sites)
 
     def is_one_program(self, path: str, other: str) -> bool:
         """Whether a file can run together with another: one imports the other, or a third both."""
@@ -270,8 +276,3 @@ class Project:
                 if symbol.module is None:
                     self._uses.setdefault(symbol.name, []).append(NameUse(module, node, symbol))
         return self._uses
-
-
-def _is_test(path: str) -> bool:
-    *folders, name = path.split("/")
-    return name.startswith("test_") or bool({"test", "tests"} & set(folders))
