@@ -52,7 +52,8 @@ def is_where_unsharded(module: Module, node: ast.AST) -> bool:
     """Whether the conditions around a place say that it is not for models of FSDP.
 
     The other branch of `if is_fsdp(model):`, what stands behind one that leaves, and the branch of
-    `if kind == Kind.DEEPSPEED:`. Nothing is made of `fsdp2` and versions: there the other branch is FSDP1's.
+    `if kind == Kind.DEEPSPEED:` or `if isinstance(model, DDP):`. Nothing is made of `fsdp2` and versions:
+    there the other branch is FSDP1's.
     """
     return any(_says(test, is_met=is_met) for test, is_met in conditions(module, node))
 
@@ -110,6 +111,8 @@ def _says(test: ast.expr, *, is_met: bool) -> bool:
             return any(_says(value, is_met=False) for value in values)
         case ast.Compare(ops=[ast.Eq() | ast.Is()], comparators=[other]):
             return is_met and _OTHER_STACKS.search(ast.unparse(other)) is not None
+        case ast.Call(func=ast.Name(id="isinstance"), args=[_, ast.Name(id=kind) | ast.Attribute(attr=kind)]):
+            return is_met and kind in _OTHER_WRAPPERS
         case ast.Name() | ast.Attribute() | ast.Call():
             return not is_met and _asks_for_fsdp(test)
     return False

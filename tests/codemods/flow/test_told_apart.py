@@ -134,6 +134,22 @@ KINDS: dict[str, str | dict[str, str]] = {
             print([p.norm() for p in one.parameters()])  # <- nothing
             print([p.grad.norm() for group in one.param_groups for p in group["params"]])  # <- FM514
     """,
+    "gradients of an optimizer where the model is in DistributedDataParallel": """
+        class Trainer:
+            def __init__(self, model, use_fsdp):
+                self.model = FSDP(model) if use_fsdp else DDP(model)
+                self.optimizer = torch.optim.AdamW(self.model.parameters())
+            def reduced(self):
+                if not isinstance(self.model, DDP):
+                    return
+                for group in self.optimizer.param_groups:
+                    for p in group["params"]:
+                        dist.all_reduce(p.grad)  # <- nothing
+            def norms(self):
+                for group in self.optimizer.param_groups:
+                    print([p.grad.norm() for p in group["params"]])  # <- FM514
+        Trainer(Net(), flag).reduced()
+    """,
     "functions for models of FSDP2": """
         def fsdp2_load_full_state_dict(model, state):
             shards = model.state_dict()  # <- nothing
