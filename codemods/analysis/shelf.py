@@ -79,6 +79,8 @@ class Shelf:
         self._imported: dict[str, list[str]] = {}
         self._defined: dict[str, bool] = {}
         self._users: dict[str, frozenset[str]] = {}
+        self._together: dict[str, frozenset[str]] = {}
+        self._alike: dict[frozenset[str], frozenset[str]] = {}
         self._importers: dict[str, set[str]] | None = None
         self._import_words: dict[str, frozenset[bytes]] = {}
 
@@ -181,6 +183,17 @@ class Shelf:
                 self._importers = turned(self._imports)
             self._users[path] = frozenset(reached([path], self._importers))
         return self._users[path]
+
+    def together(self, path: str) -> frozenset[str]:
+        """The files that can run in one program with a file: what anything imports that imports it too.
+
+        An object gets to no others, whatever its class and the name that it has there.
+        """
+        found = self._together.get(path)
+        if found is None:
+            found = frozenset(reached(self.users(path), self._imports))
+            found = self._together[path] = self._alike.setdefault(found, found)
+        return found
 
     def may_name(self, path: str, word: str) -> bool:
         """Whether a file can name what another has: by an import, or as an attribute of one."""

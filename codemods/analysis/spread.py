@@ -161,10 +161,10 @@ class Spread:
         cell.put(mark)
         if isinstance(owner, Family) and self._objects.get(owner) is _MANY:
             self._attribute(_MANY, name).put(mark)
-        if is_new and isinstance(owner, Family) and not self._look_for_reads(cell, name):
+        if is_new and isinstance(owner, Family) and not self._look_for_reads(owner, cell, name):
             self._look_for_objects(owner)
 
-    def _look_for_reads(self, cell: Cell, name: str) -> bool:
+    def _look_for_reads(self, owner: Family, cell: Cell, name: str) -> bool:
         """Take every attribute of a rare private name for one of the objects in question; whether that was
         done."""
         if not name.startswith("_") or name in _BY_PYTHON:
@@ -174,6 +174,7 @@ class Spread:
             *shelf.where(name, just_before=Before.ANOTHER),
             *shelf.where(name, rb"[\'\"]", before=_ASKING),
         }
+        paths &= frozenset[str]().union(*(shelf.together(home.path) for _, home in owner.classes))
         if len(paths) > _RARE:
             return False
         for home in shelf.load(sorted(paths)):
