@@ -174,9 +174,8 @@ class Job:
 
 @contextlib.contextmanager
 def _output(plan: Plan, partial: Path, options: ConvertOptions, *, anew: bool) -> Iterator[Output]:
-    out = Output(
-        partial, [file.name for file in plan.files], durable=options.durable, anew=anew, then=options.then
-    )
+    names, sizes = [file.name for file in plan.files], [file.size_bytes for file in plan.files]
+    out = Output(partial, names, durable=options.durable, anew=anew, then=options.then, sizes=sizes)
     try:
         yield out
     finally:
