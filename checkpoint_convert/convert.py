@@ -81,7 +81,7 @@ def jobs_for(plan: Plan, options: ConvertOptions) -> int:
     Raises:
         UnsupportedError: `max_memory` cannot be kept.
     """
-    verify = options.verify and not is_read_so(plan.layout, options.write.preset)
+    verify = options.verify and not is_read_so(plan.layout)
     return jobs_within(
         options.max_memory,
         plan.layout.tensors,

@@ -222,7 +222,7 @@ def read_blocks(
 _SPARE: list[mmap.mmap] = []
 """Blocks that were read into and are free again: fresh memory costs more than what is read into it.
 
-They begin at a page, as what is written from them does (`transfer`): the kernel copies the faster.
+They begin at a page: the kernel copies faster out of those.
 """
 
 _MOST_SPARE = 16

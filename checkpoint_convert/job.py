@@ -23,7 +23,6 @@ from checkpoint_convert.report import write_report
 from checkpoint_convert.source_watch import SourceWatch
 from checkpoint_convert.transfer import DigestTable, transfer
 from checkpoint_convert.write_options import OutputFormat
-from checkpoint_convert.writers.dcp import DcpLayout
 from checkpoint_convert.writers.output import Output
 
 _Found: TypeAlias = "tuple[Finder, Callable[[int], object] | None]"
@@ -186,8 +185,8 @@ def _output(plan: Plan, partial: Path, options: ConvertOptions, *, anew: bool) -
 def _found(partial: Path, plan: Plan, options: ConvertOptions, reopen: Reopen) -> Iterator[_Found]:
     """The output, opened like any checkpoint, or read where it was laid out."""
     write = options.write
-    if isinstance(plan.layout, DcpLayout) and laid_out.is_read_so(plan.layout, write.preset):
-        with laid_out.laid_out(partial, plan.layout, plan.items) as found:
+    if laid_out.is_read_so(plan.layout):
+        with laid_out.laid_out(partial, plan.layout, plan.items, write.preset) as found:
             yield found
         return
     target = partial / SINGLE_FILE if write.to is OutputFormat.TORCH else partial

@@ -12,10 +12,8 @@ from isal import isal_zlib
 from checkpoint_convert import digest
 from checkpoint_convert.casting import Cast, cast_between
 from checkpoint_convert.errors import UnreadableError
-from checkpoint_convert.file_bytes import FETCHERS, Checksum
+from checkpoint_convert.file_bytes import Checksum
 from checkpoint_convert.items import dotted
-from checkpoint_convert.memory_bound import held_bytes
-from checkpoint_convert.model import BLOCK_BYTES
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.stored_tensor import unchecked
@@ -133,8 +131,6 @@ class _Tensor:
         self._read = digest.new()
         self._written = digest.new() if self._cast else self._read
         self.crcs: list[int] = []
-        # Each call may be a request to a store, or read a whole tensor that is stored in another order.
-        self._is_cheap_to_split = not FETCHERS and not held_bytes(self._source)
 
     def copy(self) -> Digests:
         """Write all spans."""
@@ -154,19 +150,10 @@ class _Tensor:
         read = self._read.digest()
         return Digests(read, self._written.digest() if self._cast else read)
 
-    def _blocks(self, span: Span) -> Iterator[memoryview]:
-        """The span's bytes, the first block a short one, so that the others begin at multiples of a block
-        in the output: the kernel takes whole pages, and many at once, faster than parts of pages."""
-        start = span.start
-        if (span.stop - start) * self._item.dtype.itemsize > 2 * BLOCK_BYTES and self._is_cheap_to_split:
-            start += -span.offset % BLOCK_BYTES // self._item.dtype.itemsize
-            yield from self._source.blocks(span.start, start)
-        yield from self._source.blocks(start, span.stop)
-
     def _copy_span(self, span: Span) -> int:
         crc, offset, read = 0, span.offset, 0
         wants_crc, write, cast = self._layout.wants_crc, self._out.write, self._cast
-        for block in self._blocks(span):
+        for block in self._source.blocks(span.start, span.stop):
             self._workers.check()
             size = len(block)
             self._read.update(block)
