@@ -1,4 +1,4 @@
-"""DCP directories of very many chunks, read back at the places they were laid out with.
+"""Outputs of very many chunks, read back at the places they were laid out with: DCP and safetensors.
 
 Opened like any checkpoint they would take more memory than they took to write: all of `.metadata` as objects.
 Here its bytes are compared with those that were written, and every item is read as any archive is.
@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from checkpoint_convert import digest
-from checkpoint_convert.errors import UnreadableError
 from checkpoint_convert.file_bytes import OpenFiles
 from checkpoint_convert.items import Items
-from checkpoint_convert.model import BLOCK_BYTES, TensorSource
+from checkpoint_convert.laid_out_safetensors import check_bytes, find_in_safetensors
+from checkpoint_convert.model import TensorSource
 from checkpoint_convert.readback import Finder, in_entries
 from checkpoint_convert.readers.dcp import ChunkTensor, Item
 from checkpoint_convert.readers.sharded import put_together
@@ -26,6 +25,7 @@ from checkpoint_convert.write_options import Preset
 from checkpoint_convert.writers.dcp import METADATA_NAME, DcpLayout
 from checkpoint_convert.writers.joined import JoinedLayout, Section
 from checkpoint_convert.writers.layout import Layout
+from checkpoint_convert.writers.safetensors import SafetensorsLayout
 
 MANY_CHUNKS = 20_000
 """More than these are read back so; with fewer the objects of `.metadata` take less than 60 MiB."""
@@ -36,7 +36,8 @@ Found: TypeAlias = "tuple[Finder, Callable[[int], object]]"
 
 def is_read_so(layout: Layout) -> bool:
     """Whether an output is read back where it was laid out."""
-    return bool(_directories(layout)) and layout.chunk_count > MANY_CHUNKS
+    is_possible = isinstance(layout, SafetensorsLayout) or bool(_directories(layout))
+    return is_possible and layout.chunk_count > MANY_CHUNKS
 
 
 def _sections(layout: Layout) -> Sequence[Section]:
@@ -54,10 +55,13 @@ def laid_out(directory: Path, layout: Layout, items: Items, preset: Preset) -> I
     """What finds things in an output that was written by `layout`.
 
     Raises:
-        UnreadableError: a `.metadata` is not what was written.
+        UnreadableError: a `.metadata` or a header is not what was written.
     """
     files = OpenFiles()
     try:
+        if isinstance(layout, SafetensorsLayout):
+            yield find_in_safetensors(files, directory, layout, items)
+            return
         beside = dict(meta_entries(files, directory)) if preset is Preset.LIGHTNING else {}
         parts = [_Directory(files, directory, section) for section in _directories(layout)]
         yield _found(parts, _home(layout), items, in_entries(beside, items, preset))
@@ -116,7 +120,8 @@ class _Directory:
         self._files = files
         folder = output / section.folder
         self._paths: dict[str, Path] = {file.name: folder / file.name for file in self.layout.files}
-        _check_metadata(folder / METADATA_NAME, self.layout)
+        if self.layout.metadata_digest is not None:  # else another rank wrote it, and looks at it
+            check_bytes(folder / METADATA_NAME, self.layout.metadata_digest)
 
     def value(self, path: KeyPath) -> object:
         """A plain value."""
@@ -133,17 +138,3 @@ class _Directory:
                 at = Item(self._paths[chunk.file], chunk.offset, chunk.length)
                 pieces[chunk.offsets] = ChunkTensor(self._files, at, item.dtype, chunk.sizes, name)
         return put_together(pieces, item.dtype, item.source.shape, name)
-
-
-def _check_metadata(path: Path, layout: DcpLayout) -> None:
-    if layout.metadata_digest is None:  # another rank wrote it, and looks at it
-        return
-    running = digest.new()
-    with path.open("rb", buffering=0) as file:
-        while block := file.read(BLOCK_BYTES):
-            running.update(block)
-    if running.digest() != layout.metadata_digest:
-        raise UnreadableError(
-            f"the output failed its check after writing: {METADATA_NAME} is not what was written",
-            hint="nothing was left behind; this points to a failing disk or file system",
-        )
