@@ -41,30 +41,38 @@ class Job:
     reopen: Reopen
     digests: DigestTable = field(init=False)
     kept: bool = False
-    fingerprint: str = ""
+    _outline: str = ""
+    _fingerprint: str = ""
 
     def is_kept(self, partial: Path) -> bool:
         """Whether a killed run left a part of this very conversion."""
-        self.kept = self._is_journalled and journal.is_of(partial, self._fingerprint())
+        self.kept = self._is_journalled and journal.is_of(partial, self.fingerprint())
         return self.kept
 
     @property
     def _is_journalled(self) -> bool:
         return self.watch is not None and not self.options.write.link
 
-    def _fingerprint(self) -> str:
-        if not self.fingerprint and self.watch is not None:
-            self.fingerprint = journal.fingerprint(self.plan.layout, self.watch.identity)
-        return self.fingerprint
+    @property
+    def outline(self) -> str:
+        """What of the plan all ranks must agree on."""
+        self._outline = self._outline or journal.outline(self.plan.layout)
+        return self._outline
+
+    def fingerprint(self) -> str:
+        """What tells this conversion from others; nothing where no files are watched."""
+        if not self._fingerprint and self.watch is not None:
+            self._fingerprint = journal.fingerprint(self.plan.layout, self.outline, self.watch.identity)
+        return self._fingerprint
 
     def write_all(self, partial: Path, against: Contents | None) -> Conversion:
         """What rank 0 does: all there is, or its share and what frames it; then publish."""
         options, plan = self.options, self.plan
         if self._is_journalled:
-            journal.begin(partial, self._fingerprint())
+            journal.begin(partial, self.fingerprint())
             journal.compact(partial, len(plan.items.tensors))
         if not options.ranks.is_alone:
-            options.ranks.invite(partial, journal.outline(plan.layout))
+            options.ranks.invite(partial, self.outline)
         with _output(plan, partial, options, anew=not self.kept and options.ranks.is_alone) as out:
             plan.layout.begin(out)
             resumed = self._write(partial, out)
