@@ -162,6 +162,7 @@ class ArmRecord:
     Attributes:
         sharded: whether FSDP manages a parameter.
         checkpointed: modules under activation checkpointing.
+        only_counters: steps after which no more than counters was recorded of the optimizer's state.
         printed: lines rank 0 printed or logged.
     """
 
@@ -180,6 +181,7 @@ class ArmRecord:
     input_dtypes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     autocast: str = ""
     steps: dict[int, list[StepFacts]] = field(default_factory=dict)
+    only_counters: set[int] = field(default_factory=set)
     parts: dict[tuple[int, str], dict[str, list[Part]]] = field(default_factory=dict)
     substitutions: list[str] = field(default_factory=list)
     not_observed: list[str] = field(default_factory=list)

@@ -38,7 +38,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_record_says_what_it_is_of(records: Path) -> None:
     found = json.loads((records / "fsdp1" / "record.json").read_text())
-    assert (found["format"], found["version"], found["sharding"]) == ("fsdp-migrate record", 2, "FSDP1")
+    assert (found["format"], found["version"], found["sharding"]) == ("fsdp-migrate record", 3, "FSDP1")
     assert found["environment"]["torch"].startswith("2.")
     held = [load_file(records / "fsdp1" / f"rank{rank}" / "tensors.safetensors") for rank in (0, 1)]
     parts = [t for each in held for key, t in each.items() if key.startswith("step 0/weight/blocks.0.up.w")]
@@ -86,7 +86,7 @@ def test_two_records_are_compared_and_a_sketch_localises_one_wrong_tensor(record
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda found: found | {"version": 3}, "version 3"),
+        (lambda found: found | {"version": 4}, "version 4"),
         (lambda found: found | {"format": "x"}, "not that of a record"),
         (lambda found: {"format": found["format"], "version": 1}, "damaged"),
     ],

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fsdp_migrate.verify.probes.shards import Slot
 from fsdp_migrate.verify.probes.sketch import Sketch, sketch
+from fsdp_migrate.verify.schedule import SMALL_BYTES_PER_RANK
 from fsdp_migrate.verify.spec import EVENTS, TENSORS
 
 Stretches = Iterable[tuple[Slot, Tensor]]
@@ -24,7 +25,7 @@ Stretches = Iterable[tuple[Slot, Tensor]]
 
 SMALL_BYTES = 1 << 14
 """Stretches up to this size are kept in full for as long as the budget lasts."""
-GROUP_BYTES = 1 << 21
+GROUP_BYTES = SMALL_BYTES_PER_RANK
 """So is all of a quantity that one rank holds, where it is no more than this."""
 
 
