@@ -179,6 +179,6 @@ def _parts(rank: int, data: NDArray[Any], event: dict[str, Any]) -> Iterator[Par
             values = data[item["at"] : item["at"] + numel * width].view(stored)
         else:
             kept = item["sketch"]
-            sums = Sums(kept["digest"], kept["square"], tuple(kept["projections"]))
+            sums = Sums(kept["digest"], kept.get("further"), kept["square"], tuple(kept["projections"]))
         where = None if box is None else (tuple(box[0]), tuple(box[1]))
         yield Part(rank, name, dtype, tuple(shape), numel, start, where, values, sums)

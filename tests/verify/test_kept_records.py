@@ -148,6 +148,33 @@ def test_record_of_an_older_program_is_read(records: Path, tmp_path: Path, two_r
     assert wrong.causes[0].code == "initial-weights"
 
 
+def _as_version_2(source: Path, folder: Path) -> Path:
+    shutil.copytree(source, folder)
+    manifest = folder / "record.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"version": 2}))
+    for path in folder.glob("rank*/events.jsonl"):
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        for event in events:
+            event.pop("only_counters", None)
+            for item in event.get("items", ()):
+                item.get("sketch", {}).pop("further", None)
+        path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    return folder
+
+
+def test_record_with_one_digest_is_compared_by_it(records: Path, tmp_path: Path) -> None:
+    old = _as_version_2(records / "fsdp1-sketches", tmp_path / "old")
+    for before, after in (
+        (old, records / "fsdp2-sketches"),
+        (records / "fsdp1-sketches", old),
+        (old, records / "fsdp1"),
+    ):
+        report = compare_records(before, after)
+        assert report.passed and report.largest == () and report.warnings == (), (before.name, after.name)
+    wrong = compare_records(old, records / "seed-sketches")
+    assert wrong.first is not None and (wrong.first.step, wrong.first.name) == (0, "head.weight")
+
+
 def test_digests_of_other_sums_are_not_compared(records: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="digests of a record of version 1"):
         read_record(_as_version_1(records / "fsdp1-sketches", tmp_path / "old"))
