@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdp_migrate.errors import UsageError
-from fsdp_migrate.verify.model import VerifyRequest
+from fsdp_migrate.verify.model import LaunchOptions, VerifyRequest
 from fsdp_migrate.verify.read import read_arm
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.schedule import states_are_due
@@ -130,6 +130,20 @@ def recorded(request: VerifyRequest) -> Path | None:
         return None
     folder = Path(request.cwd, request.baseline).expanduser()
     return folder if (folder / _MANIFEST).is_file() else None
+
+
+def refuse_runs_of_record(options: LaunchOptions) -> None:
+    """A record is of a run that is over.
+
+    Raises:
+        UsageError: what runs the original again was asked for.
+    """
+    wanted = {"--third-arm": options.third_arm, "--profile": options.profile}
+    for option in (name for name, is_wanted in wanted.items() if is_wanted):
+        raise UsageError(
+            f"{option} runs the original again, and the baseline is a record",
+            hint="give the original's program as --baseline: a git revision, a directory or a file",
+        )
 
 
 def require_new(destination: Path) -> None:

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from fsdp_migrate.errors import UsageError
 from fsdp_migrate.verify.model import Outcome, VerifyRequest
 from fsdp_migrate.verify.recorded import read_record
-from fsdp_migrate.verify.run import compare_records, keep_record, record_script, script_report
+from fsdp_migrate.verify.run import compare_records, keep_record, record_script, script_report, verify_script
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +59,14 @@ def test_live_candidate_is_compared_with_a_record(records: Path, two_ranks: Benc
     assert "the record" in report.baseline and "FSDP1" in report.baseline
     with pytest.raises(UsageError, match="recorded on 2 processes"):
         script_report(replace(run, options=replace(run.options, nproc=1)), request)
+
+
+def test_record_is_not_run_again(records: Path) -> None:
+    request = VerifyRequest("train_fsdp2.py", baseline=str(records / "fsdp1"), cwd=PROJECT)
+    for name, option in (("third_arm", "--third-arm"), ("profile", "--profile")):
+        launch = replace(request.launch, **{name: True})
+        with pytest.raises(UsageError, match=f"{option} runs the original again"):
+            verify_script(replace(request, launch=launch))
 
 
 def test_two_records_are_compared_and_a_sketch_localises_one_wrong_tensor(records: Path) -> None:
