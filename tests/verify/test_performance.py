@@ -99,7 +99,7 @@ def test_figures_of_an_arm_by_their_formulas(tmp_path: Path) -> None:
     """Two ranks: a step is as long as the slower one; warm-up steps and the traced one do not count."""
     write_rank(tmp_path / "rank0", [9, 9, 0.5, 0.5, 0.5, 9], "NVIDIA H100 80GB HBM3")
     write_rank(tmp_path / "rank1", [9, 9, 0.4, 1.0, 0.5, 9], "NVIDIA H100 80GB HBM3")
-    found = performance.measured(ArmName.CANDIDATE, [tmp_path])
+    found = performance.measured(ArmName.CANDIDATE, [tmp_path], None)
     assert (found.steps, found.step_seconds) == (3, 0.5)
     assert found.tokens_per_second == 2048
     flop = 6 * 1000 + 12 * 2 * 16 * 8
@@ -140,6 +140,29 @@ def test_original_that_does_not_run_under_ddp_loses_a_column_and_no_verdict(tmp_
     run = ScriptedRun(tmp_path, LaunchOptions(also=("ddp",)), ArmName.CANDIDATE)
     with pytest.raises(JobError):
         time_script(run, None, "before", "after")  # type: ignore[arg-type]
+
+
+def test_trace_of_an_arm_is_read_once_and_gives_overlap_and_timeline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ScriptedRun(tmp_path, LaunchOptions(), ArmName.DDP)
+    for arm in (ArmName.ORIGINAL, ArmName.CANDIDATE):
+        write_rank(tmp_path / arm.value / "rank0", [1, 1, 0.5, 0.5], "NVIDIA H200")
+        marks = [mark("forward", 0, 40), mark("backward", 40, 60), mark("optimizer", 100, 5)]
+        (tmp_path / arm.value / "rank0" / "trace.json").write_text(
+            json.dumps({"traceEvents": [*TRACE, *marks]})
+        )
+    read: list[Path] = []
+
+    def counted(path: Path) -> list[dict[str, object]]:
+        read.append(path)
+        return overlap.read_trace(path)
+
+    monkeypatch.setattr(performance, "read_trace", counted)
+    found = time_script(run, None, "before", "after")  # type: ignore[arg-type]
+    assert len(read) == len(set(read)) == 2
+    assert [arm.overlap_percent for arm in found.performance] == [pytest.approx(37.5)] * 2
+    assert [one.source[:6] for one in found.timelines] == ["phases"] * 2
 
 
 @pytest.fixture(scope="module")
