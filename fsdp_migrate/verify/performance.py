@@ -83,6 +83,12 @@ def measured(name: ArmName, folders: Sequence[Path], trace: Trace | None) -> Arm
     )
 
 
+def notes_of(folder: Path) -> list[str]:
+    """What rank 0 of one run said of itself."""
+    ranks = _ranks(folder)
+    return [str(one["text"]) for one in (ranks[0] if ranks else []) if one["event"] == "not_observed"]
+
+
 def timeline_of(name: ArmName, folder: Path, trace: Trace | None) -> Timeline | None:
     """Of one run: from its trace where a GPU was used, else of the last step that was not traced."""
     found = None if trace is None else timeline.of_trace(name, trace)

@@ -189,9 +189,10 @@ def test_sketches_tell_the_size_of_a_difference(three_ranks: Bench) -> None:
 def test_script_is_timed_under_ddp_too(tmp_path: Path) -> None:
     """FSDP1's wrapper becomes DDP; a script that does what DDP cannot loses a column and no verdict."""
     with bench(tmp_path, 2, steps=2, profile=True, also=("ddp",)) as made:
-        request = VerifyRequest("train_fsdp2.py", baseline="train_fsdp1.py", cwd=PROJECT)
+        request = VerifyRequest("train_fsdp2.py", ("--dtype", "bf16"), baseline="train_fsdp1.py", cwd=PROJECT)
         report = made.script(request)
     assert report.passed
+    assert "under ddp: autocast in bfloat16 takes the place of parameters in bfloat16" in report.notices
     assert [arm.name for arm in report.performance] == [ArmName.ORIGINAL, ArmName.CANDIDATE, ArmName.DDP]
     original, _, ddp = report.performance
     assert ddp.steps == original.steps
