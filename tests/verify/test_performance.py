@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -263,6 +264,18 @@ def test_report_of_a_cpu_says_what_does_not_apply(measured: ParityReport) -> Non
     page = parity.render(replace(measured, performance=(on_gpu, on_gpu)), "text")
     for words in ("81.2 %", "12.5 ms", "41.5 % of NVIDIA H200", "1,024 MiB, 2,048 reserved"):
         assert words in page
+
+
+def test_every_shape_of_the_page_has_a_rule_of_its_class_alone(measured: ParityReport) -> None:
+    """A bar and a span are filled because of what they are, not of what they are not."""
+    page = parity.render(measured, "html")
+    style, shapes = page[: page.index("</style>")], page[page.index("</style>") :]
+    filled = {name for names, rule in re.findall(r"([^{}]+){([^{}]*)}", style) if "fill:" in rule
+              for name in re.findall(r"\.([a-z0-9]+)", names)}  # fmt: skip
+    used = re.findall(r'<rect class="([^"]+)"', shapes)
+    assert {"f0", "f1", "f2", "f3"} <= set(used)
+    assert all(len(filled & set(names.split())) == 1 for names in used), set(used)
+    assert ":not(" not in style
 
 
 def test_third_arm_stands_in_the_report(measured: ParityReport) -> None:
