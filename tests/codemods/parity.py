@@ -11,17 +11,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsdp_migrate.demo.ranks import RankForker, RankJob
+from fsdp_migrate.demo.ranks import RankJob
 from fsdp_migrate.errors import JobError
+from tests.ranks import forker
 
 WORKER = Path(__file__).with_name("parity_worker.py")
-# Every rank would import these; torch.optim imports dynamo, which takes longer than most jobs.
-PRELOAD = (
-    "torch._dynamo",
-    "torch.distributed.checkpoint.format_utils",
-    "torch.distributed.fsdp",
-    "torch.distributed.tensor",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +43,24 @@ class Verdict:
 def run_jobs(jobs: list[Job], scratch: Path, timeout_s: float) -> dict[str, Verdict]:
     """Verdicts by job id; a job that no rank finished has an error that says so."""
     verdicts: dict[str, Verdict] = {}
-    with RankForker(PRELOAD) as forker:
-        for ranks in sorted({job.ranks for job in jobs}):
-            waiting = [job for job in jobs if job.ranks == ranks]
-            launch = 0
-            while waiting:
-                folder = scratch / f"ranks{ranks}-launch{launch}"
-                said = _launch(forker, waiting, ranks, folder, timeout_s)
-                done = [job for job in waiting if job.id in said]
-                for job in done:
-                    verdicts[job.id] = said[job.id]
-                if not done:
-                    verdicts[waiting[0].id] = Verdict(errors=["no rank wrote a result: " + _tail(folder)])
-                    done = waiting[:1]
-                waiting = [job for job in waiting if job not in done]
-                launch += 1
+    for ranks in sorted({job.ranks for job in jobs}):
+        waiting = [job for job in jobs if job.ranks == ranks]
+        launch = 0
+        while waiting:
+            folder = scratch / f"ranks{ranks}-launch{launch}"
+            said = _launch(waiting, ranks, folder, timeout_s)
+            done = [job for job in waiting if job.id in said]
+            for job in done:
+                verdicts[job.id] = said[job.id]
+            if not done:
+                verdicts[waiting[0].id] = Verdict(errors=["no rank wrote a result: " + _tail(folder)])
+                done = waiting[:1]
+            waiting = [job for job in waiting if job not in done]
+            launch += 1
     return verdicts
 
 
-def _launch(
-    forker: RankForker, jobs: list[Job], ranks: int, folder: Path, timeout_s: float
-) -> dict[str, Verdict]:
+def _launch(jobs: list[Job], ranks: int, folder: Path, timeout_s: float) -> dict[str, Verdict]:
     folder.mkdir(parents=True)
     listing = folder / "jobs.json"
     listing.write_text(
@@ -78,7 +69,7 @@ def _launch(
         )
     )
     with suppress(JobError):  # a rank that failed has written why, or its log is quoted
-        forker.run(RankJob(str(WORKER), (str(listing), str(folder)), ranks, folder, folder, timeout_s))
+        forker().run(RankJob(str(WORKER), (str(listing), str(folder)), ranks, folder, folder, timeout_s))
     return _collect(folder, ranks)
 
 
