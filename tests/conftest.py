@@ -15,6 +15,20 @@ settings.load_profile("suite")
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# What takes longest, first: whole files go to one worker (`--dist loadfile`, so that what a module shares is
+# made once), and none should be left with a long one when the others have ended.
+LONGEST_FIRST: tuple[str, ...] = (
+    "verify/test_mutations.py",
+    "codemods/test_case_runs.py",
+    "codemods/test_cases.py",
+    "codemods/test_places.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ranks = {f"tests/{name}": rank for rank, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.nodeid.partition("::")[0], len(ranks)))
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
