@@ -57,7 +57,10 @@ def _owners_of_groups(groups: ast.expr, unpack: tuple[int, ...]) -> Iterator[ast
 
 
 def trained(project: Project, module: Module, owner: ast.expr) -> Holding:
-    """Whether an expression, or `self` in a class of its own, is an optimizer of a sharded model."""
+    """Whether `x` of `x.param_groups`, or `self` in its own class, is an optimizer of a sharded model."""
+    groups = module.parent(owner)
+    if not isinstance(groups, ast.Attribute) or groups.attr != "param_groups":
+        return No()
     if not isinstance(owner, ast.Name) or owner.id != "self":
         return project.optimizer_of(module, owner)
     node = module.class_of(owner)

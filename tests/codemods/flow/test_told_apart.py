@@ -128,6 +128,12 @@ KINDS: dict[str, str | dict[str, str]] = {
         wrapping = Wrapping(Net())
         wrapping.save(), Saving(wrapping.model).save()
     """,
+    "the parameters of a model in one list with an optimizer": """
+        sharded = FSDP(Net())
+        for one in (Net(), torch.optim.AdamW(sharded.parameters())):
+            print([p.norm() for p in one.parameters()])  # <- nothing
+            print([p.grad.norm() for group in one.param_groups for p in group["params"]])  # <- FM514
+    """,
     "functions for models of FSDP2": """
         def fsdp2_load_full_state_dict(model, state):
             shards = model.state_dict()  # <- nothing
