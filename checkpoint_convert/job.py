@@ -68,6 +68,8 @@ class Job:
     def write_all(self, partial: Path, against: Contents | None) -> Conversion:
         """What rank 0 does: all there is, or its share and what frames it; then publish."""
         options, plan = self.options, self.plan
+        if options.restore is not None:
+            self.kept |= options.restore(partial, self.fingerprint(), plan.layout)
         if self._is_journalled:
             journal.begin(partial, self.fingerprint())
             journal.compact(partial, len(plan.items.tensors))

@@ -37,7 +37,7 @@ class Target:
                 yield from self._by_ranks(remote)
                 return
             remote.check_free(overwrite=self.options.overwrite)
-            yield replace(self.options, then=remote.take, durable=False)
+            yield replace(self.options, then=remote.take, restore=remote.restore, durable=False)
             remote.commit()
         except BaseException:
             remote.give_up()
