@@ -91,7 +91,8 @@ class Job:
             options.ranks.hand_in("checked")
             out.settle()  # the disk took in what was written while it was read back
             done = self._done(same)
-            shutil.rmtree(partial / journal.WORK_NAME, ignore_errors=True)
+            if not options.keep_journal:
+                shutil.rmtree(partial / journal.WORK_NAME, ignore_errors=True)
             with out.stream(REPORT_NAME) as write:
                 write_report(lambda text: write(text.encode()), done)
             out.settle()

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from checkpoint_convert import digest, journal, sent_record
+from checkpoint_convert import digest, journal
 from checkpoint_convert.destination import MARK_NAME, REPORT_NAME, beside
 from checkpoint_convert.errors import DestinationError
 from checkpoint_convert.file_bytes import FETCHERS
@@ -21,7 +21,7 @@ from checkpoint_convert.memory_bound import SEND_BYTES
 from checkpoint_convert.model import BLOCK_BYTES
 from checkpoint_convert.planned import SINGLE_FILE
 from checkpoint_convert.remote_source import Mirror, fetcher, file_system
-from checkpoint_convert.sent_record import RECORD_NAME, Sent
+from checkpoint_convert.sent_record import SentRecord
 from checkpoint_convert.writers.layout import Layout
 
 _LAST = (".metadata", "model.safetensors.index.json", "model.safetensors", "meta.pt")
@@ -55,7 +55,7 @@ class RemoteTarget:
         self._url = url
         self._is_single = is_single
         self._is_begun = False
-        self._fingerprint = ""
+        self._record = SentRecord(self._system, self._root, "")
         self._mark = f"An unfinished conversion. Safe to delete.\n{os.urandom(8).hex()}\n".encode()
         self._sent: dict[Path, str] = {}
         self._size: dict[str, int] = {}
@@ -112,17 +112,22 @@ class RemoteTarget:
             fingerprint: what tells the conversion from others; empty where nothing does.
 
         Returns:
-            Whether something was there.
+            Whether something was there that is not here.
         """
-        self._fingerprint = fingerprint
+        self._record = SentRecord(self._system, self._root, "" if self._is_single else fingerprint)
+        system, root = self._system, self._root
         with _told(self._url):
-            sent = self._earlier(fingerprint, layout)
+            is_unfinished = system.exists(f"{root}/{MARK_NAME}")
+            sent = self._record.earlier(layout, self._place) if is_unfinished else None
             if sent is None:
-                if not self._system.exists(self._root) or self._system.exists(f"{self._root}/{MARK_NAME}"):
+                if not self.is_shared and (is_unfinished or not system.exists(root)):
                     self._begin()  # else it is an output to be replaced, not before the first file is sent
                 return False
             self._is_begun = True
-            self._system.pipe_file(f"{self._root}/{MARK_NAME}", self._mark)
+            system.pipe_file(f"{root}/{MARK_NAME}", self._mark)
+        if self.is_shared:  # the files are here as well
+            self._sent = {self.local / name: self._name_of(self.local / name) for name in sent.sizes}
+            return False
         for name, size in sent.sizes.items():
             path = partial / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,20 +136,13 @@ class RemoteTarget:
         journal.keep(partial, sent.finished)
         return True
 
-    def _earlier(self, fingerprint: str, layout: Layout) -> Sent | None:
-        """What an earlier run sent of this conversion, and is still there."""
-        system, root = self._system, self._root
-        system.invalidate_cache()
-        if not fingerprint or self._is_single or not system.exists(f"{root}/{MARK_NAME}"):
-            return None
-        if not system.exists(f"{root}/{RECORD_NAME}"):
-            return None
-        sent = sent_record.read(system.cat_file(f"{root}/{RECORD_NAME}"), fingerprint, layout)
-        for name, size in sent.sizes.items() if sent is not None else ():
-            at = self._at(self._name_of(beside(self.local, ".partial") / name))
-            if not system.exists(at) or system.info(at)["size"] != size:
-                return None
-        return sent
+    def take_back(self) -> None:
+        """What lies complete in the folder that ranks share, of a run that was lost while it sent, is
+        unfinished again: the same conversion has only to check and to send it."""
+        partial = beside(self.local, ".partial")
+        if (self.local / WORK_NAME).is_dir() and not partial.exists():
+            (self.local / MARK_NAME).touch()
+            self.local.rename(partial)
 
     def take(self, path: Path) -> None:
         """Send a complete file, and read it from there from now on."""
@@ -156,11 +154,8 @@ class RemoteTarget:
             self._begin()
             self._put(path, name)
             self._is_there(path, name, path.stat().st_size)
-            if self._fingerprint and not self._is_single:
-                partial = beside(self.local, ".partial")
-                names = [sent.relative_to(partial).as_posix() for sent in self._sent]
-                record = sent_record.written(self._fingerprint, names, partial)
-                self._system.pipe_file(f"{self._root}/{RECORD_NAME}", record)
+            partial = beside(self.local, ".partial")
+            self._record.write([sent.relative_to(partial).as_posix() for sent in self._sent], partial)
 
     def _is_there(self, path: Path, name: str, size_bytes: int) -> None:
         """A file was sent: it is read from there, and takes no room here."""
@@ -175,6 +170,10 @@ class RemoteTarget:
         partial = beside(self.local, ".partial")
         name = path.relative_to(partial if path.is_relative_to(partial) else self.local).as_posix()
         return f"{name}.partial" if name in (SINGLE_FILE, "model.safetensors") else name
+
+    def _place(self, name: str) -> str:
+        """Where a file of the unfinished output is."""
+        return self._at(self._name_of(self.local / name))
 
     def _at(self, name: str) -> str:
         if name == f"{SINGLE_FILE}.partial":
@@ -226,12 +225,14 @@ class RemoteTarget:
             for path in sorted(left, key=lambda path: (path.name in _LAST, path)):
                 name = path.relative_to(self.local).as_posix()
                 self._put(path, name)
+                if self.is_shared:
+                    sent.add(name)
+                    self._record.write(sent, self.local)
             for name in self._sent.values():
                 if name.endswith(".partial"):
                     self._system.mv(self._at(name), self._at(name).removesuffix(".partial"))
-            for name in (RECORD_NAME, MARK_NAME):
-                if self._system.exists(f"{self._root}/{name}"):
-                    self._system.rm_file(f"{self._root}/{name}")
+            self._record.remove()
+            self._system.rm_file(f"{self._root}/{MARK_NAME}")
         self._forget_shared()
 
     def _forget_shared(self) -> None:

@@ -8,9 +8,10 @@ files are new in every run. What it says is read back from the store before it i
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from checkpoint_convert import journal
 from checkpoint_convert.writers.layout import Layout
@@ -32,18 +33,52 @@ class Sent:
     finished: dict[int, journal.Finished]
 
 
-def written(fingerprint: str, names: Collection[str], partial: Path) -> bytes:
-    """The record of a run.
+class SentRecord:
+    """The record of one conversion at its URL.
 
     Args:
-        names: of files in the output that were sent whole.
-        partial: the unfinished output here, which holds the journal.
+        system, root: fsspec's file system, and the output's path there.
+        fingerprint: what tells the conversion from others; where nothing does, nothing is recorded.
     """
-    head = json.dumps({"conversion": fingerprint, "sent": sorted(names)})
-    return head.encode() + b"\n" + journal.text(partial)
+
+    def __init__(self, system: Any, root: str, fingerprint: str) -> None:
+        self._system = system
+        self._at = f"{root}/{RECORD_NAME}"
+        self._fingerprint = fingerprint
+
+    def write(self, names: Collection[str], partial: Path) -> None:
+        """Take down what has been sent.
+
+        Args:
+            names: of files in the output that were sent whole.
+            partial: the output here, which holds the journal.
+        """
+        if self._fingerprint:
+            head = json.dumps({"conversion": self._fingerprint, "sent": sorted(names)})
+            self._system.pipe_file(self._at, head.encode() + b"\n" + journal.text(partial))
+
+    def earlier(self, layout: Layout, place: Callable[[str], str]) -> Sent | None:
+        """What an earlier run sent of this conversion, if all of it is still there.
+
+        Args:
+            place: where a file of the output is on the remote file system.
+        """
+        self._system.invalidate_cache()
+        if not self._fingerprint or not self._system.exists(self._at):
+            return None
+        sent = _read(self._system.cat_file(self._at), self._fingerprint, layout)
+        for name, size in sent.sizes.items() if sent is not None else ():
+            if not self._system.exists(place(name)) or self._system.info(place(name))["size"] != size:
+                return None
+        return sent
+
+    def remove(self) -> None:
+        """All is sent."""
+        if self._system.exists(self._at):
+            self._system.rm_file(self._at)
 
 
-def read(data: bytes, fingerprint: str, layout: Layout) -> Sent | None:
+def _read(data: bytes, fingerprint: str, layout: Layout) -> Sent | None:
     """What a record says; None where it is of another conversion, or damaged."""
     head, _, rows = data.partition(b"\n")
     try:

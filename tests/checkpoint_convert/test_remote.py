@@ -39,6 +39,9 @@ WEIGHTS = {
 """11 MB: more than what is fetched at once."""
 
 
+SPLIT = WriteOptions(chunk_bytes=300_000, file_bytes=3_000_000)
+
+
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["-q", *map(str, arguments)])
 
@@ -325,6 +328,38 @@ def test_ranks_that_are_lost_are_gone_on_with(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_ranks_that_are_lost_while_one_sends_are_gone_on_with(
+    full: Path, memory: fsspec.AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    written: list[int] = []
+    put, transfer = RemoteTarget._put, job.transfer
+
+    def lost(self: RemoteTarget, path: Path, name: str) -> None:
+        if len(sent) == 3:
+            raise ConnectionError("lost")
+        sent.append(name)
+        put(self, path, name)
+
+    def noted(*arguments: Any) -> Any:
+        written.extend(arguments[4])
+        return transfer(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RemoteTarget, "_put", lost)
+        patch.setattr(RemoteTarget, "give_up", lambda _: None)
+        assert "lost" in by_ranks(full, "memory://out", tmp_path, SPLIT)[0]
+    first, sent[:] = list(sent), []
+    assert len(first) == 3
+    monkeypatch.setattr(RemoteTarget, "_put", lambda *a: sent.append(a[2]) or put(*a))
+    monkeypatch.setattr(job, "transfer", noted)
+    assert by_ranks(full, "memory://out", tmp_path, SPLIT) == ["", ""]
+    assert written == [] and not set(first) & set(sent) and {".metadata", "conversion.json"} <= set(sent)
+    assert run("verify-ckpt", "memory://out").exit_code == 0
+    assert list(tmp_path.iterdir()) == []
+    assert not any("fsdp-migrate" in path or ".work" in path for path in memory.find("memory://out"))
+
+
 def by_one(full: Path, url: str, write: WriteOptions) -> str:
     """Convert by a process of its own; what it ended with."""
     try:
@@ -341,9 +376,6 @@ def by_one(full: Path, url: str, write: WriteOptions) -> str:
     except CheckpointError as error:
         return error.message
     return ""
-
-
-SPLIT = WriteOptions(chunk_bytes=300_000, file_bytes=3_000_000)
 
 
 class Traffic:
