@@ -68,6 +68,8 @@ class Job:
     def write_all(self, partial: Path, against: Contents | None) -> Conversion:
         """What rank 0 does: all there is, or its share and what frames it; then publish."""
         options, plan = self.options, self.plan
+        if options.restore is not None:
+            self.kept |= options.restore(partial, self.fingerprint(), plan.layout)
         if self._is_journalled:
             journal.begin(partial, self.fingerprint())
             journal.compact(partial, len(plan.items.tensors))
@@ -89,7 +91,8 @@ class Job:
             options.ranks.hand_in("checked")
             out.settle()  # the disk took in what was written while it was read back
             done = self._done(same)
-            shutil.rmtree(partial / journal.WORK_NAME, ignore_errors=True)
+            if not options.keep_journal:
+                shutil.rmtree(partial / journal.WORK_NAME, ignore_errors=True)
             with out.stream(REPORT_NAME) as write:
                 write_report(lambda text: write(text.encode()), done)
             out.settle()
