@@ -82,8 +82,8 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
                 kept.setdefault(part.name, []).append(part)
         case "step":
             record.steps.setdefault(event["step"], []).append(_step(event))
-            if event.get("only_counters"):
-                record.only_counters.add(event["step"])
+            if event.get("sparse"):
+                record.sparse.add(event["step"])
         case "start":
             record.ranks, record.torch_version = event["ranks"], event["torch"]
         case "parameters":

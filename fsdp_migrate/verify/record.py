@@ -173,7 +173,8 @@ class ArmRecord:
     Attributes:
         sharded: whether FSDP manages a parameter.
         checkpointed: modules under activation checkpointing.
-        only_counters: steps after which no more than counters was recorded of the optimizer's state.
+        sparse: steps of which neither the optimizer's state was recorded, but for counters, nor the gradients
+            that it got.
         printed: lines rank 0 printed or logged.
     """
 
@@ -192,7 +193,7 @@ class ArmRecord:
     input_dtypes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     autocast: str = ""
     steps: dict[int, list[StepFacts]] = field(default_factory=dict)
-    only_counters: set[int] = field(default_factory=set)
+    sparse: set[int] = field(default_factory=set)
     parts: dict[tuple[int, str], dict[str, list[Part]]] = field(default_factory=dict)
     substitutions: list[str] = field(default_factory=list)
     not_observed: list[str] = field(default_factory=list)
@@ -216,7 +217,7 @@ class ArmRecord:
     def tensors(self, step: int, quantity: str) -> dict[str, list[Part]]:
         """Parts by tensor name; empty where nothing was recorded."""
         found = self.parts.get((step, quantity))
-        if found is None and quantity == CLIPPED:
+        if found is None and quantity == CLIPPED and step not in self.sparse:
             return self.parts.get((step, "gradient"), {})  # recorded only where it is not the same
         return found or {}
 

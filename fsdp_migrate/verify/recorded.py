@@ -22,7 +22,7 @@ from fsdp_migrate.errors import UsageError
 from fsdp_migrate.verify.model import LaunchOptions, VerifyRequest
 from fsdp_migrate.verify.read import read_arm
 from fsdp_migrate.verify.record import ArmRecord
-from fsdp_migrate.verify.schedule import states_are_due
+from fsdp_migrate.verify.schedule import is_due
 from fsdp_migrate.verify.spec import EVENTS, SAFETENSORS, TENSORS
 
 _MANIFEST = "record.json"
@@ -252,7 +252,7 @@ def read_record(folder: Path) -> KeptRecord:
                 hint="record again, or with the fsdp-migrate that made it, both records",
             )
         if found["version"] in _STATES_BY_SCHEDULE:
-            arm.only_counters = _without_states(arm)
+            arm.sparse = _without_states(arm)
         return KeptRecord(
             folder,
             arm,
@@ -273,7 +273,7 @@ def read_record(folder: Path) -> KeptRecord:
 
 def _without_states(arm: ArmRecord) -> set[int]:
     elements = sum(math.prod(shape) for shape in arm.shapes.values())
-    return {step for step in arm.steps if not states_are_due(step, elements, arm.ranks)}
+    return {step for step in arm.steps if not is_due(step, elements, arm.ranks)}
 
 
 def _has_sums(arm: ArmRecord) -> bool:

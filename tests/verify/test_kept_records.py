@@ -163,7 +163,7 @@ def _as_version_2(source: Path, folder: Path) -> Path:
     for path in folder.glob("rank*/events.jsonl"):
         events = [json.loads(line) for line in path.read_text().splitlines()]
         for event in events:
-            event.pop("only_counters", None)
+            event.pop("sparse", None)
             for item in event.get("items", ()):
                 item.get("sketch", {}).pop("further", None)
         path.write_text("".join(json.dumps(event) + "\n" for event in events))

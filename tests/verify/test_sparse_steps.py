@@ -1,5 +1,7 @@
-"""Programs record a large model's optimizer state after other steps: what one of two records lacks for that
-reason is no difference, and whatever it lacks for another one is."""
+"""Programs record a large model's optimizer state and clipped gradients in other steps.
+
+What one of two records lacks for that reason is no difference, and whatever it lacks for another one is.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,25 @@ import pytest
 import torch
 
 from fsdp_migrate.verify.compare import Comparison, compare
+from fsdp_migrate.verify.model import CLIPPED
 from fsdp_migrate.verify.probes.recorder import Recorder
 from fsdp_migrate.verify.probes.shards import Slot
 from fsdp_migrate.verify.recorded import read_record
-from fsdp_migrate.verify.schedule import states_are_due
+from fsdp_migrate.verify.schedule import is_due
 
 NUMEL, STEPS = 600_000, 5  # 2.4 MB in fp32: more than one rank records in full at every step
 STATE = "optimizer state exp_avg"
-DUE = [step for step in range(1, STEPS + 1) if states_are_due(step, NUMEL, 1)]
+DUE = [step for step in range(1, STEPS + 1) if is_due(step, NUMEL, 1)]
 
 
-def write(folder: Path, version: int, steps_of_states: list[int], *, last: float = 1.0) -> Path:
+def write(
+    folder: Path, version: int, steps_of_states: list[int], *, last: float = 1.0, clipped: float = 0.5
+) -> Path:
     """A record of one rank as a program of that version wrote it.
 
     Args:
         last: of the state after the last step for which there is one.
+        clipped: of the gradients as the optimizer got them.
     """
     recorder = Recorder(folder / "rank0", 1 << 30, every_element=True)
     recorder.event("start", rank=0, ranks=1, torch="2", pid=1)
@@ -34,8 +40,11 @@ def write(folder: Path, version: int, steps_of_states: list[int], *, last: float
         if step in steps_of_states:
             value = last if step == steps_of_states[-1] else 1.0
             recorder.tensors(step, STATE, [(slot, torch.full((NUMEL,), value))])
+        recorder.tensors(step, "gradient", [(slot, torch.ones(NUMEL))])
+        if version < 3 or step in steps_of_states:
+            recorder.tensors(step, CLIPPED, [(slot, torch.full((NUMEL,), clipped))])
         recorder.tensors(step, "optimizer state step", [(counter, torch.tensor([float(step)]))])
-        said = {"only_counters": step not in steps_of_states} if version > 2 else {}
+        said = {"sparse": step not in steps_of_states} if version > 2 else {}
         lists = dict.fromkeys(("losses", "reductions", "reduce_dtypes", "inputs", "clips"), ())
         recorder.event("step", step=step, collectives={}, seconds=1.0, probe_seconds=0.0, **{**lists, **said})
     recorder.event("end", reason="", steps=STEPS, peak_bytes=0, peak_is="")
@@ -63,7 +72,7 @@ def compared(folder: Path, before: str, after: str, **changed: float) -> Compari
 
 def test_schedule_is_of_powers_of_two() -> None:
     assert DUE == [1, 2, 4]
-    assert all(states_are_due(step, NUMEL, 2) for step in ALL)  # of a model of which a rank holds little
+    assert all(is_due(step, NUMEL, 2) for step in ALL)  # of a model of which a rank holds little
 
 
 @pytest.mark.parametrize("after", PROGRAMS)
@@ -75,11 +84,19 @@ def test_states_that_one_program_does_not_record_are_no_difference(
     assert found.unmatched == [] and found.differences == []
     assert found.compared[STATE] == len(set(PROGRAMS[before][1]) & set(PROGRAMS[after][1]))
     assert found.compared["optimizer state step"] == STEPS
+    clipped = [set(ALL if PROGRAMS[name][0] < 3 else PROGRAMS[name][1]) for name in (before, after)]
+    assert found.compared[CLIPPED] == len(clipped[0] & clipped[1])
 
 
 def test_state_of_a_step_that_both_record_is_compared(tmp_path: Path) -> None:
     found = compared(tmp_path, "first", "second", last=2.0)
     assert [(one.step, one.quantity) for one in found.differences] == [(4, STATE)]
+
+
+def test_clipped_gradients_of_a_step_that_both_record_are_compared(tmp_path: Path) -> None:
+    found = compared(tmp_path, "this", "this", clipped=0.25)
+    assert [one.step for one in found.differences if one.quantity == CLIPPED] == DUE
+    assert {one.quantity for one in found.differences} == {CLIPPED}
 
 
 def test_state_that_is_due_and_missing_is_a_difference(tmp_path: Path) -> None:
