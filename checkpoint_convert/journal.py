@@ -99,14 +99,15 @@ def outline(layout: Layout) -> str:
     return running.hexdigest()
 
 
-def fingerprint(layout: Layout, source: str) -> str:
+def fingerprint(layout: Layout, outlined: str, source: str) -> str:
     """What makes two conversions the same.
 
     Args:
+        outlined: the layout's `outline`.
         source: what identifies the source's files and their state.
     """
     running = digest.new()
-    running.update(f"{outline(layout)}\n{source}".encode())
+    running.update(f"{outlined}\n{source}".encode())
     for item in layout.tensors:
         running.update(f"\n{_where(item.source)}".encode())
     return running.hexdigest()

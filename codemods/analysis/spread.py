@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from codemods.analysis.evidence import quoted_types
+from codemods.analysis.functions import is_property
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind, Scope
 from codemods.analysis.shelf import Before
@@ -36,7 +37,6 @@ _BY_PYTHON = frozenset({"__call__", "__enter__", "__aenter__"})
 """Methods that are called without being named."""
 _ASKING = rb"\bgetattr\s*\([^\'\"]*[\'\"]"
 _WORDS = re.compile(r"\w+")
-_PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
 
 
 class Spread:
@@ -264,8 +264,7 @@ class Spread:
                 self.look_for(module, function)
 
     def _look_for_method(self, family: Family, method: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        words = {ast.unparse(decorator).rpartition(".")[2] for decorator in method.decorator_list}
-        if words & _PROPERTIES:  # whoever reads it gets what it gives, and never the function
+        if is_property(method):  # whoever reads it gets what it gives, and never the function
             self.take_result(method, lambda mark: self.put_attribute(family, method.name, mark))
         else:
             self.put_attribute(family, method.name, method)

@@ -19,7 +19,9 @@ _BINDING = re.compile(
     rb"|^[ \t]*(?:async[ \t]+)?(?:with|except)\b[^\n]*"
     rb"|\bas[ \t]+\w+[ \t]*[,)]?[ \t]*:?[ \t]*$"
     rb"|^[ \t]*(?:if|elif|else|try|finally|while)\b[^\n]*:[^\n=]*=(?!=)"
-    rb"|(?:^|;)[ \t]*((?:[\w, \t)\]*=]|(?<!\w)[(\[])+)[ \t]*(?::[^=\n]*)?=(?!=)"
+    rb"|(?:^|;)[ \t]*(?:\w+(?:\[[^\]\n]*\]|\.\w+)*[ \t]*=[ \t]*)*"
+    rb"((?:[\w, \t)\]*=]|(?<!\w)[(\[])+)[ \t]*(?::[^=\n]*)?=(?!=)"
+    rb"|^[ \t]*(?:[\w*]+[ \t]*,[ \t]*)*[(\[][ \t]*\n([\w,\s*()\[\]]{1,600}?)[)\]][ \t]*=(?!=)"
     rb"|\w+[ \t]*:=",
     re.MULTILINE,
 )
@@ -51,7 +53,9 @@ class Stars:
     def _bound_in(self, path: str) -> frozenset[bytes]:
         """The names that a file may bind anywhere."""
         if path not in self._bound:
-            targets = b" ".join(found[1] or found[0] for found in _BINDING.finditer(self.shelf.code_of(path)))
+            targets = b" ".join(
+                found[1] or found[2] or found[0] for found in _BINDING.finditer(self.shelf.code_of(path))
+            )
             self._bound[path] = self.shelf.import_words(path).union(_WORD.findall(targets))
         return self._bound[path]
 
