@@ -19,9 +19,20 @@ if threading.current_thread() is threading.main_thread():
 # made once), and none should be left with a long one when the others have ended.
 LONGEST_FIRST: tuple[str, ...] = (
     "verify/test_mutations.py",
+    "verify/test_right_conversions.py",
     "codemods/test_case_runs.py",
-    "codemods/test_cases.py",
     "codemods/test_places.py",
+    "verify/test_gpu_script.py",
+    "verify/test_reference_job.py",
+    "verify/test_verify_runs.py",
+    "e2e/test_transformers.py",
+    "cli/test_rewrite.py",
+    "codemods/test_cases.py",
+    "checkpoint_convert/test_resume_in_fsdp2.py",
+    "checkpoint_convert/readers/test_bad_sources.py",
+    "e2e/test_demo.py",
+    "e2e/test_run_time_choices.py",
+    "test_house.py",
 )
 
 

@@ -10,14 +10,12 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from fsdp_migrate.demo.ranks import RankForker, RankJob
+from fsdp_migrate.demo.ranks import PRELOAD, RankForker, RankJob
 
 ROOT = Path(__file__).parents[1]
-PRELOAD = (
-    "torch._dynamo",
+MORE = (
     "torch.distributed.checkpoint.format_utils",
     "torch.distributed.checkpoint.state_dict",
-    "torch.distributed.fsdp",
     "torch.distributed.tensor",
 )
 
@@ -25,7 +23,7 @@ PRELOAD = (
 @cache
 def forker() -> RankForker:
     """The process, started when first asked for and ended with this one."""
-    made = RankForker(PRELOAD)
+    made = RankForker((*PRELOAD, *MORE))
     atexit.register(made.__exit__, None, None, None)
     return made
 

@@ -15,7 +15,7 @@ from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from tool import Result, rewrite_in_place
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 
-from fsdp_migrate.demo.ranks import RankForker, RankJob
+from fsdp_migrate.demo.ranks import PRELOAD, RankForker, RankJob
 
 IMPORTS = """\
 from datetime import timedelta
@@ -217,7 +217,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Result,
         programs += [before, after]
     worker = Path(__file__).with_name("lightning_worker.py")
     scripts = tuple(str(program / "train.py") for program in programs)
-    with RankForker(("torch._dynamo", "torch.distributed.fsdp", "lightning.pytorch")) as forker:
+    with RankForker((*PRELOAD, "lightning.pytorch")) as forker:
         forker.run(RankJob(str(worker), scripts, 2, folder, folder / "logs", timeout_s=200))
     found = {program.name: [program / f"rank{rank}.json" for rank in range(2)] for program in programs}
     assert all(path.exists() for paths in found.values() for path in paths)

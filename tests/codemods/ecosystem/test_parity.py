@@ -10,7 +10,7 @@ import yaml
 from tool import rewrite_in_place
 
 from ecosystem.launched import environment_of
-from fsdp_migrate.demo.ranks import RankForker, RankJob
+from fsdp_migrate.demo.ranks import PRELOAD, RankForker, RankJob
 
 WORKER = Path(__file__).with_name("parity_worker.py")
 TOP = {
@@ -58,7 +58,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[Run]]]
         cases[name] = [before, settings_of(path)]
     (folder / "cases.json").write_text(json.dumps(cases))
     arguments = (str(folder / "cases.json"), str(folder))
-    with RankForker(("torch._dynamo", "torch.distributed.fsdp", "accelerate.utils.fsdp_utils")) as forker:
+    with RankForker((*PRELOAD, "accelerate.utils.fsdp_utils")) as forker:
         forker.run(RankJob(str(WORKER), arguments, 4, folder, folder / "logs", timeout_s=240))
     ranks = [folder / f"rank{rank}.json" for rank in range(4)]
     found = [json.loads(path.read_text()) for path in ranks]
