@@ -13,7 +13,7 @@ from codemods.analysis.index import Index, Symbol
 from codemods.analysis.link import Links
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
-from codemods.analysis.reach import Groups, reached, turned
+from codemods.analysis.reach import reached, turned
 from codemods.analysis.spoken_names import (
     is_for_fsdp2,
     is_made_for_one,
@@ -92,7 +92,6 @@ class Project:
     line_length: int | None = None
     memo: dict[str, object] = field(default_factory=dict)
     dropped: Shortened | None = None
-    _groups: Groups[str] | None = None
     _imported_by: dict[str, set[str]] = field(default_factory=dict)
     _seen: set[Module] = field(default_factory=set)
     _also: set[Module] = field(default_factory=set)
@@ -159,13 +158,7 @@ class Project:
 
     def group(self, path: str) -> str:
         """A name for files that belong together: one imports the other, or a third imports both."""
-        if self._groups is None:
-            self._groups = Groups[str]()
-            linked = dict.fromkeys(self.linked or self.modules)
-            for importer in linked:
-                imported = self.imports.get(importer, ())
-                self._groups.join([importer, *(other for other in imported if other in linked)])
-        return self._groups.of(path)
+        return self.links.shelf.group(path)
 
     def with_wraps(self) -> frozenset[str]:
         """The files that wrap models, what they import, and what imports them and speaks of FSDP itself,
