@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from codemods.analysis.flow import reaching
 from codemods.analysis.holding import Maybe, Sharded
 from codemods.analysis.module import Module
+from codemods.analysis.scopes import BindingKind
 from codemods.analysis.values import CallValue, Literal, Named, options
 
 if TYPE_CHECKING:
@@ -210,18 +212,35 @@ def _only_entry(module: Module, kept: ast.Assign) -> ast.withitem | None:
     return item if same_place and item.context_expr is others[0] else None
 
 
+_OF_MODULES = ("modules", "named_modules", "children", "named_children", "fsdp_modules")
+
+
 def enclosing(project: Project, module: Module, node: ast.AST, model: ast.expr | None) -> Block | None:
-    """The innermost block around a place, for that model (for any, if None)."""
+    """The innermost block around a place, for that model, or what may be a unit in it (for any, if None)."""
     found = {block.node: block for block in blocks(project) if block.module is module}
     for parent in module.ancestors(node):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return None
         block = found.get(parent) if isinstance(parent, ast.With) else None
         if block is not None and (
-            model is None or same_model(project, module, model, block.module, block.model)
+            model is None
+            or same_model(project, module, model, block.module, block.model)
+            or is_one_of_modules(module, model)
         ):
             return block
     return None
+
+
+def is_one_of_modules(module: Module, node: ast.expr) -> bool:
+    """Whether a name is bound by a loop over the modules of something: `for m in model.modules():`."""
+    found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
+    return any(
+        binding.kind is BindingKind.LOOP
+        and isinstance(binding.value, ast.Call)
+        and isinstance(binding.value.func, ast.Attribute)
+        and binding.value.func.attr in _OF_MODULES
+        for binding in (reaching(module, *found, node) if found is not None else ())
+    )
 
 
 def same_model(

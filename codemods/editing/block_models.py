@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from codemods.analysis.flow import reaching
-from codemods.analysis.state_dicts import Block, same_model
+from codemods.analysis.state_dicts import Block, is_one_of_modules, same_model
 
 if TYPE_CHECKING:
     from codemods.project import Project
@@ -51,7 +51,12 @@ def is_part(block: Block, node: ast.expr) -> bool:
 
 
 def gives_model_away(project: Project, block: Block, call: ast.Call) -> str | None:
-    """Why a call in the block may ask for a state dict that is not seen here."""
+    """Why a call in the block may ask for a state dict that is not seen here, or is that of a unit alone."""
+    match call.func:
+        case ast.Attribute(value=ast.Name() as one, attr="state_dict" | "load_state_dict"):
+            if is_one_of_modules(block.module, one) and not is_model(project, block, one):
+                name = ast.unparse(call.func)
+                return f"`{name}` asks units, each of which FSDP1 gave to rank 0 of its own group"
     given = [*call.args, *(k.value for k in call.keywords)]
     if not any(isinstance(a, ast.Name | ast.Attribute) and is_model(project, block, a) for a in given):
         func = call.func
