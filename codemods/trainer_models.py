@@ -38,11 +38,16 @@ def trainer_models(module: Module, said: Iterable[Finding]) -> Iterator[Finding]
     """The places of a file where a trainer's model is asked for its state dict.
 
     Args:
-        said: what is known; a place that another finding speaks of is left out.
+        said: what is known; a place that another finding speaks of, or changes, is left out.
     """
-    lines = {one.place.line for one in said if one.place.path == module.path}
+    here = [one for one in said if one.place.path == module.path]
+    lines = {one.place.line for one in here}
+    changed = [edit.span for one in here for edit in one.edits if edit.path == module.path]
     for call in (*module.called("state_dict"), *module.called("save_pretrained")):
-        if module.place(call).line not in lines and _is_of_trainer(module, call):
+        span = module.span(call)
+        if module.place(call).line in lines or any(one.holds(span) or span.holds(one) for one in changed):
+            continue
+        if _is_of_trainer(module, call):
             message = (
                 f"`{ast.unparse(call.func)}` gives, or saves, shards where the trainer's settings are "
                 "FSDP2's, as those of this repository are now"

@@ -172,6 +172,7 @@ def _of_loop(
             code is None
             or code in seen
             or (code == "FM514" and _is_of_parameters(project, module, loop, node))
+            or (code == "FM509" and _is_shown(module, node))
         ):
             continue
         seen.add(code)
@@ -186,6 +187,16 @@ def _of_loop(
             )
         else:
             yield _finding(project, module, node, code)
+
+
+def _is_shown(module: Module, node: ast.AST) -> bool:
+    """Whether a value only becomes a part of a text: nothing is decided by it."""
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.JoinedStr):
+            return True
+        if isinstance(parent, ast.stmt | ast.Compare):
+            return False
+    return False
 
 
 def _is_copy(node: ast.AST) -> bool:

@@ -48,6 +48,22 @@ def test_state_dicts_of_a_trainers_model_are_found(settings: dict[str, str], tmp
     assert "FM905" not in {r.finding.code for r in done.reported}
 
 
+def test_nothing_is_said_of_a_state_dict_that_another_rule_translates(tmp_path: Path) -> None:
+    program = """\
+        from torch.distributed.fsdp import FullStateDictConfig, StateDictType
+        from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+        def save(trainer, path):
+            config = FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
+            with FSDP.state_dict_type(trainer.model, StateDictType.FULL_STATE_DICT, config):
+                state = trainer.model.state_dict()
+            trainer._save(path, state_dict=state)
+        """
+    done, changed = rewrite_of(tmp_path, {"train.py": program, **_SETTINGS["flags"]})
+    assert "get_model_state_dict(trainer.model" in changed["train.py"]
+    assert "FM623" not in {r.finding.code for r in done.reported}
+
+
 def test_nothing_is_said_where_no_settings_change(tmp_path: Path) -> None:
     done, changed = rewrite_of(tmp_path, {"train.py": _SAVE, "run.sh": "torchrun train.py --fsdp\n"})
     assert not changed

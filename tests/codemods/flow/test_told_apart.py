@@ -150,6 +150,14 @@ KINDS: dict[str, str | dict[str, str]] = {
                     print([p.grad.norm() for p in group["params"]])  # <- FM514
         Trainer(Net(), flag).reduced()
     """,
+    "shapes that are shown": """
+        model = FSDP(Net())
+        optimizer = torch.optim.AdamW(model.parameters())
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                print(f"{p.shape}")  # <- nothing
+                group["decays"] = p.ndim > 1  # <- FM509
+    """,
     "functions for models of FSDP2": """
         def fsdp2_load_full_state_dict(model, state):
             shards = model.state_dict()  # <- nothing
