@@ -20,7 +20,7 @@ from codemods.model import Options, Rewrite
 from codemods.plan import plan_rewrite
 from codemods.sources import find_files
 
-BEFORE = sorted(CASES.glob("*/*/*/before"))
+BEFORE = [path for path in sorted(CASES.glob("*/*/*/before")) if any(path.rglob("*.py"))]
 
 
 def check(folder: Path) -> Rewrite:
