@@ -15,7 +15,6 @@ import json
 import statistics
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from costs import Cost, cost  # noqa: E402
+from ranks import run_ranks  # noqa: E402
 
-from fsdp_migrate.verify.environment import free_port, rank_environment  # noqa: E402
 from fsdp_migrate.verify.launcher import RankServer  # noqa: E402
 
 LIMIT = 0.5
@@ -52,28 +51,7 @@ def forked(ranks: int) -> None:
         RuntimeError: a rank failed or did not end. (Status 1 without a traceback is a result to `cost`.)
     """
     with tempfile.TemporaryDirectory(prefix="launch-cost-") as folder, RankServer(nproc=ranks) as server:
-        port = free_port()
-        program = {"script": str(Path(__file__).resolve()), "arguments": ["--rank"], "cwd": folder}
-        jobs = [
-            {
-                "rank": rank,
-                "environment": rank_environment(rank, ranks, port),
-                "stdout": f"{folder}/out{rank}",
-                "stderr": f"{folder}/err{rank}",
-                "program": program,
-            }
-            for rank in range(ranks)
-        ]
-        server.command(do="launch", ranks=jobs)
-        codes: list[object] = []
-        until = time.monotonic() + _RUN_S
-        while len(codes) < ranks and server.alive and time.monotonic() < until:
-            for event in server.events(1.0):
-                codes.append(event["code"])
-                if len(codes) == ranks:
-                    break
-        if codes != [0] * ranks:
-            raise RuntimeError(f"ranks ended with {codes}")
+        run_ranks(server, ranks, Path(__file__).resolve(), ["--rank"], Path(folder), _RUN_S)
 
 
 def measure(ranks: int, rounds: int) -> dict[str, Any]:

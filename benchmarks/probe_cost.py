@@ -18,14 +18,14 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from fsdp_migrate.verify.environment import free_port, rank_environment  # noqa: E402
+from ranks import run_ranks  # noqa: E402
+
 from fsdp_migrate.verify.launcher import RankServer  # noqa: E402
 from fsdp_migrate.verify.model import LaunchOptions  # noqa: E402
 from fsdp_migrate.verify.reference_job.config import Arm, ReferenceConfig, Size  # noqa: E402
@@ -78,28 +78,10 @@ def run(
     """
     with tempfile.TemporaryDirectory(prefix="probe-cost-") as folder:
         words = [arm, json.dumps(config), "probed" if probed else "bare", folder]
-        port = free_port()
-        program = {"script": str(Path(__file__).resolve()), "arguments": ["--rank", *words], "cwd": folder}
-        jobs = [
-            {
-                "rank": rank,
-                "environment": rank_environment(rank, ranks, port),
-                "stdout": f"{folder}/out{rank}",
-                "stderr": f"{folder}/err{rank}",
-                "program": program,
-            }
-            for rank in range(ranks)
-        ]
-        server.command(do="launch", ranks=jobs)
-        left = ranks
-        for event in _exits(server, time.monotonic() + _RUN_S):
-            if event["code"] != 0:
-                raise SystemExit(Path(folder, f"err{event['rank']}").read_text(encoding="utf-8")[-3000:])
-            left -= 1
-            if not left:
-                break
-        else:
-            raise SystemExit(f"{arm}: not done within {_RUN_S:g} s")
+        try:
+            run_ranks(server, ranks, Path(__file__).resolve(), ["--rank", *words], Path(folder), _RUN_S)
+        except RuntimeError as error:
+            raise SystemExit(f"{arm}: {error}") from None
         of_ranks = [json.loads(Path(folder, f"moments{rank}.json").read_text()) for rank in range(ranks)]
     return [_step(of_ranks, at) for at in range(WARM_UP, WARM_UP + COUNTED)]
 
@@ -107,11 +89,6 @@ def run(
 def _step(of_ranks: list[list[tuple[float, float]]], at: int) -> tuple[float, float]:
     apart = [(each[at + 1][0] - each[at][0], each[at + 1][1] - each[at][1]) for each in of_ranks]
     return max(wall for wall, _ in apart), sum(processor for _, processor in apart)
-
-
-def _exits(server: RankServer, until: float) -> Iterator[dict[str, object]]:
-    while time.monotonic() < until and server.alive:
-        yield from server.events(1.0)
 
 
 def measure(ranks: int, rounds: int, config: ReferenceConfig) -> list[dict[str, Any]]:

@@ -71,7 +71,17 @@ def rehearse(trainer: Trainer, checkouts: Path, scratch: Path, steps: int) -> tu
 
 
 def _run(command: list[str], cwd: Path, environment: dict[str, str]) -> str:
-    done = subprocess.run(
+    """Run the tool; what it said, which is no verdict where it took longer than it may."""
+    try:
+        done = _done(command, cwd, environment)
+    except subprocess.TimeoutExpired as error:
+        said = [each.decode(errors="replace") for each in (error.stdout, error.stderr) if each]
+        return "".join([*said, f"\n{command[0]} took longer than {_TIMEOUT_S} s\n"])
+    return done.stdout + done.stderr
+
+
+def _done(command: list[str], cwd: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-m", "fsdp_migrate", *command],
         cwd=cwd,
         env={
@@ -86,7 +96,6 @@ def _run(command: list[str], cwd: Path, environment: dict[str, str]) -> str:
         timeout=_TIMEOUT_S,
         check=False,
     )
-    return done.stdout + done.stderr
 
 
 def main() -> int:

@@ -59,12 +59,13 @@ def verify(
     Example: fsdp-migrate verify train.py --nproc 4 -- --config small.yaml
     """
     from fsdp_migrate import console
+    from fsdp_migrate.cli.verify_refusals import refuse_beside, refuse_unused
     from fsdp_migrate.cli.verify_settings import Chosen, settled
     from fsdp_migrate.reports.output_file import require_writable
     from fsdp_migrate.verify.model import LaunchOptions
     from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 
-    given.refuse_beside_records(context)
+    refuse_beside(context)
     speaks = given.let_first_task_speak()
     require_writable(output)
     screen = console.progress()
@@ -97,7 +98,7 @@ def verify(
     if compare is not None:
         return _compare(compare, chosen.strict, output_format.value, output, progress)
     request = chosen.request(launch)
-    given.refuse_unused(context, reference=request is None)
+    refuse_unused(context, reference=request is None)
     job = ReferenceConfig(
         size=config.value,
         dtype=dtype.value,

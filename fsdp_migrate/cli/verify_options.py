@@ -132,19 +132,6 @@ Tied = Annotated[
     bool,
     typer.Option("--tied/--untied", help="Reference job: the head uses the embedding's weight."),
 ]
-_OF_VERDICTS = ["baseline", "third_arm", "profile", "also", "strict"]
-_OF_RUNS = [
-    "script",
-    "module",
-    "baseline",
-    "record",
-    "third_arm",
-    "profile",
-    "also",
-    "simulate_world",
-    "keep",
-]
-OF_REFERENCE = ("config", "dtype", "strategy", "accumulate", "tied", "simulate_world")
 
 
 class ScriptCommand(TyperCommand):
@@ -209,42 +196,3 @@ def also_measured(also: list[AlsoOption] | None) -> tuple[str, ...]:
                 hint="--also ddp needs nothing more than torch",
             )
     return tuple(dict.fromkeys(one.value for one in also or ()))
-
-
-def refuse_beside_records(context: typer.Context) -> None:
-    """What comparing two records, or making one, does nothing with: no verdict of it may be expected.
-
-    Raises:
-        UsageError: such an option, or a script beside `--compare`, was given.
-    """
-    from fsdp_migrate.errors import UsageError
-
-    if is_given(context, "compare"):
-        asked, unused = "--compare reads two records and runs nothing", _OF_RUNS
-    elif is_given(context, "record"):
-        asked, unused = "--record compares nothing", _OF_VERDICTS
-    else:
-        return
-    for name in unused:
-        if is_given(context, name):
-            words = "a script" if name == "script" else f"--{name.replace('_', '-')}"
-            raise UsageError(f"{asked}; {words} has no place beside it", hint="Give one command for each.")
-
-
-def refuse_unused(context: typer.Context, *, reference: bool) -> None:
-    """A verdict about another job than the one that was meant must not look like the one asked for.
-
-    Raises:
-        UsageError: an option was given that this job does not use.
-    """
-    from fsdp_migrate.errors import UsageError
-
-    for name in ("baseline", "record"):
-        if reference and is_given(context, name):
-            raise UsageError(f"--{name} is of a script, and none is named", hint="Name the SCRIPT.")
-    unused = [name.replace("_", "-") for name in OF_REFERENCE if is_given(context, name)]
-    if not reference and unused:
-        raise UsageError(
-            f"--{unused[0]} is an option of the reference job, and does nothing to a script",
-            hint=f"If it is the script's own, put it after --: verify SCRIPT -- --{unused[0]} ...",
-        )

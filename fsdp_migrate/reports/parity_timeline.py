@@ -48,7 +48,7 @@ def _lane(one: Timeline, kind: str, number: int, scale: float) -> str:
     total = _milliseconds(sum(end - begin for begin, end in spans))
     parts = [f'<text x="{_NAME - 8}" y="{y + 13}" text-anchor=end>{escape(kind)} {total}</text>']
     parts += [
-        f'<rect class="bar f{KINDS.index(kind)}" x="{_NAME + begin * scale:.2f}" y="{y + 2}" '
+        f'<rect class="f{KINDS.index(kind)}" x="{_NAME + begin * scale:.2f}" y="{y + 2}" '
         f'width="{max(0.5, (end - begin) * scale):.2f}" height="{_BAR}"><title>{escape(kind)}: from '
         f"{_milliseconds(begin)} to {_milliseconds(end)}</title></rect>"
         for begin, end in spans

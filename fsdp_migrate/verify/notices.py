@@ -14,8 +14,9 @@ from fsdp_migrate.verify.printed import (
     differences,
     prints_dtensors,
 )
-from fsdp_migrate.verify.record import ArmRecord, moved, same_units
+from fsdp_migrate.verify.record import ArmRecord, same_units
 from fsdp_migrate.verify.sharding_causes import listed
+from fsdp_migrate.verify.whole import moved
 
 
 def warnings_of(original: ArmRecord, candidate: ArmRecord) -> Iterable[str]:

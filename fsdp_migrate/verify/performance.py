@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,22 @@ PEAK_FLOPS = {
 """Dense bfloat16 FLOP/s from the makers' data sheets; the first name that is part of the chip's is taken."""
 
 
-def measured(name: ArmName, folders: Iterable[Path]) -> ArmPerformance:
+Trace = list[dict[str, Any]]
+"""Events of a profiler's trace; of a large job hundreds of megabytes, so that it is read once."""
+
+
+def last_trace(folders: Sequence[Path]) -> Trace | None:
+    """What rank 0 wrote in the last of several runs; `None` where it wrote none."""
+    path = folders[-1] / "rank0" / TRACE
+    return read_trace(path) if path.exists() else None
+
+
+def measured(name: ArmName, folders: Sequence[Path], trace: Trace | None) -> ArmPerformance:
     """Figures of one arm from all its runs.
 
     Args:
         folders: each with `rank0`, `rank1` ... of one run.
+        trace: of the last run.
     """
     runs = [_ranks(folder) for folder in folders]
     steps = [one for ranks in runs for one in _slowest(ranks)]
@@ -53,7 +64,7 @@ def measured(name: ArmName, folders: Iterable[Path]) -> ArmPerformance:
     tokens = statistics.median([one["tokens"] for one in steps]) if steps else 0
     per_second = tokens / median if median and tokens else None
     flop = flop_per_token(model, steps)
-    traces = [found for folder in folders if (found := _overlap(folder)) is not None]
+    overlaps = None if trace is None else overlap(trace)
     peak = peak_flops(str(model.get("chip", "")))
     last = steps[-1] if steps else {"collectives": {}, "bytes": {}}
     return ArmPerformance(
@@ -64,18 +75,23 @@ def measured(name: ArmName, folders: Iterable[Path]) -> ArmPerformance:
         tokens_per_second=per_second,
         memory=_memory(event for ranks in runs for rank in ranks for event in rank),
         collectives=tuple(sorted((k, v, last["bytes"].get(k, 0)) for k, v in last["collectives"].items())),
-        overlap_percent=traces[-1].percent if traces else None,
-        exposed_seconds=traces[-1].exposed / TRACED_STEPS if traces else None,
+        overlap_percent=overlaps.percent if overlaps else None,
+        exposed_seconds=overlaps.exposed / TRACED_STEPS if overlaps else None,
         chip=str(model.get("chip", "")),
         flop_per_token=flop,
         mfu_percent=100 * per_second * flop / peak if per_second and flop and peak else None,
     )
 
 
-def timeline_of(name: ArmName, folder: Path) -> Timeline | None:
+def notes_of(folder: Path) -> list[str]:
+    """What rank 0 of one run said of itself."""
+    ranks = _ranks(folder)
+    return [str(one["text"]) for one in (ranks[0] if ranks else []) if one["event"] == "not_observed"]
+
+
+def timeline_of(name: ArmName, folder: Path, trace: Trace | None) -> Timeline | None:
     """Of one run: from its trace where a GPU was used, else of the last step that was not traced."""
-    path = folder / "rank0" / TRACE
-    found = timeline.of_trace(name, read_trace(path)) if path.exists() else None
+    found = None if trace is None else timeline.of_trace(name, trace)
     if found is not None:
         return found
     ranks = _ranks(folder)
@@ -140,8 +156,3 @@ def _memory(events: Iterable[dict[str, Any]]) -> tuple[tuple[str, int, int], ...
                 known = peaks.get(phase, (0, 0))
                 peaks[phase] = max(known[0], found["allocated"]), max(known[1], found["reserved"])
     return tuple((phase, *peak) for phase, peak in peaks.items())
-
-
-def _overlap(folder: Path) -> Any:
-    path = folder / "rank0" / TRACE
-    return overlap(read_trace(path)) if path.exists() else None

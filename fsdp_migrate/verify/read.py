@@ -82,6 +82,8 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
                 kept.setdefault(part.name, []).append(part)
         case "step":
             record.steps.setdefault(event["step"], []).append(_step(event))
+            if event.get("sparse"):
+                record.sparse.add(event["step"])
         case "start":
             record.ranks, record.torch_version = event["ranks"], event["torch"]
         case "parameters":
@@ -177,6 +179,6 @@ def _parts(rank: int, data: NDArray[Any], event: dict[str, Any]) -> Iterator[Par
             values = data[item["at"] : item["at"] + numel * width].view(stored)
         else:
             kept = item["sketch"]
-            sums = Sums(kept["digest"], kept["square"], tuple(kept["projections"]))
+            sums = Sums(kept["digest"], kept.get("further"), kept["square"], tuple(kept["projections"]))
         where = None if box is None else (tuple(box[0]), tuple(box[1]))
         yield Part(rank, name, dtype, tuple(shape), numel, start, where, values, sums)

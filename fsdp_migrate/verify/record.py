@@ -14,11 +14,22 @@ from fsdp_migrate.verify.model import CLIPPED
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What is left of a tensor too large to keep; see `probes/sketch.py`."""
+    """What is left of a tensor too large to keep; see `probes/sketch.py`.
+
+    Args:
+        further: a second digest; `None` in records of version 2, which had one.
+    """
 
     digest: int
+    further: int | None
     square: float
     projections: tuple[float, ...]
+
+    def same(self, other: Sums) -> bool:
+        """Whether they are of equal elements, by all the digests that both have."""
+        if None in (self.further, other.further):
+            return self.digest == other.digest
+        return (self.digest, self.further) == (other.digest, other.further)
 
 
 def widen(stored: NDArray[Any], dtype: str) -> NDArray[np.float64]:
@@ -162,6 +173,8 @@ class ArmRecord:
     Attributes:
         sharded: whether FSDP manages a parameter.
         checkpointed: modules under activation checkpointing.
+        sparse: steps of which neither the optimizer's state was recorded, but for counters, nor the gradients
+            that it got.
         printed: lines rank 0 printed or logged.
     """
 
@@ -180,6 +193,7 @@ class ArmRecord:
     input_dtypes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     autocast: str = ""
     steps: dict[int, list[StepFacts]] = field(default_factory=dict)
+    sparse: set[int] = field(default_factory=set)
     parts: dict[tuple[int, str], dict[str, list[Part]]] = field(default_factory=dict)
     substitutions: list[str] = field(default_factory=list)
     not_observed: list[str] = field(default_factory=list)
@@ -203,7 +217,7 @@ class ArmRecord:
     def tensors(self, step: int, quantity: str) -> dict[str, list[Part]]:
         """Parts by tensor name; empty where nothing was recorded."""
         found = self.parts.get((step, quantity))
-        if found is None and quantity == CLIPPED:
+        if found is None and quantity == CLIPPED and step not in self.sparse:
             return self.parts.get((step, "gradient"), {})  # recorded only where it is not the same
         return found or {}
 
@@ -235,17 +249,3 @@ def same_units(original: ArmRecord, candidate: ArmRecord) -> list[tuple[Unit, Un
     """Units of the same name in both arms."""
     by_name = {unit.name: unit for unit in original.units}
     return [(by_name[unit.name], unit) for unit in candidate.units if unit.name in by_name]
-
-
-def moved(arm: ArmRecord) -> dict[str, bool]:
-    """Which parameters have other values after the last step than before the first."""
-    before, after = arm.tensors(0, "weight"), arm.tensors(arm.last_step, "weight")
-    return {
-        name: any(_bits(a) != _bits(b) for a, b in zip(before[name], after[name], strict=False))
-        for name in set(before) & set(after)
-    }
-
-
-def _bits(part: object) -> object:
-    stored = getattr(part, "stored", None)
-    return stored.tobytes() if stored is not None else getattr(part, "sums", None)

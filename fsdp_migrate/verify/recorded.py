@@ -8,6 +8,7 @@ others the events hold digests and sketches). Reading one needs no torch.
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import shutil
@@ -18,15 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from fsdp_migrate.errors import UsageError
-from fsdp_migrate.verify.model import VerifyRequest
+from fsdp_migrate.verify.model import LaunchOptions, VerifyRequest
 from fsdp_migrate.verify.read import read_arm
 from fsdp_migrate.verify.record import ArmRecord
+from fsdp_migrate.verify.schedule import is_due
 from fsdp_migrate.verify.spec import EVENTS, SAFETENSORS, TENSORS
 
 _MANIFEST = "record.json"
-_FORMAT, _VERSION = "fsdp-migrate record", 2
+_FORMAT, _VERSION = "fsdp-migrate record", 3
 _OTHER_SUMS = 1
 """The last version whose digests and sketches were other sums."""
+_STATES_BY_SCHEDULE = (2,)
+"""Versions that kept states of some steps and did not say of which; the first kept those of all."""
 _KEPT_VARIABLES = ("CUDA_", "NCCL_", "TORCH_", "PYTORCH_", "OMP_", "CUBLAS_", "FSDP_")
 _SAFE = {
     "bfloat16": "BF16",
@@ -126,6 +130,20 @@ def recorded(request: VerifyRequest) -> Path | None:
         return None
     folder = Path(request.cwd, request.baseline).expanduser()
     return folder if (folder / _MANIFEST).is_file() else None
+
+
+def refuse_runs_of_record(options: LaunchOptions) -> None:
+    """A record is of a run that is over.
+
+    Raises:
+        UsageError: what runs the original again was asked for.
+    """
+    wanted = {"--third-arm": options.third_arm, "--profile": options.profile}
+    for option in (name for name, is_wanted in wanted.items() if is_wanted):
+        raise UsageError(
+            f"{option} runs the original again, and the baseline is a record",
+            hint="give the original's program as --baseline: a git revision, a directory or a file",
+        )
 
 
 def require_new(destination: Path) -> None:
@@ -233,6 +251,8 @@ def read_record(folder: Path) -> KeptRecord:
                 f"those of version {_VERSION}",
                 hint="record again, or with the fsdp-migrate that made it, both records",
             )
+        if found["version"] in _STATES_BY_SCHEDULE:
+            arm.sparse = _without_states(arm)
         return KeptRecord(
             folder,
             arm,
@@ -249,6 +269,11 @@ def read_record(folder: Path) -> KeptRecord:
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{folder}: a damaged record ({error!r})") from error
+
+
+def _without_states(arm: ArmRecord) -> set[int]:
+    elements = sum(math.prod(shape) for shape in arm.shapes.values())
+    return {step for step in arm.steps if not is_due(step, elements, arm.ranks)}
 
 
 def _has_sums(arm: ArmRecord) -> bool:

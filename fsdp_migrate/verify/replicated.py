@@ -9,7 +9,7 @@ state dicts, `summon_full_params`) ends with an error, and the report says that 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -52,11 +52,27 @@ def apply(say: Say) -> None:
         made = Replicated(module, process_group=None if isinstance(group, tuple) else group)
         precision = call.get("mixed_precision")
         made.compute_dtype = getattr(precision, "param_dtype", None)
-        say("DDP takes the place of FullyShardedDataParallel")
+        for text in _unlike(call):
+            say(text)
         return made
 
     # `FSDP(...)` calls no `__init__` on what is no FSDP.
     FullyShardedDataParallel.__new__ = staticmethod(replicate)  # type: ignore[method-assign,assignment]
+
+
+def _unlike(call: Mapping[str, Any]) -> Iterator[str]:
+    """What DDP does otherwise than these arguments of FSDP1 ask for."""
+    precision = call.get("mixed_precision")
+    dtype = getattr(precision, "param_dtype", None)
+    if dtype is not None:
+        name = str(dtype).removeprefix("torch.")
+        yield f"autocast in {name} takes the place of parameters in {name}"
+    if getattr(precision, "reduce_dtype", None) is not None:
+        yield "gradients are reduced in the dtype of the parameters"
+    if getattr(call.get("cpu_offload"), "offload_params", False):
+        yield "parameters are not offloaded to the CPU"
+    if isinstance(call.get("process_group"), tuple) or call.get("device_mesh") is not None:
+        yield "all ranks are replicas, also where FSDP1 shards within a group of them"
 
 
 def _without_wrappers(module: nn.Module) -> nn.Module:

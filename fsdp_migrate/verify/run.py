@@ -33,6 +33,7 @@ from fsdp_migrate.verify.recorded import (
     first_steps,
     read_record,
     recorded,
+    refuse_runs_of_record,
     require_new,
     write_record,
 )
@@ -67,8 +68,10 @@ def verify_script(request: VerifyRequest, progress: Progress = _silent) -> Parit
         UsageError: no baseline, no such script, a job that never steps.
         JobError: an arm died or hung; the message names the first cause.
     """
-    if recorded(request) is None:
-        sources(request)  # what is wrong with the request is said before anything is started
+    if recorded(request) is None:  # what is wrong with the request is said before anything is started
+        sources(request)
+    else:
+        refuse_runs_of_record(request.launch)
     with started(request.launch, progress) as run:
         return script_report(run, request)
 

@@ -23,12 +23,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
 from fsdp_migrate.errors import JobError, UsageError
 from fsdp_migrate.verify.agent import count_gpus
 from fsdp_migrate.verify.baseline import Source, build_tree
 from fsdp_migrate.verify.environment import rank_server_environment
-from fsdp_migrate.verify.launcher import LaunchResult, OnStep, RankExit
+from fsdp_migrate.verify.launcher import LaunchResult, OnStep, RankExit, choose_device
+from fsdp_migrate.verify.model import Device
 from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
 
 _ECHO_SECONDS = 3.0
@@ -43,7 +45,8 @@ class Task:
     """One task of a job step, in torchrun's words.
 
     Args:
-        name: of the job step, the same for all its tasks.
+        name: of the job step, the same for all its tasks, and another one when the job is queued again.
+        restarts: how often it was.
         port: the first of the ports that its launches use, one after the other.
     """
 
@@ -56,6 +59,7 @@ class Task:
     nodes: int
     master: str
     port: int
+    restarts: int = 0
 
     def environment(self, launch: int) -> dict[str, str]:
         """What torchrun would tell this rank.
@@ -100,8 +104,9 @@ def task(environment: Mapping[str, str]) -> Task | None:
     hosts = environment.get("SLURM_STEP_NODELIST", environment.get("SLURM_NODELIST", "127.0.0.1"))
     job, step = environment.get("SLURM_JOB_ID", "0"), environment["SLURM_STEP_ID"]
     number = int(re.sub(r"\D", "", job) or 0) * 31 + int(re.sub(r"\D", "", step) or 0)
+    restarts = int(environment.get("SLURM_RESTART_COUNT") or 0)
     return Task(
-        f"{job}.{step}",
+        f"{job}.{step}" + f".restart{restarts}" * (restarts > 0),
         rank,
         size,
         local_rank,
@@ -110,6 +115,7 @@ def task(environment: Mapping[str, str]) -> Task | None:
         len(per_node),
         environment.get("MASTER_ADDR", first_host(hosts)),
         int(environment.get("MASTER_PORT", _FIRST_PORT + number % _PORTS)),
+        restarts,
     )
 
 
@@ -129,6 +135,25 @@ def tasks_per_node(words: str) -> list[int]:
     return found
 
 
+def device_of_tasks(wanted: Device, tasks: int, gpus: int) -> Literal["cuda", "cpu"]:
+    """`choose_device` for the tasks of one node.
+
+    Args:
+        gpus: that this task sees.
+
+    Raises:
+        UsageError: fewer GPUs than tasks, or none where one was asked for.
+    """
+    if wanted != "cpu" and 0 < gpus < tasks:
+        raise UsageError(
+            f"each task sees {gpus} GPU{'s' * (gpus != 1)}, and {tasks} tasks run on this node: ranks choose "
+            "theirs by LOCAL_RANK, as under torchrun, and must see them all",
+            hint=f"srun --gpus-per-node {tasks} without --gpus-per-task, or with --gpu-bind none; "
+            "or rehearse with --device cpu",
+        )
+    return choose_device(wanted, tasks, gpus)
+
+
 class Tasks:
     """Starts this task's rank of every launch and waits for the others; a context manager."""
 
@@ -141,6 +166,7 @@ class Tasks:
             )
         self.mine, self.gpus, self.launches = mine, 0, 0
         self._on_cpu = on_cpu
+        self._no_tree = keep / f"{mine.name}.node{mine.node}.failed"
         self.trees = Path(tempfile.gettempdir(), f"fsdp-migrate-{os.getuid()}-{mine.name}-{mine.node}")
         self._environment = rank_server_environment(mine.local_size)
         self._running: subprocess.Popen[bytes] | None = None
@@ -155,7 +181,23 @@ class Tasks:
     ) -> None:
         self._kill()
         if self.mine.local_rank == 0:
+            if error is not None:  # others may still wait for a copy
+                with suppress(OSError):
+                    self._no_tree.parent.mkdir(parents=True, exist_ok=True)
+                    self._no_tree.touch()
             shutil.rmtree(self.trees, ignore_errors=True)
+
+    def require_new(self, records: Path) -> None:
+        """Each task looks for what it would write itself: that of others may be of this run.
+
+        Raises:
+            UsageError: an earlier run left its records there.
+        """
+        if any(records.glob(f"*.ranks/rank{self.mine.rank}")):
+            raise UsageError(
+                f"--keep {records}: an earlier run left its records there",
+                hint=f"for each run a new one, for example --keep verify-{self.mine.name}",
+            )
 
     def build_tree(self, source: Source, tree: Path) -> list[str]:
         """One copy of the project for all tasks of a node, made by its first.
@@ -170,7 +212,7 @@ class Tasks:
             return linked
         until = time.monotonic() + _TREE_SECONDS
         while not ready.exists():
-            if time.monotonic() > until:
+            if time.monotonic() > until or self._no_tree.exists():
                 raise JobError(f"the first task of {socket.gethostname()} made no copy of the project")
             time.sleep(0.05)
         return ready.read_text(encoding="utf-8").splitlines()

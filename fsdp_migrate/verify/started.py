@@ -46,11 +46,13 @@ def started(options: LaunchOptions, progress: Progress) -> Iterator[Verification
     ):
         records = Path(temporary, "records")
         if options.keep is not None:
-            records = _kept(options.keep, shared=options.nnodes > 1 or mine is not None)
+            again = f"restart{mine.restarts}" if mine is not None and mine.restarts else ""
+            records = _kept(options.keep / again, shared=options.nnodes > 1 or mine is not None)
         records.mkdir(parents=True, exist_ok=True)
         if mine is not None:
             tasks = running.enter_context(slurm.Tasks(mine, options.keep, on_cpu=options.device == "cpu"))
-            device = choose_device(options.device, mine.local_size, tasks.gpus)
+            tasks.require_new(records)
+            device = slurm.device_of_tasks(options.device, mine.local_size, tasks.gpus)
             yield Verification(tasks, records, tasks.trees, options, device, progress)
             return
         server, device = _server(options, running)

@@ -11,9 +11,10 @@ from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.gradient_causes import clip_differences, equal_norms, reduced_passes
 from fsdp_migrate.verify.model import Check, Outcome
 from fsdp_migrate.verify.precision_causes import policy_differences
-from fsdp_migrate.verify.record import ArmRecord, moved
+from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.saving_causes import save_pairs
 from fsdp_migrate.verify.sharding_causes import units_of_fsdp1
+from fsdp_migrate.verify.whole import moved
 
 
 def structural_checks(

@@ -27,4 +27,4 @@ def sums_of(part: Part) -> Sums:
     values = torch.from_numpy(part.stored.view(f"i{part.stored.itemsize}").copy())
     values = values.view(getattr(torch, part.dtype))
     made = sketch(Slot(part.name, part.shape, 0, part.numel, part.start, part.box), values)
-    return Sums(made.digest, made.square, made.projections)
+    return Sums(made.digest, made.further, made.square, made.projections)

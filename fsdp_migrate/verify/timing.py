@@ -9,7 +9,7 @@ from fsdp_migrate.errors import JobError, UsageError
 from fsdp_migrate.verify.arms import Verification
 from fsdp_migrate.verify.baseline import Source
 from fsdp_migrate.verify.model import ArmName, ArmPerformance, Timeline, VerifyRequest
-from fsdp_migrate.verify.performance import measured, timeline_of
+from fsdp_migrate.verify.performance import last_trace, measured, notes_of, timeline_of
 
 if TYPE_CHECKING:
     from fsdp_migrate.verify.reference_job.config import ReferenceConfig
@@ -64,9 +64,13 @@ def _also(run: Verification) -> tuple[ArmName, ...]:
 
 def _measured(rounds: list[Verification], arms: tuple[ArmName, ...], notes: tuple[str, ...]) -> Speed:
     folders = {arm: [each.records / arm.value for each in rounds] for arm in arms}
-    timelines = (timeline_of(arm, each[-1]) for arm, each in folders.items())
-    return Speed(
-        tuple(measured(arm, each) for arm, each in folders.items()),
-        tuple(one for one in timelines if one is not None),
-        notes,
-    )
+    performance: list[ArmPerformance] = []
+    timelines: list[Timeline] = []
+    for arm, each in folders.items():
+        trace = last_trace(each)  # one arm's at a time is held
+        performance.append(measured(arm, each, trace))
+        found = timeline_of(arm, each[-1], trace)
+        timelines += [] if found is None else [found]
+        if arm not in _ARMS:
+            notes = (*notes, *(f"under {arm.value}: {text}" for text in notes_of(each[-1])))
+    return Speed(tuple(performance), tuple(timelines), notes)

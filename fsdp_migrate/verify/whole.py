@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fsdp_migrate.verify.record import Part, Sums, widen
+from fsdp_migrate.verify.record import ArmRecord, Part, Sums, widen
 from fsdp_migrate.verify.sums import sums_of
 
 
@@ -68,7 +68,21 @@ def assemble(parts: list[Part]) -> Whole:
 def _same(left: Part, right: Part) -> bool:
     if left.stored is not None and right.stored is not None:
         return left.stored.tobytes() == right.stored.tobytes()
-    return sums_of(left).digest == sums_of(right).digest
+    return sums_of(left).same(sums_of(right))
+
+
+def moved(arm: ArmRecord) -> dict[str, bool]:
+    """Which parameters have other values after the last step than before the first."""
+    first, last = arm.tensors(1, "weight"), arm.tensors(arm.last_step, "weight")
+    before = arm.tensors(0, "weight")
+    return {
+        name: _differ(first.get(name, []), last[name]) or _differ(before[name], last[name])
+        for name in set(before) & set(last)
+    }
+
+
+def _differ(before: list[Part], after: list[Part]) -> bool:
+    return any(not _same(a, b) for a, b in zip(before, after, strict=False))
 
 
 def _lay(whole: NDArray[Any], part: Part, stored: NDArray[Any]) -> None:
@@ -83,8 +97,10 @@ def _lay(whole: NDArray[Any], part: Part, stored: NDArray[Any]) -> None:
 
 def _add(all_sums: list[Sums]) -> Sums:
     projections = np.sum([sums.projections for sums in all_sums], axis=0)
+    further = [sums.further for sums in all_sums if sums.further is not None]
     return Sums(
         sum(sums.digest for sums in all_sums) % (1 << 64),
+        sum(further) % (1 << 64) if len(further) == len(all_sums) else None,
         sum(sums.square for sums in all_sums),
         tuple(float(one) for one in projections),
     )

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from fsdp_migrate.errors import UsageError
 from fsdp_migrate.verify.model import Outcome, VerifyRequest
 from fsdp_migrate.verify.recorded import read_record
-from fsdp_migrate.verify.run import compare_records, keep_record, record_script, script_report
+from fsdp_migrate.verify.run import compare_records, keep_record, record_script, script_report, verify_script
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_record_says_what_it_is_of(records: Path) -> None:
     found = json.loads((records / "fsdp1" / "record.json").read_text())
-    assert (found["format"], found["version"], found["sharding"]) == ("fsdp-migrate record", 2, "FSDP1")
+    assert (found["format"], found["version"], found["sharding"]) == ("fsdp-migrate record", 3, "FSDP1")
     assert found["environment"]["torch"].startswith("2.")
     held = [load_file(records / "fsdp1" / f"rank{rank}" / "tensors.safetensors") for rank in (0, 1)]
     parts = [t for each in held for key, t in each.items() if key.startswith("step 0/weight/blocks.0.up.w")]
@@ -59,6 +59,14 @@ def test_live_candidate_is_compared_with_a_record(records: Path, two_ranks: Benc
     assert "the record" in report.baseline and "FSDP1" in report.baseline
     with pytest.raises(UsageError, match="recorded on 2 processes"):
         script_report(replace(run, options=replace(run.options, nproc=1)), request)
+
+
+def test_record_is_not_run_again(records: Path) -> None:
+    request = VerifyRequest("train_fsdp2.py", baseline=str(records / "fsdp1"), cwd=PROJECT)
+    for name, option in (("third_arm", "--third-arm"), ("profile", "--profile")):
+        launch = replace(request.launch, **{name: True})
+        with pytest.raises(UsageError, match=f"{option} runs the original again"):
+            verify_script(replace(request, launch=launch))
 
 
 def test_two_records_are_compared_and_a_sketch_localises_one_wrong_tensor(records: Path) -> None:
@@ -86,7 +94,7 @@ def test_two_records_are_compared_and_a_sketch_localises_one_wrong_tensor(record
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda found: found | {"version": 3}, "version 3"),
+        (lambda found: found | {"version": 4}, "version 4"),
         (lambda found: found | {"format": "x"}, "not that of a record"),
         (lambda found: {"format": found["format"], "version": 1}, "damaged"),
     ],
@@ -146,6 +154,33 @@ def test_record_of_an_older_program_is_read(records: Path, tmp_path: Path, two_r
     request = VerifyRequest("train_fsdp2.py", ("--mistake", "seed"), baseline=str(old), cwd=PROJECT)
     wrong = script_report(two_ranks.fresh(), request)
     assert wrong.causes[0].code == "initial-weights"
+
+
+def _as_version_2(source: Path, folder: Path) -> Path:
+    shutil.copytree(source, folder)
+    manifest = folder / "record.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"version": 2}))
+    for path in folder.glob("rank*/events.jsonl"):
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        for event in events:
+            event.pop("sparse", None)
+            for item in event.get("items", ()):
+                item.get("sketch", {}).pop("further", None)
+        path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    return folder
+
+
+def test_record_with_one_digest_is_compared_by_it(records: Path, tmp_path: Path) -> None:
+    old = _as_version_2(records / "fsdp1-sketches", tmp_path / "old")
+    for before, after in (
+        (old, records / "fsdp2-sketches"),
+        (records / "fsdp1-sketches", old),
+        (old, records / "fsdp1"),
+    ):
+        report = compare_records(before, after)
+        assert report.passed and report.largest == () and report.warnings == (), (before.name, after.name)
+    wrong = compare_records(old, records / "seed-sketches")
+    assert wrong.first is not None and (wrong.first.step, wrong.first.name) == (0, "head.weight")
 
 
 def test_digests_of_other_sums_are_not_compared(records: Path, tmp_path: Path) -> None:

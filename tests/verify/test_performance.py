@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -99,7 +100,7 @@ def test_figures_of_an_arm_by_their_formulas(tmp_path: Path) -> None:
     """Two ranks: a step is as long as the slower one; warm-up steps and the traced one do not count."""
     write_rank(tmp_path / "rank0", [9, 9, 0.5, 0.5, 0.5, 9], "NVIDIA H100 80GB HBM3")
     write_rank(tmp_path / "rank1", [9, 9, 0.4, 1.0, 0.5, 9], "NVIDIA H100 80GB HBM3")
-    found = performance.measured(ArmName.CANDIDATE, [tmp_path])
+    found = performance.measured(ArmName.CANDIDATE, [tmp_path], None)
     assert (found.steps, found.step_seconds) == (3, 0.5)
     assert found.tokens_per_second == 2048
     flop = 6 * 1000 + 12 * 2 * 16 * 8
@@ -140,6 +141,29 @@ def test_original_that_does_not_run_under_ddp_loses_a_column_and_no_verdict(tmp_
     run = ScriptedRun(tmp_path, LaunchOptions(also=("ddp",)), ArmName.CANDIDATE)
     with pytest.raises(JobError):
         time_script(run, None, "before", "after")  # type: ignore[arg-type]
+
+
+def test_trace_of_an_arm_is_read_once_and_gives_overlap_and_timeline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ScriptedRun(tmp_path, LaunchOptions(), ArmName.DDP)
+    for arm in (ArmName.ORIGINAL, ArmName.CANDIDATE):
+        write_rank(tmp_path / arm.value / "rank0", [1, 1, 0.5, 0.5], "NVIDIA H200")
+        marks = [mark("forward", 0, 40), mark("backward", 40, 60), mark("optimizer", 100, 5)]
+        (tmp_path / arm.value / "rank0" / "trace.json").write_text(
+            json.dumps({"traceEvents": [*TRACE, *marks]})
+        )
+    read: list[Path] = []
+
+    def counted(path: Path) -> list[dict[str, object]]:
+        read.append(path)
+        return overlap.read_trace(path)
+
+    monkeypatch.setattr(performance, "read_trace", counted)
+    found = time_script(run, None, "before", "after")  # type: ignore[arg-type]
+    assert len(read) == len(set(read)) == 2
+    assert [arm.overlap_percent for arm in found.performance] == [pytest.approx(37.5)] * 2
+    assert [one.source[:6] for one in found.timelines] == ["phases"] * 2
 
 
 @pytest.fixture(scope="module")
@@ -240,6 +264,18 @@ def test_report_of_a_cpu_says_what_does_not_apply(measured: ParityReport) -> Non
     page = parity.render(replace(measured, performance=(on_gpu, on_gpu)), "text")
     for words in ("81.2 %", "12.5 ms", "41.5 % of NVIDIA H200", "1,024 MiB, 2,048 reserved"):
         assert words in page
+
+
+def test_every_shape_of_the_page_has_a_rule_of_its_class_alone(measured: ParityReport) -> None:
+    """A bar and a span are filled because of what they are, not of what they are not."""
+    page = parity.render(measured, "html")
+    style, shapes = page[: page.index("</style>")], page[page.index("</style>") :]
+    filled = {name for names, rule in re.findall(r"([^{}]+){([^{}]*)}", style) if "fill:" in rule
+              for name in re.findall(r"\.([a-z0-9]+)", names)}  # fmt: skip
+    used = re.findall(r'<rect class="([^"]+)"', shapes)
+    assert {"f0", "f1", "f2", "f3"} <= set(used)
+    assert all(len(filled & set(names.split())) == 1 for names in used), set(used)
+    assert ":not(" not in style
 
 
 def test_third_arm_stands_in_the_report(measured: ParityReport) -> None:

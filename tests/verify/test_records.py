@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from fsdp_migrate.verify.compare import Comparison, difference
 from fsdp_migrate.verify.model import Difference
 from fsdp_migrate.verify.noise import RoundingSource, added_otherwise, entry_limit, measured_limits
+from fsdp_migrate.verify.probes.keys import byte_keys
+from fsdp_migrate.verify.probes.perturb import nudge
 from fsdp_migrate.verify.probes.recorder import Recorder
 from fsdp_migrate.verify.probes.shards import Slot, clean_name
-from fsdp_migrate.verify.probes.sketch import nudge, sketch
+from fsdp_migrate.verify.probes.sketch import Sketch, sketch, sketches
 from fsdp_migrate.verify.read import read_arm
-from fsdp_migrate.verify.whole import assemble
+from fsdp_migrate.verify.whole import assemble, moved
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
@@ -49,6 +51,11 @@ def local(slot: Slot, full: torch.Tensor) -> torch.Tensor:
     return full[row : row + rows, column : column + columns].reshape(-1)
 
 
+def assert_same_digests(parts: list[Sketch], whole: Sketch) -> None:
+    assert sum(part.digest for part in parts) % (1 << 64) == whole.digest
+    assert sum(part.further for part in parts) % (1 << 64) == whole.further
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 9), st.data(), st.sampled_from(DTYPES), st.integers(0, 1 << 30))
 def test_sums_of_parts_are_the_sums_of_the_whole(
@@ -60,7 +67,7 @@ def test_sums_of_parts_are_the_sums_of_the_whole(
     cuts = data.draw(st.lists(st.integers(0, rows * columns), max_size=3))
     for slots in (flat_slots(shape, cuts), box_slots(shape, data.draw(st.integers(0, columns)))):
         parts = [sketch(slot, local(slot, full)) for slot in slots]
-        assert sum(part.digest for part in parts) % (1 << 64) == whole.digest
+        assert_same_digests(parts, whole)
         assert math.isclose(sum(part.square for part in parts), whole.square, rel_tol=1e-12)
         assert np.allclose(np.sum([part.projections for part in parts], axis=0), whole.projections)
     changed = full.clone()
@@ -79,11 +86,44 @@ def test_sums_of_long_stretches_are_those_of_their_parts(
     whole = sketch(Slot("w", shape, 0, full.numel(), 0), full.reshape(-1))
     cuts = data.draw(st.lists(st.integers(0, 2 * numel), max_size=2))
     for slots in (flat_slots(shape, cuts), box_slots(shape, data.draw(st.integers(0, numel)))):
-        parts = [sketch(slot, local(slot, full)) for slot in slots]
-        assert sum(part.digest for part in parts) % (1 << 64) == whole.digest
+        parts = sketches([(slot, local(slot, full)) for slot in slots])
+        assert_same_digests(parts, whole)
         assert math.isclose(sum(part.square for part in parts), whole.square, rel_tol=1e-5)
         together = np.sum([part.projections for part in parts], axis=0)
         assert np.allclose(together, whole.projections, atol=1e-5 * math.sqrt(whole.square))
+
+
+def test_no_change_of_one_or_two_bytes_of_a_row_is_missed() -> None:
+    """Two bytes change by a and b unseen only if a times the keys of one place is -b times the other's."""
+    keys = byte_keys(torch.device("cpu")).numpy().astype(int)
+    assert keys.shape == (4, 8 * 4096) and keys.all()
+    directions = keys // np.gcd.reduce(keys, axis=0) * np.sign(keys[0])
+    assert len(np.unique(directions, axis=1).T) == keys.shape[1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_swaps_that_one_digest_misses_are_found_by_two(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Elements that change places, where the keys of both places are the same for the bytes that differ."""
+    keys = byte_keys(torch.device("cpu"))[:2].T[:: dtype.itemsize][:4096]  # of every element's first byte
+    _, group, sizes = torch.unique(keys, dim=0, return_inverse=True, return_counts=True)
+    twins = [torch.nonzero(group == one).reshape(-1)[:2].tolist() for one in torch.nonzero(sizes > 1)[:6, 0]]
+    assert len(twins) == 6
+    slot = Slot("w", (2, 4096), 0, 2 * 4096, 0)
+    for number, (left, right) in enumerate(twins):
+        full = torch.zeros(2 * 4096, dtype=dtype)
+        first_bytes = full.view(torch.uint8)[:: dtype.itemsize]
+        first_bytes[left], first_bytes[right] = 3, 200
+        apart = full.clone()
+        apart[[left, right]] = full[[right, left]]
+        one, other = sketch(slot, full), sketch(slot, apart)
+        assert one.digest == other.digest and one.further != other.further
+        for arm, values in (("one", full), ("other", apart)):
+            kept(tmp_path / f"{number}" / arm, 0, slot, values, 0)
+        found = [tmp_path / f"{number}" / arm for arm in ("one", "other")]
+        assert difference(*(assemble(read_arm(each).tensors(1, "weight")["w"]) for each in found)) is not None
+        events = found[0] / "rank0" / "events.jsonl"  # as version 2 kept them
+        events.write_text(events.read_text().replace('"further"', '"unknown"'))
+        assert difference(*(assemble(read_arm(each).tensors(1, "weight")["w"]) for each in found)) is None
 
 
 @pytest.mark.parametrize("name", ["one row", "scaled", "shifted", "noise", "two signs"])
@@ -132,6 +172,21 @@ def test_only_small_tensors_of_a_large_quantity_are_kept_in_full(tmp_path: Path)
         parts = read_arm(tmp_path / name).tensors(step, "weight")
         assert [each for each in sizes if parts[each][0].stored is not None] == kept_names
         assert assemble(parts["large"]).complete
+
+
+def test_large_weights_move_only_if_they_do(tmp_path: Path) -> None:
+    """Initial weights are kept in full and later ones as sums."""
+    names = ("trained", "frozen", "moved once")
+    recorder = Recorder(tmp_path / "rank0", 1 << 30)
+    recorder.event("start", rank=0, ranks=1, torch="2", pid=1)
+    slots = [Slot(name, (1 << 20,), 0, 1 << 20, 0) for name in names]
+    for step in range(3):
+        values = [torch.full((1 << 20,), each) for each in (1.0 + step, 1.0, 1.0 + (step > 0))]
+        recorder.tensors(step, "weight", list(zip(slots, values, strict=True)))
+        facts = {"losses": [], "reductions": [], "reduce_dtypes": [], "inputs": [], "clips": []}
+        recorder.event("step", step=step, collectives={}, seconds=1.0, probe_seconds=0.0, **facts)
+    recorder.close()
+    assert moved(read_arm(tmp_path)) == {"trained": True, "frozen": False, "moved once": True}
 
 
 def test_what_was_taken_is_as_it_was(tmp_path: Path) -> None:

@@ -12,8 +12,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 from bench import PROJECT
+from typer.testing import CliRunner
 
+from fsdp_migrate.cli.app import app
+from fsdp_migrate.cli.verify_refusals import refuse_beside
 from fsdp_migrate.cli.verify_settings import Chosen, settled
 from fsdp_migrate.errors import UsageError
 from fsdp_migrate.verify.model import LaunchOptions
@@ -116,20 +120,45 @@ def test_a_warning_fails_where_the_repository_is_strict(tmp_path: Path) -> None:
     assert "3 of 4 FSDP units are gone" in found["warnings"][0]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "train.py --compare a b",
-        "-m package.train --compare a b",
-        "--compare a b --third-arm",
-        "train.py --record a --baseline b",
-        "train.py --record a --strict",
-    ],
-)
-def test_what_records_do_nothing_with_is_refused(line: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "fsdp_migrate", "verify", *line.split()]
-    done = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert "has no place beside it" in done.stderr
+COMMAND: Any = typer.main.get_command(app).get_command(None, "verify")  # type: ignore[attr-defined]
+OF_OUTPUT = {"output_format", "output"}
+OF_BUNDLED_JOB = {"config", "dtype", "strategy", "accumulate", "tied"}
+BESIDE: dict[str, tuple[str, set[str]]] = {
+    "compare": ("--compare a b", OF_OUTPUT | {"strict"}),
+    "record": (
+        "--record a",
+        {"script", "arguments", "module", "digests", "elements", "nproc", "nnodes", "rdzv_endpoint", "steps"}
+        | {"device", "timeout", "keep", "preload", "fixed_order"},
+    ),
+    "simulate_world": ("--simulate-world 8", OF_OUTPUT | OF_BUNDLED_JOB | {"device", "timeout"}),
+}
+VALUES = {"device": "cpu", "also": "ddp", "output_format": "json", "config": "small", "dtype": "bf16"}
+VALUES |= {"compare": "a b", "strategy": "no_shard"}
+
+
+@pytest.mark.parametrize("asked", BESIDE)
+def test_every_option_that_does_nothing_beside_records_or_simulation_is_refused(asked: str) -> None:
+    """Of all options that there are, so that a new one is refused until somebody says that it counts."""
+    words, counting = BESIDE[asked]
+    tried = 0
+    for parameter in COMMAND.params:
+        if parameter.name in ("help", asked):
+            continue
+        value = [] if getattr(parameter, "is_flag", False) else VALUES.get(parameter.name, "3").split()
+        option = [parameter.opts[0]] if parameter.opts[0].startswith("-") else []
+        given = COMMAND.make_context("verify", [*words.split(), *option, *value])
+        tried += 1
+        if parameter.name in counting:
+            refuse_beside(given)
+            continue
+        if parameter.name in BESIDE:  # either of the two may be named
+            option[0] = "(--compare|--record|--simulate-world)"
+        with pytest.raises(UsageError, match=f"{option[0] if option else 'a script'} has no place"):
+            refuse_beside(given)
+    assert tried > 25
+
+
+def test_what_records_do_nothing_with_is_bad_input() -> None:
+    for line in ("train.py --compare a b", "train.py --record a --format json", "--digests --elements"):
+        done = CliRunner().invoke(app, ["verify", *line.split()])
+        assert done.exit_code == 2, line

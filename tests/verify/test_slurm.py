@@ -6,13 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from bench import PROJECT
 
+from fsdp_migrate.errors import JobError, UsageError
+from fsdp_migrate.verify.baseline import Source
 from fsdp_migrate.verify.environment import free_port
-from fsdp_migrate.verify.slurm import first_host, task, tasks_per_node
+from fsdp_migrate.verify.slurm import Tasks, device_of_tasks, first_host, task, tasks_per_node
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,6 +97,58 @@ def test_what_is_no_task_of_several(outside: dict[str, str]) -> None:
     assert task(outside) is None
 
 
+def test_tasks_that_see_one_gpu_each_are_told_how_to_see_all() -> None:
+    """`--gpus-per-task=1` hides the others, and ranks choose by LOCAL_RANK."""
+    with pytest.raises(UsageError, match="each task sees 1 GPU, and 4 tasks run on this node") as refused:
+        device_of_tasks("auto", 4, 1)
+    assert "--gpus-per-node 4 without --gpus-per-task" in (refused.value.hint or "")
+    assert device_of_tasks("cuda", 4, 4) == "cuda"
+    assert device_of_tasks("auto", 4, 0) == device_of_tasks("cpu", 4, 1) == "cpu"
+    with pytest.raises(UsageError, match="torch finds no GPU"):
+        device_of_tasks("cuda", 4, 0)
+
+
+def one_task(folder: Path, rank: int, **more: str) -> Tasks:
+    mine = task(variables(rank, 2, **more))
+    assert mine is not None
+    made = Tasks(mine, folder / "shared", on_cpu=True)
+    made.trees = folder / made.trees.name
+    return made
+
+
+def project(folder: Path) -> Source:
+    folder.mkdir()
+    (folder / "train.py").write_text("")
+    return Source(folder, "train.py", ".", {}, "a directory")
+
+
+def test_step_of_a_job_that_is_queued_again_meets_nothing_of_the_run_before(tmp_path: Path) -> None:
+    source = project(tmp_path / "project")
+    for restart in ("0", "1", "2"):  # nobody removed the trees: the job was killed
+        first, other = (one_task(tmp_path, rank, SLURM_RESTART_COUNT=restart) for rank in (0, 1))
+        (source.root / "new.py").write_text(restart)
+        tree = first.trees / "candidate"
+        assert not tree.exists() and other.trees == first.trees
+        first.build_tree(source, tree)
+        assert other.build_tree(source, tree) == []
+        assert (tree / "new.py").read_text() == restart
+    assert len({path.name for path in tmp_path.glob("fsdp-migrate-*")}) == 3
+
+
+def test_tasks_do_not_wait_for_a_copy_that_failed(tmp_path: Path) -> None:
+    source = project(tmp_path / "project")
+    first, other = (one_task(tmp_path, rank) for rank in (0, 1))
+    tree = first.trees / "candidate"
+    tree.mkdir(parents=True)  # so that the copy fails
+    with pytest.raises(FileExistsError), first:
+        first.build_tree(source, tree)
+    assert not first.trees.exists()
+    began = time.monotonic()
+    with pytest.raises(JobError, match="made no copy of the project"):
+        other.build_tree(source, tree)
+    assert time.monotonic() - began < 5
+
+
 def srun(folder: Path, size: int, *arguments: str) -> list[subprocess.CompletedProcess[str]]:
     """Start the command as often as srun would, and wait for all."""
     command = [sys.executable, "-m", "fsdp_migrate", "verify", "train_fsdp2.py", "--device", "cpu"]
@@ -141,3 +196,6 @@ def test_task_whose_rank_is_killed_is_the_cause(tmp_path: Path) -> None:
     assert "the first task says why" in done[1].stderr
     assert not left_over(tmp_path)
     assert not (tmp_path / "record").exists()
+    again = srun(tmp_path, 2, "--record", str(tmp_path / "record"))
+    assert [each.returncode for each in again] == [2, 2]
+    assert "an earlier run left its records there" in again[0].stderr

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from fsdp_migrate.errors import UsageError
 from fsdp_migrate.reports import parity
 from fsdp_migrate.verify.baseline import build_tree, sources
 from fsdp_migrate.verify.model import ArmName, Check, LaunchOptions, Outcome, ParityReport, VerifyRequest
+from fsdp_migrate.verify.probes.recorder import Recorder
+from fsdp_migrate.verify.probes.session import Session, span_words
 from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 from fsdp_migrate.verify.run import verify_reference
 
@@ -189,9 +192,10 @@ def test_sketches_tell_the_size_of_a_difference(three_ranks: Bench) -> None:
 def test_script_is_timed_under_ddp_too(tmp_path: Path) -> None:
     """FSDP1's wrapper becomes DDP; a script that does what DDP cannot loses a column and no verdict."""
     with bench(tmp_path, 2, steps=2, profile=True, also=("ddp",)) as made:
-        request = VerifyRequest("train_fsdp2.py", baseline="train_fsdp1.py", cwd=PROJECT)
+        request = VerifyRequest("train_fsdp2.py", ("--dtype", "bf16"), baseline="train_fsdp1.py", cwd=PROJECT)
         report = made.script(request)
     assert report.passed
+    assert "under ddp: autocast in bfloat16 takes the place of parameters in bfloat16" in report.notices
     assert [arm.name for arm in report.performance] == [ArmName.ORIGINAL, ArmName.CANDIDATE, ArmName.DDP]
     original, _, ddp = report.performance
     assert ddp.steps == original.steps
@@ -289,3 +293,29 @@ def test_ranks_of_torchs_own_agent_give_the_same_verdict(tmp_path: Path) -> None
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["causes"][0]["code"] == "optimizer-before-shard"
     assert report["first"]["step"] == 1
+
+
+def test_timelines_of_arms_that_are_recorded_have_the_phases_of_one_step(reference: ParityReport) -> None:
+    """What the probes that record tensors noted, with their own time left out."""
+    assert [one.name for one in reference.timelines] == [ArmName.ORIGINAL, ArmName.CANDIDATE]
+    for one in reference.timelines:
+        phases = [(kind, begin, end) for kind, begin, end in one.spans if kind != "communication"]
+        assert [kind for kind, *_ in phases] == ["forward", "backward", "optimizer"]
+        edges = [edge for _, begin, end in phases for edge in (begin, end)]
+        assert edges[0] == 0 and edges == sorted(edges) and edges[-1] == pytest.approx(one.seconds)
+        talks = [(begin, end) for kind, begin, end in one.spans if kind == "communication"]
+        assert any(edges[0] <= begin < end <= edges[1] for begin, end in talks)  # gathered
+        assert any(edges[2] <= begin < edges[3] for begin, _ in talks)  # reduced
+
+
+def test_time_of_probes_is_no_time_of_a_span(tmp_path: Path) -> None:
+    session = Session(Recorder(tmp_path / "rank0", 0), 1, tmp_path / "alive", lambda: None)
+    for kind in ("forward", "backward"):
+        with session.span(kind), session.probing():
+            time.sleep(0.2)
+    with session.span("optimizer"):
+        time.sleep(0.05)
+    words = span_words(session.now.spans)
+    assert [kind for kind, *_ in words] == ["forward", "backward", "optimizer"]
+    assert words[0][1] == 0 and words[1][2] < 0.2 <= session.now.probe_seconds / 2
+    assert words[2][2] - words[2][1] >= 0.05

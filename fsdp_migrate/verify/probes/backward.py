@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from fsdp_migrate.verify.probes.models import write_buffers
+from fsdp_migrate.verify.probes.perturb import nudge
 from fsdp_migrate.verify.probes.session import Session
 from fsdp_migrate.verify.probes.shards import local_part
-from fsdp_migrate.verify.probes.sketch import nudge
 
 
 def attach(session: Session) -> None:

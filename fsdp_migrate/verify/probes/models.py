@@ -18,10 +18,10 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils import _pytree as pytree
 
 from fsdp_migrate.verify.probes.between import at_first_call
+from fsdp_migrate.verify.probes.perturb import nudge
 from fsdp_migrate.verify.probes.recorder import whole
 from fsdp_migrate.verify.probes.session import Session
 from fsdp_migrate.verify.probes.shards import clean_name, index_parameters, local_part, stored_weight
-from fsdp_migrate.verify.probes.sketch import nudge
 from fsdp_migrate.verify.probes.units import unit_bodies
 
 _DIGEST_BYTES = 64 << 20

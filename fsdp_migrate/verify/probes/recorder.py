@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from fsdp_migrate.verify.probes.shards import Slot
-from fsdp_migrate.verify.probes.sketch import Sketch, sketch
+from fsdp_migrate.verify.probes.sketch import Sketch, sketches
+from fsdp_migrate.verify.schedule import SMALL_BYTES_PER_RANK
 from fsdp_migrate.verify.spec import EVENTS, TENSORS
 
 Stretches = Iterable[tuple[Slot, Tensor]]
@@ -24,7 +25,7 @@ Stretches = Iterable[tuple[Slot, Tensor]]
 
 SMALL_BYTES = 1 << 14
 """Stretches up to this size are kept in full for as long as the budget lasts."""
-GROUP_BYTES = 1 << 21
+GROUP_BYTES = SMALL_BYTES_PER_RANK
 """So is all of a quantity that one rank holds, where it is no more than this."""
 
 
@@ -43,7 +44,10 @@ class Kept:
             return False
         if self.values is not None and other.values is not None:
             return torch.equal(self.values, other.values.to(self.values.device))
-        return self.sums is not None and other.sums is not None and self.sums.digest == other.sums.digest
+        if self.sums is None or other.sums is None:
+            return False
+        mine, others = self.sums, other.sums
+        return (mine.digest, mine.further) == (others.digest, others.further)
 
 
 class Recorder:
@@ -89,7 +93,8 @@ class Recorder:
         for slot, values in held:
             key = (values.dtype, values.device)
             sizes[key] = sizes.get(key, 0) + slot.numel * values.dtype.itemsize
-        found, left = [], self._left
+        left = self._left
+        found: list[Kept | None] = []
         for slot, values in held:
             size, group = slot.numel * values.dtype.itemsize, sizes[values.dtype, values.device]
             is_small = size <= SMALL_BYTES or group <= GROUP_BYTES
@@ -97,13 +102,15 @@ class Recorder:
                 left -= size
                 found.append(Kept(slot, values.dtype, _copied(values) if copy else values, None))
             else:
-                found.append(Kept(slot, values.dtype, None, sketch(slot, values)))
-        return found
+                found.append(None)
+        large = [pair for pair, kept in zip(held, found, strict=True) if kept is None]
+        sums = iter(_kept_as_sums(large))
+        return [next(sums) if kept is None else kept for kept in found]
 
     def sketches(self, step: int, quantity: str, stretches: Stretches) -> None:
         """Write sums of every stretch, however small."""
         held = [_as_real(slot, values) for slot, values in stretches]
-        self.write(step, quantity, [Kept(slot, each.dtype, None, sketch(slot, each)) for slot, each in held])
+        self.write(step, quantity, _kept_as_sums(held))
 
     def write(self, step: int, quantity: str, kept: list[Kept]) -> None:
         """Write what was taken of one quantity, an event for each dtype."""
@@ -142,9 +149,19 @@ class Recorder:
         self._tensors.close()
 
 
+def _kept_as_sums(held: list[tuple[Slot, Tensor]]) -> list[Kept]:
+    made = zip(held, sketches(held), strict=True)
+    return [Kept(slot, values.dtype, None, sums) for (slot, values), sums in made]
+
+
 def _words(sums: Sketch) -> dict[str, object]:
     """Sums as the record keeps them; `asdict` takes longer than making them."""
-    return {"digest": sums.digest, "square": sums.square, "projections": sums.projections}
+    return {
+        "digest": sums.digest,
+        "further": sums.further,
+        "square": sums.square,
+        "projections": sums.projections,
+    }
 
 
 def _copied(values: Tensor) -> Tensor:

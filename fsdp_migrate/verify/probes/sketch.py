@@ -1,37 +1,50 @@
-"""What is kept of a tensor that is too large to keep: digest, norm, and projections, whatever its sharding.
+"""What is kept of a tensor that is too large to keep: digests, norm, and projections, whatever its sharding.
 
-All three are sums over elements that depend on an element's value and its index in the full tensor alone. So
-every rank sums over what it holds, and the sums of the ranks add up to the same result under any sharding:
-equality and the size of a difference can be told without gathering anything.
+All are sums over elements that depend on an element's value and its index in the full tensor alone. So every
+rank sums over what it holds, and the sums of the ranks add up to the same result under any sharding: equality
+and the size of a difference can be told without gathering anything.
 
-The full tensor is read in rows of 4096 elements. A row's bytes times small random keys give two whole
-numbers, which are exact; its elements times random signs give four, one for each stretch of 1024. Both are
-matrix-vector products, so that a sketch reads memory four times and writes none.
+The full tensor is read in rows of 4096 elements. A row's bytes times small random keys give four whole
+numbers, which are exact; its elements times random signs give four, one for each stretch of 1024. All are
+matrix-vector products over blocks of rows that fit a cache, so that a sketch reads memory once and writes
+none. What they give for all tensors of a quantity is put together at once: starting a product costs as much
+as it costs on a hundred rows.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fsdp_migrate.verify.probes.keys import (
+    COLUMNS,
+    ROW,
+    STRETCHES,
+    RowTables,
+    byte_columns,
+    byte_keys,
+    row_tables,
+    sign_tables,
+    tables_of_spans,
+)
 from fsdp_migrate.verify.probes.shards import Slot
 
-PROJECTIONS = 8
-_ROW = 4096
-_STRETCHES = PROJECTIONS // 2
-_COLUMNS = 2
-_WIDEST = 8
-_CHUNK = 1 << 10
+PROJECTIONS = 2 * STRETCHES
+"""Of even and of odd rows."""
+
+_BLOCK = {"cpu": 1 << 8}
+_LARGE_BLOCK = 1 << 10
 """Rows that are read at once, which bounds what is copied of them."""
+_BOX_CHUNK = 1 << 16
 _SAFE_SQUARE = (1e-30, 1e30)
-_RowTables: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.float64]]
+_NARROW = (torch.float32, torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +52,9 @@ class Sketch:
     """Sums over the elements one rank holds.
 
     Args:
-        digest: modulo 2**64; equal for equal bits. Of unequal ones that differ in two bytes of a row, one in
-            65,000 is missed; in one byte, none.
+        digest: modulo 2**64; equal for equal bits.
+        further: the same with other keys. The two together are unequal for tensors that differ in one or two
+            bytes of a row, and of others one in some thousand million is missed.
         square: sum of squares.
         projections: sums with pseudo-random signs, each over a quarter of every other row; the sum of squares
             of the differences of two tensors' projections estimates the squared l2 norm of their difference
@@ -48,143 +62,221 @@ class Sketch:
     """
 
     digest: int
+    further: int
     square: float
     projections: tuple[float, ...]
 
 
 def sketch(slot: Slot, local: Tensor) -> Sketch:
     """Sketch the stretch `local` (1-D) of the full tensor that `slot` names."""
-    sums = _Sums()
-    values = local.contiguous()
-    if slot.start is None:
-        _add_box(sums, slot, values)
-    elif slot.start % _ROW == slot.numel % _ROW == 0 and slot.numel <= _CHUNK * _ROW:
-        _add_rows(sums, values.view(-1, _ROW), slot.start // _ROW, exact=False)
-    else:
-        begin, end = slot.start, slot.start + slot.numel
-        head = min(-begin % _ROW, slot.numel)
-        rows = (slot.numel - head) // _ROW
-        _add_part(sums, values[:head], begin)
-        for first in range(0, rows, _CHUNK):
-            some = min(_CHUNK, rows - first)
-            at = head + first * _ROW
-            _add_rows(sums, values[at : at + some * _ROW].view(some, _ROW), (begin + at) // _ROW, exact=False)
-        tail = head + rows * _ROW
-        _add_part(sums, values[tail:], end - (slot.numel - tail))
-    return Sketch(sums.digest % (1 << 64), sums.square, tuple(sums.projections.tolist()))
+    return sketches([(slot, local)])[0]
+
+
+def sketches(stretches: Sequence[tuple[Slot, Tensor]]) -> list[Sketch]:
+    """Sketch stretches of full tensors, in their order."""
+    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for at, (_, values) in enumerate(stretches):
+        groups.setdefault((values.dtype, values.device), []).append(at)
+    found: dict[int, Sketch] = {}
+    for group in groups.values():
+        made = _alike([stretches[at] for at in group])
+        found |= dict(zip(group, made, strict=True))
+    return [found[at] for at in range(len(stretches))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Products:
+    """Products of rows with keys and signs, and to whom they belong.
+
+    Args:
+        bytes_sums: (2 * COLUMNS, rows) whole numbers.
+        signed_sums: (STRETCHES, rows).
+        squares: (segments).
+        tables: of the rows.
+        starts: the first row of each segment; a segment's rows are of one stretch.
+        owners: which.
+    """
+
+    bytes_sums: NDArray[np.int64]
+    signed_sums: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    tables: RowTables
+    starts: list[int]
+    owners: list[int]
 
 
 class _Sums:
-    def __init__(self) -> None:
-        self.digest, self.square = 0, 0.0
-        self.projections: NDArray[np.float64] = np.zeros(PROJECTIONS)
+    """Sums over each of several stretches."""
 
-    def add(self, bytes_sums: Tensor, signed_sums: Tensor, tables: _RowTables) -> None:
-        """Add rows.
+    def __init__(self, stretches: int) -> None:
+        self.digests = np.zeros((2, stretches), np.uint64)
+        self.squares = np.zeros(stretches)
+        self.projections = np.zeros((PROJECTIONS, stretches))
 
-        Args:
-            bytes_sums: (rows, _COLUMNS) whole numbers.
-            signed_sums: (rows, _STRETCHES).
-        """
-        keys, signs = tables
-        exact = bytes_sums.cpu().numpy().astype(np.int64).view(np.uint64)
-        self.digest += int((exact * keys).sum(dtype=np.uint64))
-        self.projections += (signs @ signed_sums.cpu().numpy()).reshape(-1)
+    def add(self, products: _Products) -> None:
+        keys, signs = products.tables
+        keyed = (products.bytes_sums.view(np.uint64) * keys).reshape(2, COLUMNS, -1).sum(1, dtype=np.uint64)
+        signed = (signs[:, None] * products.signed_sums[None]).reshape(PROJECTIONS, -1)
+        owners = products.owners
+        np.add.at(self.digests.T, owners, np.add.reduceat(keyed, products.starts, 1).T)
+        np.add.at(self.projections.T, owners, np.add.reduceat(signed, products.starts, 1).T)
+        np.add.at(self.squares, owners, products.squares)
 
-
-def _add_part(sums: _Sums, values: Tensor, start: int) -> None:
-    """Add part of a row, or of two neighbouring ones, with zeros around it."""
-    if not values.numel():
-        return
-    before = start % _ROW
-    row = torch.zeros(-(-(before + values.numel()) // _ROW) * _ROW, dtype=values.dtype, device=values.device)
-    row[before : before + values.numel()] = values
-    _add_rows(sums, row.view(-1, _ROW), start // _ROW, exact=True)
+    def sketches(self) -> list[Sketch]:
+        columns = zip(*self.digests.tolist(), self.squares.tolist(), self.projections.T.tolist(), strict=True)
+        return [Sketch(digest, further, square, tuple(some)) for digest, further, square, some in columns]
 
 
-def _add_rows(sums: _Sums, rows: Tensor, first: int, *, exact: bool) -> None:
-    """Add whole rows, (n, 4096); `exact`: in float64, which costs a copy."""
-    bytes_sums = _byte_sums(rows.view(torch.int8))
-    narrow = rows.dtype in (torch.float32, torch.bfloat16, torch.float16) and not exact
-    wide = rows.to(torch.float32 if narrow else torch.float64)
-    sums.square += _square(wide)
-    tables = _sign_tables(wide.device, wide.dtype)
-    quarters = wide.chunk(_STRETCHES, 1)
-    signed = torch.stack([torch.mv(*pair) for pair in zip(quarters, tables, strict=True)], 1)
-    sums.add(bytes_sums, signed, _consecutive(first, len(rows)))
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Elements of a stretch that follow one another in the full tensor, from the index `start` on."""
+
+    owner: int
+    start: int
+    values: Tensor
 
 
-def _square(wide: Tensor) -> float:
-    """Sum of squares; again in float64 where float32 may have left its range."""
-    flat = wide.reshape(-1)
-    square = float(torch.dot(flat, flat))
-    if wide.dtype is torch.float32 and not _SAFE_SQUARE[0] < square < _SAFE_SQUARE[1]:
-        square = float(flat.double().square().sum())
-    return square
+def _alike(stretches: Sequence[tuple[Slot, Tensor]]) -> list[Sketch]:
+    """Sketch stretches of one dtype on one device."""
+    sums = _Sums(len(stretches))
+    rows: list[_Piece] = []
+    ends: list[_Piece] = []
+    for owner, (slot, local) in enumerate(stretches):
+        values = local if local.is_contiguous() else local.contiguous()
+        if slot.start is None:
+            for products in _of_box(owner, slot, values):
+                sums.add(products)
+            continue
+        head = min(-slot.start % ROW, slot.numel)
+        tail = head + (slot.numel - head) // ROW * ROW
+        for into, begin, end in ((ends, 0, head), (rows, head, tail), (ends, tail, slot.numel)):
+            if end > begin:
+                into.append(_Piece(owner, slot.start + begin, values[begin:end]))
+    if rows:
+        sums.add(_of_rows(rows))
+    for some in (ends[at : at + _LARGE_BLOCK] for at in range(0, len(ends), _LARGE_BLOCK)):
+        sums.add(_of_ends(some))
+    return sums.sketches()
 
 
-def _byte_sums(rows: Tensor) -> Tensor:
-    """Bytes (n, bytes of a row) times the keys of their places: whole numbers below 2**31, (n, _COLUMNS)."""
-    keys = _byte_columns(rows.device, rows.shape[1])
+def _of_rows(pieces: list[_Piece]) -> _Products:
+    """Of pieces that are whole rows, read in place."""
+    device, dtype = pieces[0].values.device, pieces[0].values.dtype
+    wide_type = torch.float32 if dtype in _NARROW else torch.float64
+    spans = tuple((piece.start // ROW, piece.values.numel() // ROW) for piece in pieces)
+    ends = list(itertools.accumulate(count for _, count in spans))
+    cuts = [_cut(count, _BLOCK.get(device.type, _LARGE_BLOCK)) for _, count in spans]
+    blocks = [
+        block
+        for piece, sizes in zip(pieces, cuts, strict=True)
+        for block in piece.values.view(-1, ROW).split_with_sizes(sizes)
+    ]
+    bytes_sums, signed, squares = _outputs(ends[-1], len(blocks), device, wide_type)
+    every = [size for sizes in cuts for size in sizes]
+    outputs = (bytes_sums.split_with_sizes(every, 1), signed.split_with_sizes(every, 1), squares.unbind())
+    for block, whole, sums, square in zip(blocks, *outputs, strict=True):
+        wide = block.to(wide_type)
+        _multiply(block, wide, whole, sums)
+        flat = wide.view(-1)
+        torch.dot(flat, flat, out=square)
+    of_blocks = _in_range(squares.cpu().numpy().astype(np.float64), blocks, wide_type)
+    first_blocks = itertools.accumulate((len(sizes) for sizes in cuts[:-1]), initial=0)
+    return _Products(
+        bytes_sums.cpu().numpy().astype(np.int64).reshape(2 * COLUMNS, -1),
+        signed.cpu().numpy().astype(np.float64),
+        np.add.reduceat(of_blocks, list(first_blocks)),
+        tables_of_spans(spans),
+        [0, *ends[:-1]],
+        [piece.owner for piece in pieces],
+    )
+
+
+def _cut(count: int, size: int) -> list[int]:
+    """Sizes of the blocks of `count` rows."""
+    return [size] * (count // size) + [count % size] * (count % size > 0)
+
+
+def _outputs(
+    rows: int, blocks: int, device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    whole = torch.int32 if device.type == "cpu" else torch.int64
+    return (
+        torch.empty(2 * COLUMNS, rows, 1, dtype=whole, device=device),
+        torch.empty(STRETCHES, rows, dtype=dtype, device=device),
+        torch.empty(blocks, dtype=dtype, device=device),
+    )
+
+
+def _multiply(rows: Tensor, wide: Tensor, bytes_sums: Tensor, signed: Tensor) -> None:
+    """Rows (n, 4096) times keys and signs, into (2 * COLUMNS, n, 1) and (STRETCHES, n).
+
+    On the CPU a product with one column is many times faster than one with several.
+    """
+    as_bytes = rows.view(torch.int8)
+    keys = byte_columns(rows.device, as_bytes.shape[1])
     if rows.device.type == "cpu":
-        return torch.cat([torch._int_mm(rows, column) for column in keys], 1)
-    return (rows.to(torch.float64) @ torch.cat(keys, 1).to(torch.float64)).to(torch.int64)
+        for key, column in zip(keys, bytes_sums.unbind(), strict=True):
+            torch._int_mm(as_bytes, key, out=column)
+    else:  # exact: below 2**31
+        bytes_sums.copy_((as_bytes.to(torch.float64) @ torch.cat(keys, 1).to(torch.float64)).T[..., None])
+    tables = sign_tables(wide.device, wide.dtype)
+    for stretch, signs, sums in zip(wide.chunk(STRETCHES, 1), tables, signed.unbind(), strict=True):
+        torch.mv(stretch, signs, out=sums)
 
 
-def _add_box(sums: _Sums, slot: Slot, values: Tensor) -> None:
-    """Add elements that do not follow one another in the full tensor, one by one."""
-    for begin in range(0, slot.numel, _CHUNK * 64):
-        some = values[begin : begin + _CHUNK * 64]
+def _in_range(squares: NDArray[np.float64], blocks: list[Tensor], dtype: torch.dtype) -> NDArray[np.float64]:
+    """Sums of squares; again in float64 where float32 may have left its range."""
+    low, high = _SAFE_SQUARE
+    if dtype is torch.float32:
+        for number in np.flatnonzero(~((squares > low) & (squares < high))):
+            squares[number] = float(blocks[number].double().square().sum())
+    return squares
+
+
+def _of_ends(pieces: list[_Piece]) -> _Products:
+    """Of parts of a row each, with zeros around them; in float64."""
+    first = pieces[0].values
+    rows = torch.zeros(len(pieces), ROW, dtype=first.dtype, device=first.device)
+    for row, piece in zip(rows, pieces, strict=True):
+        begin = piece.start % ROW
+        row[begin : begin + piece.values.numel()] = piece.values
+    wide = rows.to(torch.float64)
+    bytes_sums, signed, _ = _outputs(len(pieces), 0, first.device, torch.float64)
+    _multiply(rows, wide, bytes_sums, signed)
+    return _Products(
+        bytes_sums.cpu().numpy().astype(np.int64).reshape(2 * COLUMNS, -1),
+        signed.cpu().numpy(),
+        wide.square().sum(1).cpu().numpy(),
+        tables_of_spans(tuple((piece.start // ROW, 1) for piece in pieces)),
+        list(range(len(pieces))),
+        [piece.owner for piece in pieces],
+    )
+
+
+def _of_box(owner: int, slot: Slot, values: Tensor) -> Iterator[_Products]:
+    """Of elements that do not follow one another in the full tensor, one by one."""
+    for begin in range(0, slot.numel, _BOX_CHUNK):
+        some = values[begin : begin + _BOX_CHUNK]
         indices = _indices(slot, begin, some.numel(), some.device)
-        rows, places = torch.div(indices, _ROW, rounding_mode="floor"), indices % _ROW
+        rows, places = torch.div(indices, ROW, rounding_mode="floor"), indices % ROW
         numbers, inverse = torch.unique(rows, return_inverse=True)
         width = some.element_size()
         each = places[:, None] * width + torch.arange(width, device=some.device)
-        keys = _byte_keys(some.device).to(torch.int64)
-        products = some.view(torch.int8).view(-1, width).to(torch.int64) * keys[:, each]
-        by_row = products.new_zeros(len(numbers), _COLUMNS).index_add_(0, inverse, products.sum(2).T)
+        keys = byte_keys(some.device)[:, each].to(torch.int64)
+        products = (some.view(torch.int8).view(-1, width).to(torch.int64) * keys).sum(2)
+        by_row = products.new_zeros(2 * COLUMNS, len(numbers)).index_add_(1, inverse, products)
         wide = some.to(torch.float64)
-        sums.square += float(wide.square().sum())
-        signed = wide * torch.cat(_sign_tables(some.device, torch.float64))[places]
-        flat = inverse * _STRETCHES + torch.div(places * _STRETCHES, _ROW, rounding_mode="floor")
-        by_stretch = wide.new_zeros(len(numbers) * _STRETCHES).index_add_(0, flat, signed)
-        sums.add(by_row, by_stretch.view(-1, _STRETCHES), _row_tables(numbers.cpu()))
-
-
-@lru_cache
-def _byte_keys(device: torch.device) -> Tensor:
-    """Keys of the places in a row: int8 of shape (_COLUMNS, bytes of the widest row), none of them 0."""
-    places = torch.arange(_COLUMNS * _ROW * _WIDEST)
-    keys = (_mixed(places) >> 20) % 127 + 1
-    signs = ((_mixed(places) >> 50) & 1) * 2 - 1
-    signed: Tensor = keys * signs
-    return signed.to(torch.int8).view(_COLUMNS, -1).to(device)
-
-
-@lru_cache
-def _byte_columns(device: torch.device, width: int) -> tuple[Tensor, ...]:
-    """The keys of the first `width` bytes, as columns (width, 1)."""
-    return tuple(key[:width, None].contiguous() for key in _byte_keys(device))
-
-
-@lru_cache
-def _sign_tables(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    """+1 and -1 for the places in a row, a stretch each."""
-    signs = ((_mixed(torch.arange(_ROW) + (1 << 40)) >> 33) & 1) * 2 - 1
-    return signs.to(device=device, dtype=dtype).chunk(_STRETCHES)
-
-
-@lru_cache(maxsize=4096)
-def _consecutive(first: int, count: int) -> _RowTables:
-    return _row_tables(torch.arange(first, first + count))
-
-
-def _row_tables(rows: Tensor) -> _RowTables:
-    """Odd keys (count, _COLUMNS) of rows; their signs (2, count), those of even rows first."""
-    numbers = rows[:, None] * _COLUMNS + torch.arange(_COLUMNS)
-    keys = _mixed(numbers + (1 << 50)).numpy().view(np.uint64)
-    signs = (((_mixed(rows + (1 << 45)) >> 35) & 1) * 2 - 1) * torch.stack([rows % 2 == 0, rows % 2 == 1])
-    return keys, signs.to(torch.float64).numpy()
+        signed = wide * torch.cat(sign_tables(some.device, torch.float64))[places]
+        flat = torch.div(places * STRETCHES, ROW, rounding_mode="floor") * len(numbers) + inverse
+        by_stretch = wide.new_zeros(STRETCHES * len(numbers)).index_add_(0, flat, signed)
+        yield _Products(
+            by_row.cpu().numpy(),
+            by_stretch.view(STRETCHES, -1).cpu().numpy(),
+            wide.square().sum(0, keepdim=True).cpu().numpy(),
+            row_tables(numbers.cpu()),
+            [0],
+            [owner],
+        )
 
 
 def _indices(slot: Slot, begin: int, numel: int, device: torch.device) -> Tensor:
@@ -199,30 +291,3 @@ def _indices(slot: Slot, begin: int, numel: int, device: torch.device) -> Tensor
             slot.shape[dimension + 1 :]
         )
     return flat
-
-
-def _mixed(indices: Tensor) -> Tensor:
-    """Odd pseudo-random 64-bit keys from indices: a multiply-xorshift mixer, wrapping as int64 does."""
-    keys = indices * -7046029254386353131 + -4417276706812531889
-    keys = (keys ^ (keys >> 29)) * -4658895280553007687
-    keys = (keys ^ (keys >> 32)) * -7723592293110705685
-    odd: Tensor = keys | 1
-    return odd
-
-
-def nudge(values: Tensor, size: float, *, of_sums: bool = False) -> None:
-    """Multiply every element by 1 + size or 1 - size, the sign drawn from its position; in place.
-
-    Args:
-        of_sums: change elements that are not 0 by as much as one of usual size, however small they are: where
-            terms nearly cancel, adding them up in another order changes what is left by as much.
-    """
-    flat = torch.arange(values.numel(), device=values.device)
-    signs = ((_mixed(flat) >> 17) & 1) * 2 - 1
-    if of_sums:
-        wide = values.to(torch.float64)
-        usual = wide.square().mean().sqrt()
-        added = size * signs.view_as(wide) * torch.maximum(wide.abs(), usual)
-        values.copy_(torch.where(values == 0, wide, wide + added))
-        return
-    values.mul_((1 + size * signs.to(torch.float64)).to(values.dtype).view_as(values))

@@ -19,10 +19,11 @@ from fsdp_migrate.verify.model import CLIPPED
 from fsdp_migrate.verify.probes.between import remember_weights
 from fsdp_migrate.verify.probes.clipping import norm_words
 from fsdp_migrate.verify.probes.models import write_buffers, write_others
-from fsdp_migrate.verify.probes.recorder import GROUP_BYTES, Kept
+from fsdp_migrate.verify.probes.recorder import Kept
 from fsdp_migrate.verify.probes.session import Session, StepState, span_words
 from fsdp_migrate.verify.probes.shards import Holder, ParameterIndex, Slot, local_part
 from fsdp_migrate.verify.probes.units import describe_units, kind_of
+from fsdp_migrate.verify.schedule import is_due
 
 _PRINTED_FOREIGN = 5
 _STATE_DICT_MODULE = "torch.distributed.checkpoint.state_dict"
@@ -116,12 +117,19 @@ def _before(session: Session, optimizer: Optimizer) -> None:
         session.optimizers[id(optimizer)] = len(session.optimizers)
     _describe_optimizer(session, optimizer, index)
     kept = session.now.gradients
-    used = session.recorder.taken(index.gradients(), copy=False)
     if not kept:
         session.note("gradients before clipping: the job does not call backward() on a tensor")
     session.recorder.write(session.step, "gradient", kept)
+    if kept and not _is_due(session, index):
+        return
+    used = session.recorder.taken(index.gradients(), copy=False)
     if session.now.clips or not _same(kept, used):
         session.recorder.write(session.step, CLIPPED, used)
+
+
+def _is_due(session: Session, index: ParameterIndex) -> bool:
+    elements = sum(math.prod(shape) for shape in index.shapes.values())
+    return is_due(session.step, elements, int(os.environ.get("WORLD_SIZE", "1")))
 
 
 def _same(left: list[Kept], right: list[Kept]) -> bool:
@@ -193,7 +201,8 @@ def _after(session: Session, optimizer: Optimizer) -> None:
     remember_weights(session)
     write_others(session, session.step)
     write_buffers(session, session.step)
-    states = _states(session, optimizer, index, only_counters=not _states_are_due(session, index))
+    due = _is_due(session, index)
+    states = _states(session, optimizer, index, only_counters=not due)
     for key, stretches in states.items():
         session.recorder.tensors(session.step, f"optimizer state {key}", stretches)
     now = session.now
@@ -211,21 +220,11 @@ def _after(session: Session, optimizer: Optimizer) -> None:
         random=now.random,
         rewritten=now.rewritten,
         evaluating=now.evaluating,
+        sparse=not due,
         spans=span_words(now.spans),
         seconds=now.seconds,
         probe_seconds=now.probe_seconds,
     )
-
-
-def _states_are_due(session: Session, index: ParameterIndex) -> bool:
-    """Whether more than counters is recorded of the optimizer's state after this step.
-
-    In every step of a small model; of a large one in the first, second, fourth, eighth ...: what is wrong
-    with a state shows in the weights of the next step. Neither depends on how the model is sharded.
-    """
-    elements = sum(math.prod(shape) for shape in index.shapes.values())
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    return elements * 4 <= GROUP_BYTES * ranks or session.step & (session.step - 1) == 0
 
 
 def _states(

@@ -1,0 +1,74 @@
+"""Random keys and signs for the places in a row and for rows: the same in every process and every version.
+
+Records are compared by what was summed with them, so none of them may ever change; see `probes/sketch.py`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+ROW = 4096
+"""Elements of a row."""
+STRETCHES = 4
+"""Of a row, which have projections of their own."""
+COLUMNS = 2
+"""Of one digest, of which there are two."""
+_WIDEST = 8
+_SALT = 1 << 25
+RowTables: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.float64]]
+
+
+@lru_cache
+def byte_keys(device: torch.device) -> Tensor:
+    """Keys of the places in a row: int8 of shape (2 * COLUMNS, bytes of the widest row), none of them 0.
+
+    No four of one place are a multiple of those of another, so that no change of two bytes adds up to 0.
+    """
+    places = torch.arange(2 * COLUMNS * ROW * _WIDEST)
+    places[len(places) // 2 :] += _SALT
+    keys = (mixed(places) >> 20) % 127 + 1
+    signs = ((mixed(places) >> 50) & 1) * 2 - 1
+    signed: Tensor = keys * signs
+    return signed.to(torch.int8).view(2 * COLUMNS, -1).to(device)
+
+
+@lru_cache
+def byte_columns(device: torch.device, width: int) -> tuple[Tensor, ...]:
+    """The keys of the first `width` bytes, as columns (width, 1)."""
+    return tuple(key[:width, None].contiguous() for key in byte_keys(device))
+
+
+@lru_cache
+def sign_tables(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """+1 and -1 for the places in a row, a stretch each."""
+    signs = ((mixed(torch.arange(ROW) + (1 << 40)) >> 33) & 1) * 2 - 1
+    return signs.to(device=device, dtype=dtype).chunk(STRETCHES)
+
+
+@lru_cache(maxsize=64)
+def tables_of_spans(spans: tuple[tuple[int, int], ...]) -> RowTables:
+    """Of rows in spans: the first one's number and how many there are."""
+    return row_tables(torch.cat([torch.arange(first, first + count) for first, count in spans]))
+
+
+def row_tables(rows: Tensor) -> RowTables:
+    """Odd keys (2 * COLUMNS, count) of rows; their signs (2, count), those of even rows first."""
+    numbers = rows * COLUMNS + torch.arange(COLUMNS)[:, None]
+    keys = mixed(torch.cat([numbers + (1 << 50), numbers + (1 << 51)])).numpy().view(np.uint64)
+    signs = (((mixed(rows + (1 << 45)) >> 35) & 1) * 2 - 1) * torch.stack([rows % 2 == 0, rows % 2 == 1])
+    return keys, signs.to(torch.float64).numpy()
+
+
+def mixed(indices: Tensor) -> Tensor:
+    """Odd pseudo-random 64-bit keys from indices: a multiply-xorshift mixer, wrapping as int64 does."""
+    keys = indices * -7046029254386353131 + -4417276706812531889
+    keys = (keys ^ (keys >> 29)) * -4658895280553007687
+    keys = (keys ^ (keys >> 32)) * -7723592293110705685
+    odd: Tensor = keys | 1
+    return odd
