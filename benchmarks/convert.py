@@ -235,7 +235,7 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="",
-        help="contenders whose name contains one of these, with commas between; copies always run",
+        help="contenders whose name contains one of these, with | between; copies always run",
     )
     parser.add_argument("--cold", action="store_true", help="put the source out of the page cache first")
     parser.add_argument("--peers", type=Path, help="folder of installed packages with deepspeed in it")
@@ -272,7 +272,7 @@ def run_rounds(
     results: dict[str, list[Run]] = {}
     for number in range(rounds):
         for name, one in chosen.items():
-            is_wanted = name.startswith("cp") or any(part in name for part in only.split(","))
+            is_wanted = name.startswith("cp") or any(part in name for part in only.split("|"))
             if is_wanted and not (one.is_slow and number):
                 results.setdefault(name, []).append(run(one))
     return results, sizes
