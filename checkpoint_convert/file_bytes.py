@@ -114,10 +114,17 @@ class Checksum:
             return
         with self._lock:
             pieces = self._pieces = self._pieces or []
-            for gap_from, gap_to in self._gaps(begin, begin + len(data)):
-                _insert(pieces, gap_from, gap_to, _crc32(data[gap_from - begin : gap_to - begin]))
+            if pieces and pieces[-1][1] == begin:  # in order, as nearly all is read
+                first, _, crc = pieces[-1]
+                pieces[-1] = (first, begin + len(data), _crc32(data, crc))
+            else:
+                self._fill_in(pieces, begin, data)
             if not self.done and pieces[0][:2] == (0, self.size_bytes):
                 self._finish(pieces[0][2])
+
+    def _fill_in(self, pieces: list[tuple[int, int, int]], begin: int, data: memoryview) -> None:
+        for gap_from, gap_to in self._gaps(begin, begin + len(data)):
+            _insert(pieces, gap_from, gap_to, _crc32(data[gap_from - begin : gap_to - begin]))
 
     def is_untouched(self) -> bool:
         """Whether nothing of the record was read yet."""
@@ -177,10 +184,10 @@ def _insert(pieces: list[tuple[int, int, int]], begin: int, end: int, crc: int) 
     pieces.insert(index, (begin, end, crc))
 
 
-def _crc32(data: memoryview) -> int:
+def _crc32(data: memoryview, before: int = 0) -> int:
     from isal.isal_zlib import crc32
 
-    return int(crc32(data))
+    return int(crc32(data, before))
 
 
 def read_at(files: OpenFiles, path: Path, position: int, count: int) -> bytes:
