@@ -205,7 +205,8 @@ def test_script_is_timed_under_ddp_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["deepspeed", "megatron-fsdp"])
 def test_what_cannot_be_measured_here_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=f"--also {name}: "):
+    why = {"deepspeed": "deepspeed is not installed here", "megatron-fsdp": "it runs on GPUs alone"}[name]
+    with pytest.raises(UsageError, match=f"--also {name}: {why}"):
         also_measured([AlsoOption.ddp, AlsoOption(name)])
     assert also_measured([AlsoOption.ddp, AlsoOption.ddp]) == ("ddp",)
 
