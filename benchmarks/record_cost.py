@@ -7,8 +7,8 @@ of the embedding's are made of real tensors on one core, and taken times the num
 written, and its bytes are counted the same way. A step's time is computed: 6 x parameters x tokens of a rank
 over the chip's peak times MFU. On a GPU the time of sketches, and of the two checksums of weights that a step
 takes, is computed too, from the bytes they move over the memory's bandwidth, of which seven tenths are taken
-to be reached: no GPU is used here. Prints a Markdown table; exit status 1 when that share is over one percent,
-or a rank's record over 20 MB.
+to be reached: no GPU is used here. Prints a Markdown table; exit status 1 when that share is over one
+percent, or a rank's record over 20 MB.
 """
 
 from __future__ import annotations
