@@ -1,13 +1,19 @@
 """Conversion against its peers, in one run: wall time over a copy of the same bytes, CPU time, peak memory.
 
-    python benchmarks/convert.py --gib 3 --dir /data/scratch [--rounds 3] [--cold]
+    python benchmarks/convert.py --gib 3 --dir /data/scratch [--rounds 3] [--cold] [--peers DIR] [--verl DIR]
 
 Each contender is a process of its own, run in turn, `--rounds` times; the table shows medians of ratios that
 are taken within each round. The source is a Llama-shaped checkpoint with AdamW state (bf16 weights, fp32
-moments), in the page cache; with `--cold` it is put out of it before every run. What the tool flushes to the
-disk is compared with a copy that is flushed, the rest (`--no-flush`) with `cp`; where a source has more bytes
-or fewer than the file that is copied, the copy's time counts per byte. The slow peers run in the first round
-alone. "10 MB" rows are the cost of a start. Takes about four minutes with `--gib 3` on two cores.
+moments), in the page cache; with `--cold` it is put out of it before every run, and everything else with it.
+What the tool flushes to the disk is compared with a copy that is flushed, the rest (`--no-flush`) with `cp`;
+where a source has more bytes or fewer than the file that is copied, the copy's time counts per byte. The slow
+peers run in the first round alone. "10 MB" rows are the cost of a start. Takes about four minutes with
+`--gib 3` on two cores.
+
+Before every run as much memory as it will fill is touched and given back: a virtual machine returns what is
+free to its host, and whoever fills it next pays for getting it again, up to three times the cost of a copy.
+That makes figures scatter by half, whoever they are of.
+`--peers` and `--verl` say where DeepSpeed and verl are (`convert_peers`).
 """
 
 from __future__ import annotations
@@ -23,61 +29,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-ENVIRONMENT.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is compiled once, not at every start
-
-MAKE = """
-import sys, torch
-target, gib, width = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
-torch.manual_seed(0)
-inner = width * 11 // 4
-per_layer = 4 * width * width + 3 * width * inner + 2 * width
-layers = max(1, int(gib * 2**30 / 10 / per_layer) - 1)
-model, state = {}, {}
-def add(name, *shape):
-    model[name] = torch.randn(shape).bfloat16()
-    state[name] = {"step": torch.tensor(3.0), "exp_avg": torch.randn(shape), "exp_avg_sq": torch.rand(shape)}
-add("model.embed_tokens.weight", 16 * width, width)
-for i in range(layers):
-    p = f"model.layers.{i}."
-    for n in "qkvo":
-        add(p + f"self_attn.{n}_proj.weight", width, width)
-    add(p + "mlp.gate_proj.weight", inner, width)
-    add(p + "mlp.up_proj.weight", inner, width)
-    add(p + "mlp.down_proj.weight", width, inner)
-    add(p + "input_layernorm.weight", width)
-    add(p + "post_attention_layernorm.weight", width)
-group = {"lr": 1e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1, "params": list(model)}
-torch.save({"model": model, "optim": {"state": state, "param_groups": [group]}}, target)
-"""
-
-TRAIN = """
-import os, sys, warnings, torch
-import torch.distributed as dist
-from torch import nn
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, StateDictType
-from torch.distributed.fsdp.wrap import ModuleWrapPolicy
-from checkpoint_convert import capture_layout
-warnings.filterwarnings("ignore")
-target, gib = sys.argv[1], float(sys.argv[2])
-dist.init_process_group("gloo")
-rank = dist.get_rank()
-layers = max(1, int(gib * 2**30 / 12 / 1024**2))
-model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(layers)))
-model = FSDP(model, auto_wrap_policy=ModuleWrapPolicy({nn.Linear}), device_id=torch.device("cpu"))
-optimizer = torch.optim.AdamW(model.parameters())
-model(torch.randn(2, 1024)).sum().backward()
-optimizer.step()
-capture_layout(model, f"{target}/layout.json", optimizer)
-with FSDP.state_dict_type(model, StateDictType.LOCAL_STATE_DICT):
-    state = model.state_dict()
-torch.save({"model": state, "optim": optimizer.state_dict()}, f"{target}/rank{rank}.pt")
-dist.barrier()
-sys.stdout.flush()
-os._exit(0)
-"""
+from convert_peers import Peers
+from convert_sources import ENVIRONMENT, make_sources
 
 TORCH_TO_DCP = """
 import sys
@@ -143,15 +96,22 @@ class Contender:
 FASTER, LEANER = 5, 20
 """Times that the tool should be faster and leaner than each peer."""
 
+TOUCH = """
+import mmap, sys
+mmap.mmap(-1, int(sys.argv[1]), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)
+"""
+
 PAIRS = (
     ("torch_save_to_dcp", "full -> dcp, 2 jobs"),
     ("dcp_to_torch_save", "dcp -> torch, 2 jobs"),
     ("accelerate merge-weights", "dcp -> safetensors, model, 2 jobs"),
+    ("DeepSpeed zero_to_fp32", "rank files -> safetensors, model, 2 jobs"),
+    ("verl model_merger", "verl's files -> safetensors, bf16, 2 jobs"),
 )
 """A peer, and the tool at the same work: without a read-back, which no peer has, and with it; not flushed."""
 
 
-def contenders(folder: Path) -> dict[str, Contender]:
+def contenders(folder: Path, peers: Peers) -> dict[str, Contender]:
     """By name: one without "no flush" flushes what it writes, one without "no check" reads it back."""
     source, target, directory = str(folder / "full.pt"), str(folder / "out"), str(folder / "dcp")
     found = {
@@ -186,10 +146,34 @@ def contenders(folder: Path) -> dict[str, Contender]:
         model = tool(directory, target, "--to", "safetensors", "--only", "model", *options, *unchecked)
         found[f"dcp -> torch, {name}"] = Contender(to_torch, "dcp")
         found[f"dcp -> safetensors, model, {name}"] = Contender(model, "accelerate/pytorch_model_fsdp_0")
-    return found | {
-        "dcp -> dcp --link": Contender(tool(directory, target, "--link"), "dcp"),
-        "10 MB -> dcp, 1 job": Contender(tool(str(folder / "small.pt"), target, "--jobs", "1"), "small.pt"),
-    }
+    return (
+        found
+        | work_of_peers(folder, peers)
+        | {
+            "dcp -> dcp --link": Contender(tool(directory, target, "--link"), "dcp"),
+            "10 MB -> dcp, 1 job": Contender(
+                tool(str(folder / "small.pt"), target, "--jobs", "1"), "small.pt"
+            ),
+        }
+    )
+
+
+def work_of_peers(folder: Path, peers: Peers) -> dict[str, Contender]:
+    """DeepSpeed and verl, where they are, and the tool at the same work."""
+    target, found = str(folder / "out"), {}
+    for name, (command, reads) in peers.commands(folder, target).items():
+        found[name] = Contender(command, reads, is_slow=True)
+        for check, unchecked in ((" no check", ["--no-verify"]), ("", [])):
+            quick = ["--jobs", "2", "--no-flush", "--to", "safetensors", *unchecked]
+            ending = f"2 jobs{',' * bool(check)}{check}, no flush"
+            if reads == "zero":
+                ours = Contender(rank_files(folder, "--only", "model", *quick), "zero")
+                found[f"rank files -> safetensors, model, {ending}"] = ours
+            else:
+                files = str(folder / "verl" / "model_world_size_*.pt")
+                ours = Contender(tool(files, target, "--dtype", "bfloat16", *quick), "verl")
+                found[f"verl's files -> safetensors, bf16, {ending}"] = ours
+    return found
 
 
 def bytes_below(path: Path) -> int:
@@ -199,15 +183,22 @@ def bytes_below(path: Path) -> int:
     )
 
 
-def measure(command: list[str], folder: Path, *, cold: bool) -> Run:
-    """Run a command to its end."""
+def measure(command: list[str], folder: Path, fills: int, *, cold: bool, peers: Peers) -> Run:
+    """Run a command to its end.
+
+    Args:
+        fills: bytes of memory that its output takes in the page cache, or it itself.
+    """
     os.sync()  # nobody pays for the writing of the one before
     if cold:
         for path in folder.rglob("*"):
             put_out(path)
     out = folder / "out"
+    paths = filter(None, (ENVIRONMENT["PYTHONPATH"], peers.path))
+    environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(paths), "TQDM_DISABLE": "1"}
+    subprocess.run([sys.executable, "-S", "-c", TOUCH, str(fills)], check=True)
     started = time.monotonic()
-    process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.monotonic() - started
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -241,15 +232,23 @@ def main() -> None:
     parser.add_argument("--gib", type=float, default=1.0, help="size of the checkpoint")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--dir", type=Path, required=True, help="scratch directory, four times the size")
-    parser.add_argument("--only", default="", help="contenders whose name contains this (copies always run)")
+    parser.add_argument(
+        "--only",
+        default="",
+        help="contenders whose name contains one of these, with commas between; copies always run",
+    )
     parser.add_argument("--cold", action="store_true", help="put the source out of the page cache first")
+    parser.add_argument("--peers", type=Path, help="folder of installed packages with deepspeed in it")
+    parser.add_argument("--verl", type=Path, help="checkout of verl")
     parser.add_argument("--json", type=Path, help="write the runs here")
     options = parser.parse_args()
+    peers = Peers(options.peers, options.verl)
     folder = options.dir / "fsdp-migrate-benchmark"
     folder.mkdir(parents=True)
     try:
-        results, sizes = run_rounds(folder, options.gib, options.rounds, options.only, cold=options.cold)
-        chosen = contenders(folder)
+        make_sources(folder, options.gib, peers)
+        results, sizes = run_rounds(folder, options.rounds, options.only, cold=options.cold, peers=peers)
+        chosen = contenders(folder, peers)
     finally:
         shutil.rmtree(folder)
     show(results, chosen, sizes)
@@ -260,31 +259,22 @@ def main() -> None:
 
 
 def run_rounds(
-    folder: Path, gib: float, rounds: int, only: str, *, cold: bool
+    folder: Path, rounds: int, only: str, *, cold: bool, peers: Peers
 ) -> tuple[dict[str, list[Run]], dict[str, int]]:
     """Every contender once per round, so that a busy minute hits all alike."""
-    full = folder / "full.pt"
-    make = [sys.executable, "-c", MAKE]
-    subprocess.run([*make, str(full), str(gib), "1024"], check=True)
-    subprocess.run([*make, str(folder / "small.pt"), "0.01", "128"], check=True)
-    (folder / "ranks").mkdir()
-    program = folder / "train.py"
-    program.write_text(TRAIN)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(program)]
-    subprocess.run([*launch, str(folder / "ranks"), str(gib)], check=True, env=ENVIRONMENT)
-    for name, preset in (("dcp", "torch"), ("accelerate", "accelerate")):
-        command = tool(str(full), str(folder / name), "--layout", preset)
-        subprocess.run(command, check=True, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
-    print(f"source: {full.stat().st_size / 2**30:.2f} GiB, {os.cpu_count()} cores", flush=True)
-    chosen = contenders(folder)
+    chosen = contenders(folder, peers)
     sizes = {one.reads: bytes_below(folder / one.reads) for one in chosen.values()}
-    measure(chosen["cp"].command, folder, cold=cold)  # the first after so much was written waits for it
+
+    def run(one: Contender) -> Run:
+        return measure(one.command, folder, sizes[one.reads], cold=cold, peers=peers)
+
+    run(chosen["cp"])  # the first after so much was written waits for it
     results: dict[str, list[Run]] = {}
     for number in range(rounds):
         for name, one in chosen.items():
-            is_wanted = only in name or name.startswith("cp")
+            is_wanted = name.startswith("cp") or any(part in name for part in only.split(","))
             if is_wanted and not (one.is_slow and number):
-                results.setdefault(name, []).append(measure(one.command, folder, cold=cold))
+                results.setdefault(name, []).append(run(one))
     return results, sizes
 
 

@@ -1,6 +1,6 @@
 """Sizes that no test can hold: sparse checkpoints in the shape of a 70B model, of 30 GB, of 200,000 tensors.
 
-    python benchmarks/convert_scale.py --dir /data/scratch [--convert-gib 4 16]
+    python benchmarks/convert_scale.py --dir /data/scratch [--convert-gib 1 30] [--tensors 0]
 
 The sources are `torch.save` files with real headers and holes for bytes, so that they take no disk. Planning
 (`--dry-run`) is measured for all of them. Converting is measured for dense shapes of several sizes, whose
@@ -131,7 +131,9 @@ def main() -> None:
     )
     parser.add_argument("--dir", type=Path, required=True, help="scratch directory")
     parser.add_argument("--convert-gib", type=float, nargs="*", default=[2, 8], help="sizes to convert")
-    parser.add_argument("--tensors", type=int, default=200_000, help="weights of the mixture of experts")
+    parser.add_argument(
+        "--tensors", type=int, default=200_000, help="weights of the mixture of experts; 0: none"
+    )
     options = parser.parse_args()
     folder = options.dir / "fsdp-migrate-scale"
     folder.mkdir(parents=True)
@@ -142,11 +144,14 @@ def main() -> None:
         report(folder, "70B and AdamW, --dry-run", source, size, "--dry-run")
         report(folder, "70B and AdamW, --dry-run --shards 64", source, size, "--dry-run", "--shards", "64")
         source.unlink()
-        size = written(source, "experts", options.tensors, 16, 64)
-        report(folder, f"{options.tensors:,} tensors, --dry-run", source, size, "--dry-run")
-        report(folder, f"{options.tensors:,} tensors -> dcp", source, size)
-        report(folder, f"{options.tensors:,} tensors -> safetensors", source, size, "--to", "safetensors")
-        source.unlink()
+        if options.tensors:
+            size = written(source, "experts", options.tensors, 16, 64)
+            report(folder, f"{options.tensors:,} tensors, --dry-run", source, size, "--dry-run")
+            report(folder, f"{options.tensors:,} tensors -> dcp", source, size)
+            other = ("--layout", "torchtitan")
+            report(folder, f"{options.tensors:,} tensors -> dcp for torchtitan", source, size, *other)
+            report(folder, f"{options.tensors:,} tensors -> safetensors", source, size, "--to", "safetensors")
+            source.unlink()
         for gib in options.convert_gib:
             layers = max(1, round(gib * 2**30 / 10 / 218e6))
             size = written(source, "llama", layers, 4096, 14336, 1024)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from checkpoint_convert import journal
 from checkpoint_convert.destination import NO_SPACE, beside, check_free, check_space, partial_directory
 from checkpoint_convert.errors import CheckpointError, DestinationError
 from checkpoint_convert.job import Job
@@ -62,7 +61,7 @@ def convert(
         with _system_errors(target, shared=not ranks.is_alone):
             if not ranks.is_first:
                 partial = beside(target, ".partial")
-                ranks.join(partial, journal.outline(plan.layout))
+                ranks.join(partial, job.outline)
                 job.write_share(partial)
                 return None
             check_space(target, plan.needed_bytes)
@@ -81,7 +80,7 @@ def jobs_for(plan: Plan, options: ConvertOptions) -> int:
     Raises:
         UnsupportedError: `max_memory` cannot be kept.
     """
-    verify = options.verify and not is_read_so(plan.layout, options.write.preset)
+    verify = options.verify and not is_read_so(plan.layout)
     return jobs_within(
         options.max_memory,
         plan.layout.tensors,

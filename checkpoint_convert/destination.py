@@ -108,14 +108,26 @@ def check_space(target: Path, needed_bytes: int) -> None:
     while not parent.exists():
         parent = parent.parent
     system = os.statvfs(parent)
-    left = (entry.lstat() for entry in beside(target, ".partial").rglob("*"))
-    held = sum(status.st_blocks * 512 for status in left if status.st_nlink == 1)
-    free = system.f_bavail * system.f_frsize + held
+    free = system.f_bavail * system.f_frsize + _held_bytes(beside(target, ".partial"))
     if free < needed_bytes:
         raise DestinationError(
             f"the output needs {needed_bytes:,} bytes, and {parent} has {free:,} free",
             hint="free some space, name another destination, or write less (--only model, --dtype bfloat16)",
         )
+
+
+def _held_bytes(folder: Path) -> int:
+    """What a folder takes on the disk, without files that others link to.
+
+    Where another run is writing there, files come and go while they are counted (it is told of later).
+    """
+    held = 0
+    for path, _, names in os.walk(folder):  # which passes over what it cannot list
+        for name in names:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                status = Path(path, name).lstat()
+                held += status.st_blocks * 512 if status.st_nlink == 1 else 0
+    return held
 
 
 @contextlib.contextmanager

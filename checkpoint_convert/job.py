@@ -23,7 +23,6 @@ from checkpoint_convert.report import write_report
 from checkpoint_convert.source_watch import SourceWatch
 from checkpoint_convert.transfer import DigestTable, transfer
 from checkpoint_convert.write_options import OutputFormat
-from checkpoint_convert.writers.dcp import DcpLayout
 from checkpoint_convert.writers.output import Output
 
 _Found: TypeAlias = "tuple[Finder, Callable[[int], object] | None]"
@@ -42,30 +41,40 @@ class Job:
     reopen: Reopen
     digests: DigestTable = field(init=False)
     kept: bool = False
-    fingerprint: str = ""
+    _outline: str = ""
+    _fingerprint: str = ""
 
     def is_kept(self, partial: Path) -> bool:
         """Whether a killed run left a part of this very conversion."""
-        self.kept = self._is_journalled and journal.is_of(partial, self._fingerprint())
+        self.kept = self._is_journalled and journal.is_of(partial, self.fingerprint())
         return self.kept
 
     @property
     def _is_journalled(self) -> bool:
         return self.watch is not None and not self.options.write.link
 
-    def _fingerprint(self) -> str:
-        if not self.fingerprint and self.watch is not None:
-            self.fingerprint = journal.fingerprint(self.plan.layout, self.watch.identity)
-        return self.fingerprint
+    @property
+    def outline(self) -> str:
+        """What of the plan all ranks must agree on."""
+        self._outline = self._outline or journal.outline(self.plan.layout)
+        return self._outline
+
+    def fingerprint(self) -> str:
+        """What tells this conversion from others; nothing where no files are watched."""
+        if not self._fingerprint and self.watch is not None:
+            self._fingerprint = journal.fingerprint(self.plan.layout, self.outline, self.watch.identity)
+        return self._fingerprint
 
     def write_all(self, partial: Path, against: Contents | None) -> Conversion:
         """What rank 0 does: all there is, or its share and what frames it; then publish."""
         options, plan = self.options, self.plan
+        if options.restore is not None:
+            self.kept |= options.restore(partial, self.fingerprint(), plan.layout)
         if self._is_journalled:
-            journal.begin(partial, self._fingerprint())
+            journal.begin(partial, self.fingerprint())
             journal.compact(partial, len(plan.items.tensors))
         if not options.ranks.is_alone:
-            options.ranks.invite(partial, journal.outline(plan.layout))
+            options.ranks.invite(partial, self.outline)
         with _output(plan, partial, options, anew=not self.kept and options.ranks.is_alone) as out:
             plan.layout.begin(out)
             resumed = self._write(partial, out)
@@ -82,7 +91,8 @@ class Job:
             options.ranks.hand_in("checked")
             out.settle()  # the disk took in what was written while it was read back
             done = self._done(same)
-            shutil.rmtree(partial / journal.WORK_NAME, ignore_errors=True)
+            if not options.keep_journal:
+                shutil.rmtree(partial / journal.WORK_NAME, ignore_errors=True)
             with out.stream(REPORT_NAME) as write:
                 write_report(lambda text: write(text.encode()), done)
             out.settle()
@@ -174,9 +184,8 @@ class Job:
 
 @contextlib.contextmanager
 def _output(plan: Plan, partial: Path, options: ConvertOptions, *, anew: bool) -> Iterator[Output]:
-    out = Output(
-        partial, [file.name for file in plan.files], durable=options.durable, anew=anew, then=options.then
-    )
+    names, sizes = [file.name for file in plan.files], [file.size_bytes for file in plan.files]
+    out = Output(partial, names, durable=options.durable, anew=anew, then=options.then, sizes=sizes)
     try:
         yield out
     finally:
@@ -187,8 +196,8 @@ def _output(plan: Plan, partial: Path, options: ConvertOptions, *, anew: bool) -
 def _found(partial: Path, plan: Plan, options: ConvertOptions, reopen: Reopen) -> Iterator[_Found]:
     """The output, opened like any checkpoint, or read where it was laid out."""
     write = options.write
-    if isinstance(plan.layout, DcpLayout) and laid_out.is_read_so(plan.layout, write.preset):
-        with laid_out.laid_out(partial, plan.layout, plan.items) as found:
+    if laid_out.is_read_so(plan.layout):
+        with laid_out.laid_out(partial, plan.layout, plan.items, write.preset) as found:
             yield found
         return
     target = partial / SINGLE_FILE if write.to is OutputFormat.TORCH else partial

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,14 +99,15 @@ def outline(layout: Layout) -> str:
     return running.hexdigest()
 
 
-def fingerprint(layout: Layout, source: str) -> str:
+def fingerprint(layout: Layout, outlined: str, source: str) -> str:
     """What makes two conversions the same.
 
     Args:
+        outlined: the layout's `outline`.
         source: what identifies the source's files and their state.
     """
     running = digest.new()
-    running.update(f"{outline(layout)}\n{source}".encode())
+    running.update(f"{outlined}\n{source}".encode())
     for item in layout.tensors:
         running.update(f"\n{_where(item.source)}".encode())
     return running.hexdigest()
@@ -159,15 +160,31 @@ def finished(directory: Path, tensors: int) -> dict[int, Finished]:
     return found
 
 
-def compact(directory: Path, tensors: int) -> None:
-    """Put what all journals say into one, which every rank then reads: `kept`."""
-    found = finished(directory, tensors)
+def text(directory: Path) -> bytes:
+    """What all journals of an unfinished output say, as it stands there; see `parsed`."""
+    return b"".join(path.read_bytes() for path in sorted((directory / WORK_NAME).glob(f"{_PREFIX}*")))
+
+
+def parsed(data: bytes, tensors: int) -> dict[int, Finished]:
+    """The tensors that journals list, by number."""
+    return dict(_rows(data, tensors))
+
+
+def keep(directory: Path, found: Mapping[int, Finished]) -> None:
+    """Write down that so much stands, beside what other journals say."""
     work = directory / WORK_NAME
+    work.mkdir(exist_ok=True)
     fresh = work / "kept.tmp"
     with fresh.open("w", encoding="ascii") as file:
         for number, one in found.items():
             file.write(_row(number, one))
     fresh.replace(work / _KEPT_NAME)
+
+
+def compact(directory: Path, tensors: int) -> None:
+    """Put what all journals say into one, which every rank then reads: `kept`."""
+    keep(directory, finished(directory, tensors))
+    work = directory / WORK_NAME
     for path in work.glob(f"{_PREFIX}*"):
         if path.name != _KEPT_NAME:
             path.unlink()

@@ -1,88 +1,140 @@
-"""A DCP directory of very many chunks, read back at the places it was laid out with.
+"""Outputs of very many chunks, read back at the places they were laid out with: DCP and safetensors.
 
-Opened like any checkpoint it would take more memory than it took to write: its whole `.metadata` as objects.
+Opened like any checkpoint they would take more memory than they took to write: all of `.metadata` as objects.
 Here its bytes are compared with those that were written, and every item is read as any archive is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
-from checkpoint_convert import digest
-from checkpoint_convert.errors import UnreadableError
 from checkpoint_convert.file_bytes import OpenFiles
 from checkpoint_convert.items import Items
-from checkpoint_convert.model import BLOCK_BYTES, TensorSource
-from checkpoint_convert.readback import ABSENT, Finder
+from checkpoint_convert.laid_out_safetensors import check_bytes, find_in_safetensors
+from checkpoint_convert.model import TensorSource
+from checkpoint_convert.readback import Finder, in_entries
 from checkpoint_convert.readers.dcp import ChunkTensor, Item
 from checkpoint_convert.readers.sharded import put_together
+from checkpoint_convert.stored_entries import meta_entries
 from checkpoint_convert.torch_item import read_item
 from checkpoint_convert.values import KeyPath
 from checkpoint_convert.write_options import Preset
 from checkpoint_convert.writers.dcp import METADATA_NAME, DcpLayout
+from checkpoint_convert.writers.joined import JoinedLayout, Section
 from checkpoint_convert.writers.layout import Layout
+from checkpoint_convert.writers.safetensors import SafetensorsLayout
 
 MANY_CHUNKS = 20_000
 """More than these are read back so; with fewer the objects of `.metadata` take less than 60 MiB."""
 
+Found: TypeAlias = "tuple[Finder, Callable[[int], object]]"
+"""What finds values and second names by path, and tensors by number."""
 
-def is_read_so(layout: Layout, preset: Preset) -> bool:
+
+def is_read_so(layout: Layout) -> bool:
     """Whether an output is read back where it was laid out."""
-    return preset is Preset.TORCH and isinstance(layout, DcpLayout) and layout.chunk_count > MANY_CHUNKS
+    is_possible = isinstance(layout, SafetensorsLayout) or bool(_directories(layout))
+    return is_possible and layout.chunk_count > MANY_CHUNKS
+
+
+def _sections(layout: Layout) -> Sequence[Section]:
+    if isinstance(layout, JoinedLayout):
+        return layout.sections
+    return (Section("", layout, range(len(layout.tensors)), 0),)
+
+
+def _directories(layout: Layout) -> Sequence[Section]:
+    return [section for section in _sections(layout) if isinstance(section.layout, DcpLayout)]
 
 
 @contextmanager
-def laid_out(
-    directory: Path, layout: DcpLayout, items: Items
-) -> Iterator[tuple[Finder, Callable[[int], TensorSource]]]:
-    """What finds values and second names by path, and tensors by number.
+def laid_out(directory: Path, layout: Layout, items: Items, preset: Preset) -> Iterator[Found]:
+    """What finds things in an output that was written by `layout`.
 
     Raises:
-        UnreadableError: `.metadata` is not what was written.
+        UnreadableError: a `.metadata` or a header is not what was written.
     """
-    _check_metadata(directory / METADATA_NAME, layout)
     files = OpenFiles()
-    paths: dict[str, Path] = {file.name: directory / file.name for file in layout.files}
-    values = {items.canonical(path): place for path, place in layout.value_places()}
+    try:
+        if isinstance(layout, SafetensorsLayout):
+            yield find_in_safetensors(files, directory, layout, items)
+            return
+        beside = dict(meta_entries(files, directory)) if preset is Preset.LIGHTNING else {}
+        parts = [_Directory(files, directory, section) for section in _directories(layout)]
+        yield _found(parts, _home(layout), items, in_entries(beside, items, preset))
+    finally:
+        files.close()
+
+
+def _home(layout: Layout) -> Callable[[int], tuple[Section, int]]:
+    """The part that a tensor is in, and its number there."""
+    if isinstance(layout, JoinedLayout):
+        return layout.home
+    [whole] = _sections(layout)
+    return lambda number: (whole, number)
+
+
+def _found(
+    parts: Sequence[_Directory],
+    home: Callable[[int], tuple[Section, int]],
+    items: Items,
+    find_beside: Finder,
+) -> Found:
     shared = {items.canonical(item.path): item.of for item in items.shared}
     firsts = set(shared.values())
     numbers = {item.path: number for number, item in enumerate(items.tensors) if item.path in firsts}
+    values = {items.canonical(path): (part, path) for part in parts for path in part.values}
 
-    def tensor(number: int) -> TensorSource:
-        item = items.tensors[number]
-        name = ".".join(map(str, item.path))
-        pieces: dict[tuple[int, ...], TensorSource] = {}
-        for chunk in layout.stored_chunks(number):
-            if 0 not in chunk.sizes:
-                at = Item(paths[chunk.file], chunk.offset, chunk.length)
-                pieces[chunk.offsets] = ChunkTensor(files, at, item.dtype, chunk.sizes, name)
-        return put_together(pieces, item.dtype, item.source.shape, name)
+    def tensor(number: int) -> object:
+        section, local = home(number)
+        for part in parts:
+            if part.layout is section.layout:
+                return part.tensor(local)
+        return find_beside(items.canonical(items.tensors[number].path))
 
     def find(path: KeyPath) -> object:
         if path in shared:
             return tensor(numbers[shared[path]])
         if path not in values:
-            return ABSENT
-        file, start, size_bytes = values[path]
-        return read_item(files, paths[file], start, size_bytes)
+            return find_beside(path)
+        part, own = values[path]
+        return part.value(own)
 
-    try:
-        yield find, tensor
-    finally:
-        files.close()
+    return find, tensor
 
 
-def _check_metadata(path: Path, layout: DcpLayout) -> None:
-    if layout.metadata_digest is None:  # another rank wrote it, and looks at it
-        return
-    running = digest.new()
-    with path.open("rb", buffering=0) as file:
-        while block := file.read(BLOCK_BYTES):
-            running.update(block)
-    if running.digest() != layout.metadata_digest:
-        raise UnreadableError(
-            f"the output failed its check after writing: {METADATA_NAME} is not what was written",
-            hint="nothing was left behind; this points to a failing disk or file system",
-        )
+class _Directory:
+    """One DCP directory of an output.
+
+    Attributes:
+        values: where each plain value lies: file, offset and length.
+    """
+
+    def __init__(self, files: OpenFiles, output: Path, section: Section) -> None:
+        assert isinstance(section.layout, DcpLayout)
+        self.layout = section.layout
+        self.values = dict(self.layout.value_places())
+        self._files = files
+        folder = output / section.folder
+        self._paths: dict[str, Path] = {file.name: folder / file.name for file in self.layout.files}
+        if self.layout.metadata_digest is not None:  # else another rank wrote it, and looks at it
+            check_bytes(folder / METADATA_NAME, self.layout.metadata_digest)
+
+    def value(self, path: KeyPath) -> object:
+        """A plain value."""
+        file, start, size_bytes = self.values[path]
+        return read_item(self._files, self._paths[file], start, size_bytes)
+
+    def tensor(self, number: int) -> TensorSource:
+        """A tensor by its number in this directory."""
+        item = self.layout.tensors[number]
+        name = ".".join(map(str, item.path))
+        pieces: dict[tuple[int, ...], TensorSource] = {}
+        for chunk in self.layout.stored_chunks(number):
+            if 0 not in chunk.sizes:
+                at = Item(self._paths[chunk.file], chunk.offset, chunk.length)
+                pieces[chunk.offsets] = ChunkTensor(self._files, at, item.dtype, chunk.sizes, name)
+        return put_together(pieces, item.dtype, item.source.shape, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from checkpoint_convert.errors import CheckpointError
@@ -38,29 +39,23 @@ class Workers:
         Raises:
             KeyboardInterrupt: the user interrupted; every thread has ended by then.
         """
-        order = self._order(sizes)
-        if self.jobs == 1 or len(order) < 2:
-            for number in order:
+        if self.jobs == 1 or len(sizes) < 2:
+            for number in range(len(sizes)):
                 work(number)
             return
-        numbers = iter(order)
-        lock = threading.Lock()
+        left = _Shares(sizes, self.jobs)
 
-        def loop() -> None:
-            while True:
+        def loop(thread: int) -> None:
+            while (number := left.take(thread)) is not None:
                 self.check()
-                with lock:
-                    number = next(numbers, None)
-                if number is None:
-                    return
                 work(number)
 
         self._gather(loop)
 
-    def _gather(self, loop: Callable[[], None]) -> None:
+    def _gather(self, loop: Callable[[int], None]) -> None:
         with concurrent.futures.ThreadPoolExecutor(self.jobs, "convert") as pool:
             try:
-                futures = [pool.submit(loop) for _ in range(self.jobs)]
+                futures = [pool.submit(loop, thread) for thread in range(self.jobs)]
                 concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_EXCEPTION)
             finally:
                 self._stop.set()
@@ -70,10 +65,33 @@ class Workers:
         for error in sorted(errors, key=lambda error: isinstance(error, Stopped)):
             raise error
 
-    def _order(self, sizes: Sequence[int]) -> list[int]:
-        if self.jobs == 1:
-            return list(range(len(sizes)))
-        limit = sum(sizes) // (self.jobs * LARGE_SHARE)
+
+class _Shares:
+    """What is left to do: the large tensors, and for each thread a run of the others. Thread-safe.
+
+    Threads that write into one file wait for each other (a file system lets one in at a time), so each begins
+    at a place of its own; who is ready takes over from the end of the longest run that is left.
+    """
+
+    def __init__(self, sizes: Sequence[int], jobs: int) -> None:
+        limit = sum(sizes) // (jobs * LARGE_SHARE)
         large = [number for number, size in enumerate(sizes) if size > limit]
-        large.sort(key=lambda number: -sizes[number])
-        return large + [number for number, size in enumerate(sizes) if size <= limit]
+        self._large = deque(sorted(large, key=lambda number: -sizes[number]))
+        self._runs: list[deque[int]] = [deque() for _ in range(jobs)]
+        others = sum(size for size in sizes if size <= limit)
+        before = 0
+        for number, size in enumerate(sizes):
+            if size <= limit:
+                self._runs[min(before * jobs // max(others, 1), jobs - 1)].append(number)
+                before += size
+        self._lock = threading.Lock()
+
+    def take(self, thread: int) -> int | None:
+        """The number of the next tensor; None where nothing is left."""
+        with self._lock:
+            if self._large:
+                return self._large.popleft()
+            if self._runs[thread]:
+                return self._runs[thread].popleft()
+            longest = max(self._runs, key=len)
+            return longest.pop() if longest else None

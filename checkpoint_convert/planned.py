@@ -33,6 +33,9 @@ class ConvertOptions:
         max_memory: bytes the process may take; threads are given up for it. None: as much as it takes.
         ranks: the processes that share the work.
         then: takes each file as soon as it is complete, to send it on.
+        keep_journal: leave the journal in the output, which is not at its last place yet.
+        restore: given the unfinished output, what tells this conversion from others, and its layout, puts
+            back what a lost run of the same has sent on; says whether there was something.
     """
 
     write: WriteOptions = field(default_factory=WriteOptions)
@@ -43,6 +46,8 @@ class ConvertOptions:
     max_memory: int | None = None
     ranks: Ranks = field(default_factory=Ranks)
     then: Callable[[Path], None] | None = None
+    keep_journal: bool = False
+    restore: Callable[[Path, str, Layout], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from checkpoint_convert import digest
+from checkpoint_convert import digest, journal
 from checkpoint_convert.destination import MARK_NAME, REPORT_NAME, beside
 from checkpoint_convert.errors import DestinationError
 from checkpoint_convert.file_bytes import FETCHERS
@@ -21,6 +21,8 @@ from checkpoint_convert.memory_bound import SEND_BYTES
 from checkpoint_convert.model import BLOCK_BYTES
 from checkpoint_convert.planned import SINGLE_FILE
 from checkpoint_convert.remote_source import Mirror, fetcher, file_system
+from checkpoint_convert.sent_record import SentRecord
+from checkpoint_convert.writers.layout import Layout
 
 _LAST = (".metadata", "model.safetensors.index.json", "model.safetensors", "meta.pt")
 """What loaders look for, and so what is sent after everything else."""
@@ -53,6 +55,7 @@ class RemoteTarget:
         self._url = url
         self._is_single = is_single
         self._is_begun = False
+        self._record = SentRecord(self._system, self._root, "")
         self._mark = f"An unfinished conversion. Safe to delete.\n{os.urandom(8).hex()}\n".encode()
         self._sent: dict[Path, str] = {}
         self._size: dict[str, int] = {}
@@ -65,7 +68,7 @@ class RemoteTarget:
         folder.mkdir(exist_ok=self.is_shared)
 
     def check_free(self, *, overwrite: bool) -> None:
-        """Refuse a URL that is taken, and begin where it is free.
+        """Refuse a URL that is taken; nothing is changed there.
 
         What `overwrite` replaces stays until the first file is sent.
 
@@ -79,8 +82,6 @@ class RemoteTarget:
             )
         with _told(self._url):
             if not system.exists(root) or system.exists(f"{root}/{MARK_NAME}"):
-                if not self.is_shared:
-                    self._begin()
                 return
             if not overwrite:
                 raise DestinationError(
@@ -103,24 +104,76 @@ class RemoteTarget:
             self._make_parents(f"{self._root}/{MARK_NAME}")
             self._system.pipe_file(f"{self._root}/{MARK_NAME}", self._mark)
 
+    def restore(self, partial: Path, fingerprint: str, layout: Layout) -> bool:
+        """Go on with what a lost run of the same conversion sent; what another left is removed.
+
+        Args:
+            partial: the unfinished output here; gets stand-ins of what is there already.
+            fingerprint: what tells the conversion from others; empty where nothing does.
+
+        Returns:
+            Whether something was there that is not here.
+        """
+        self._record = SentRecord(self._system, self._root, "" if self._is_single else fingerprint)
+        system, root = self._system, self._root
+        with _told(self._url):
+            is_unfinished = system.exists(f"{root}/{MARK_NAME}")
+            sent = self._record.earlier(layout, self._place) if is_unfinished else None
+            if sent is None:
+                if not self.is_shared and (is_unfinished or not system.exists(root)):
+                    self._begin()  # else it is an output to be replaced, not before the first file is sent
+                return False
+            self._is_begun = True
+            system.pipe_file(f"{root}/{MARK_NAME}", self._mark)
+        if self.is_shared:  # the files are here as well
+            self._sent = {self.local / name: self._name_of(self.local / name) for name in sent.sizes}
+            return False
+        for name, size in sent.sizes.items():
+            path = partial / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+            self._is_there(path, self._name_of(path), size)
+        journal.keep(partial, sent.finished)
+        return True
+
+    def take_back(self) -> None:
+        """What lies complete in the folder that ranks share, of a run that was lost while it sent, is
+        unfinished again: the same conversion has only to check and to send it."""
+        partial = beside(self.local, ".partial")
+        if (self.local / WORK_NAME).is_dir() and not partial.exists():
+            (self.local / MARK_NAME).touch()
+            self.local.rename(partial)
+
     def take(self, path: Path) -> None:
         """Send a complete file, and read it from there from now on."""
+        if path in self._sent:  # by an earlier run; what was missing of its tensors was written once more
+            self._is_there(path, self._sent[path], path.stat().st_size)
+            return
         name = self._name_of(path)
         with _told(f"{self._url}: {name}"):
             self._begin()
             self._put(path, name)
+            self._is_there(path, name, path.stat().st_size)
+            partial = beside(self.local, ".partial")
+            self._record.write([sent.relative_to(partial).as_posix() for sent in self._sent], partial)
+
+    def _is_there(self, path: Path, name: str, size_bytes: int) -> None:
+        """A file was sent: it is read from there, and takes no room here."""
         self._sent[path] = name
-        size = path.stat().st_size
         FETCHERS[str(path)] = fetcher(self._system, self._at(name))
         with path.open("r+b") as file:
             file.truncate(0)
-            file.truncate(size)
+            file.truncate(size_bytes)
 
     def _name_of(self, path: Path) -> str:
         """Where a file goes: below the root; for a time under another name where it would look complete."""
         partial = beside(self.local, ".partial")
         name = path.relative_to(partial if path.is_relative_to(partial) else self.local).as_posix()
         return f"{name}.partial" if name in (SINGLE_FILE, "model.safetensors") else name
+
+    def _place(self, name: str) -> str:
+        """Where a file of the unfinished output is."""
+        return self._at(self._name_of(self.local / name))
 
     def _at(self, name: str) -> str:
         if name == f"{SINGLE_FILE}.partial":
@@ -172,9 +225,13 @@ class RemoteTarget:
             for path in sorted(left, key=lambda path: (path.name in _LAST, path)):
                 name = path.relative_to(self.local).as_posix()
                 self._put(path, name)
+                if self.is_shared:
+                    sent.add(name)
+                    self._record.write(sent, self.local)
             for name in self._sent.values():
                 if name.endswith(".partial"):
                     self._system.mv(self._at(name), self._at(name).removesuffix(".partial"))
+            self._record.remove()
             self._system.rm_file(f"{self._root}/{MARK_NAME}")
         self._forget_shared()
 

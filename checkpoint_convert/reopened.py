@@ -64,14 +64,19 @@ def reopened(
             has_model, has_optimizer = bool(set(names) - {OPTIMIZER_NAME}), OPTIMIZER_NAME in names
             model = stack.enter_context(reopen(target)) if has_model else None
             optimizer = stack.enter_context(reopen(target / OPTIMIZER_NAME)) if has_optimizer else None
-            yield Beside(model, optimizer, _groups(target / GROUPS_NAME))
+            yield Beside(model, optimizer, read_groups(target / GROUPS_NAME))
         elif preset is Preset.TORCH:
             yield Whole(stack.enter_context(reopen(target)))
         else:
             yield Entries(stack.enter_context(stored_entries(target, preset)))
 
 
-def _groups(path: Path) -> list[dict[str, object]]:
+def read_groups(path: Path) -> list[dict[str, object]]:
+    """The optimizer's groups beside safetensors; none where there is no such file.
+
+    Raises:
+        UnreadableError: it is no list of groups.
+    """
     try:
         groups = json.loads(path.read_bytes()) if path.exists() else []
         return [dict(group.items()) for group in groups]

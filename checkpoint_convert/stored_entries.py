@@ -39,10 +39,15 @@ def _entries(files: OpenFiles, target: Path, preset: Preset) -> Iterator[tuple[s
                 for key, value in read_dcp(files, target / folder).values.items():
                     yield f"{folder}/{key}", value
     if preset is Preset.LIGHTNING:
-        path = target / META_NAME
-        meta = read_torch_file(files, path).value
-        if not isinstance(meta, dict):
-            raise UnreadableError(f"{path}: is no mapping", hint="The file is damaged.")
-        for name, value in meta.items():
-            for leaf in leaves((str(name),), value, keep_integer_keys=True):
-                yield f"{META_NAME}/{dotted(leaf.path)}", leaf.value
+        yield from meta_entries(files, target)
+
+
+def meta_entries(files: OpenFiles, target: Path) -> Iterator[tuple[str, object]]:
+    """What stands in lightning's file beside the tensors, by its place."""
+    path = target / META_NAME
+    meta = read_torch_file(files, path).value
+    if not isinstance(meta, dict):
+        raise UnreadableError(f"{path}: is no mapping", hint="The file is damaged.")
+    for name, value in meta.items():
+        for leaf in leaves((str(name),), value, keep_integer_keys=True):
+            yield f"{META_NAME}/{dotted(leaf.path)}", leaf.value

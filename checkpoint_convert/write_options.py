@@ -10,8 +10,9 @@ from checkpoint_convert.model import DType
 CHUNK_BYTES = 32 * 1024 * 1024
 """Largest DCP chunk: a rank reads chunks whole, so small ones save reading and large ones save entries."""
 
-FILE_BYTES = 1024 * 1024 * 1024
-"""Where a DCP file ends and the next begins: several files let ranks read in parallel."""
+FILE_BYTES, LEAST_FILE_BYTES = 1024 * 1024 * 1024, 64 * 1024 * 1024
+"""Where a DCP file ends and the next begins at the latest, and at the earliest: several files let ranks read,
+and threads write, in parallel."""
 
 SAFETENSORS_FILE_BYTES = 5_000_000_000
 """Largest safetensors file, as `transformers.PreTrainedModel.save_pretrained` has it."""

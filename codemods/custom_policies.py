@@ -32,31 +32,36 @@ def as_condition(module: Module, call: ast.AST, function: ast.expr, fm: str) -> 
 
 def says_yes_or_no(project: Project, module: Module, function: ast.expr) -> bool:
     """Whether a function, a method, a callable object or a `partial` of one answers True or False."""
+    functions = functions_of(project, module, function)
+    return bool(functions) and all(_returns_boolean(home, node) for home, node in functions)
+
+
+def functions_of(project: Project, module: Module, function: ast.expr) -> list[tuple[Module, ast.AST]]:
+    """What runs where a function, a method, a callable object or a `partial` of one is called."""
     if isinstance(function, ast.Lambda):
-        return _is_boolean(function.body)
+        return [(module, function)]
     if isinstance(function, ast.Call) and function.args:
         symbol = project.resolve(module, function.func)
         if symbol is not None and symbol.name == "functools.partial":
-            return says_yes_or_no(project, module, function.args[0])
+            return functions_of(project, module, function.args[0])
     value = project.evaluate(module, function)
     if isinstance(value, CallValue) and value.function.name == "functools.partial" and value.arguments:
-        return says_yes_or_no(project, value.origin.module, value.arguments[0])
-    meant = project.links.functions.meant(module, function)
-    return bool(meant) and all(_returns_boolean(home, node) for home, node in meant)
+        return functions_of(project, value.origin.module, value.arguments[0])
+    return list(project.links.functions.meant(module, function))
 
 
 def _returns_boolean(module: Module, function: ast.AST) -> bool:
     if isinstance(function, ast.Lambda):
-        return _is_boolean(function.body)
-    if not isinstance(function, ast.FunctionDef) or _remembers(function):
+        return is_boolean(function.body)
+    if not isinstance(function, ast.FunctionDef) or remembers(function):
         return False
     if isinstance(function.returns, ast.Name) and function.returns.id == "bool":
         return True  # FSDP1 took nothing but a bool or a dict
     returned, _ = module.results(function)
-    return bool(returned) and all(_is_boolean(r) for r in returned)
+    return bool(returned) and all(is_boolean(r) for r in returned)
 
 
-def _remembers(function: ast.FunctionDef) -> bool:
+def remembers(function: ast.FunctionDef) -> bool:
     """Whether an answer can depend on what was asked before: modules are asked about in another order now."""
     return any(
         isinstance(node, ast.Global | ast.Nonlocal)
@@ -69,7 +74,8 @@ def _remembers(function: ast.FunctionDef) -> bool:
     )
 
 
-def _is_boolean(node: ast.expr) -> bool:
+def is_boolean(node: ast.expr) -> bool:
+    """Whether an expression is True or False by its form."""
     match node:
         case ast.Constant():
             return isinstance(node.value, bool)
@@ -78,9 +84,9 @@ def _is_boolean(node: ast.expr) -> bool:
         case ast.UnaryOp():
             return isinstance(node.op, ast.Not)
         case ast.BoolOp():
-            return all(_is_boolean(value) for value in node.values)
+            return all(is_boolean(value) for value in node.values)
         case ast.IfExp():
-            return _is_boolean(node.body) and _is_boolean(node.orelse)
+            return is_boolean(node.body) and is_boolean(node.orelse)
         case ast.Call(func=ast.Name(id=name)):
             return name in ("isinstance", "issubclass", "any", "all", "bool", "hasattr", "callable")
     return False

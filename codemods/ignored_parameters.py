@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 
-from codemods.rule import Literal, Maybe, Module, Project, Sequenced, Sharded, WrapCall, finding
+from codemods.rule import Holding, Literal, Project, Sequenced, Sharded, WrapCall, finding
 from codemods.shard_call import Argument, Inline, Translation
 from codemods.wrap_site import arguments_of
 
@@ -17,10 +17,9 @@ def ignored_arguments(project: Project, site: WrapCall) -> tuple[list[Argument],
     return [a for a in found if a.name in ("ignored_modules", "ignored_states")], unknown
 
 
-def has_only_shards(project: Project, module: Module, model: ast.expr) -> bool:
-    """Whether no parameter of the model is left out of sharding, as far as its wraps say."""
-    holding = project.sharded(module, model)
-    sites = holding.sites if isinstance(holding, Sharded | Maybe) else frozenset()
+def has_only_shards(project: Project, holding: Holding) -> bool:
+    """Whether every parameter of what is held is sharded for certain, as far as its wraps say."""
+    sites = holding.sites if isinstance(holding, Sharded) else frozenset()
     return bool(sites) and all(ignored_arguments(project, site) == ([], False) for site in sites)
 
 

@@ -32,3 +32,9 @@ def is_of_traced_models(module: Module) -> bool:
 def is_one_process(module: Module) -> bool:
     """Whether a file is a notebook that starts no other processes: what runs in it is not sharded."""
     return module.path.endswith(".ipynb") and _STARTS.search(module.text) is None
+
+
+def is_test_path(path: str) -> bool:
+    """Whether a file is a test, by where it stands and what it is called."""
+    *folders, name = path.split("/")
+    return name.startswith("test_") or bool({"test", "tests"} & set(folders))

@@ -29,11 +29,13 @@ from codemods.model import (
     Suppression,
 )
 from codemods.outcomes import decided_together
+from codemods.plain_tests import is_test_path
 from codemods.processes import processors
 from codemods.project import Project
 from codemods.shown_places import dropped, shown
 from codemods.sources import is_configuration
 from codemods.suppressions import check_suppression, suppressions_in
+from codemods.trainer_models import CODE, asks_trainer, changes_settings, trainer_models
 from codemods.whole import only_whole
 from codemods.wrap_reports import DROPPED_BRANCH, wrap_reports
 
@@ -59,7 +61,7 @@ def plan_rewrite(
         only: the files that may be changed; all if None. The others are read to understand these.
         jobs: processes that share the work; None: one for each processor where there is enough to do.
     """
-    project, skipped = _project(target, files, options, only)
+    project, skipped, reader = _project(target, files, options, only)
     files, configs = split(files)
     read = len(project.modules)  # what single questions lead to later is not counted: it may be asked twice
     if jobs is None:
@@ -70,6 +72,9 @@ def plan_rewrite(
     elsewhere = Counter(f.place.path for f in absent if not f.is_note)
     settings = plan_configuration(target, configs, options, surroundings(project), every, only=only)
     absent += settings.absent
+    if options.wants(CODE) and changes_settings([*every, *(f for _, some in settings.found for f in some)]):
+        asking = [p for p in files if (only is None or p in only) and asks_trainer(reader.code_of(p))]
+        findings += _of_trainers(project, reader, asking, every)
 
     def decided(held: dict[Finding, str]) -> list[Reported]:
         return decided_together(project, findings, only, absent, held, settings.decide)
@@ -102,19 +107,25 @@ def plan_rewrite(
     )
 
 
+def _of_trainers(project: Project, reader: Reader, paths: list[str], said: list[Finding]) -> list[Finding]:
+    """What is done with the models of trainers, in files that may never say FSDP."""
+    modules = [project.modules.get(path) or reader.load(path) for path in paths if not is_test_path(path)]
+    return [found for module in modules if module is not None for found in trainer_models(module, said)]
+
+
 def _in_order(found: list[Suppression]) -> tuple[Suppression, ...]:
     return tuple(sorted(found, key=lambda s: (s.path, s.line, s.column)))
 
 
 def _project(
     target: Path, every: list[str], options: Options, only: frozenset[str] | None
-) -> tuple[Project, dict[str, str]]:
+) -> tuple[Project, dict[str, str], Reader]:
     """The project; with `--drop-fsdp1` without FSDP1's branches."""
     files, configs = split(every)
     reader = Reader(target)
     project, skipped = read_project(target, files, options, reader)
     if not options.drop_fsdp1 or not options.wants(DROPPED_BRANCH):
-        return project, skipped
+        return project, skipped, reader
     from codemods.dual_stack.drop import drop_fsdp1
 
     def reread(texts: dict[str, str]) -> Project:
@@ -126,7 +137,7 @@ def _project(
 
     short, project = drop_fsdp1(project, only, reread, lambda: _words(target, configs))
     project.dropped = short
-    return project, skipped
+    return project, skipped, reader
 
 
 def _words(target: Path, files: list[str]) -> frozenset[str]:

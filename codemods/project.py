@@ -13,8 +13,9 @@ from codemods.analysis.index import Index, Symbol
 from codemods.analysis.link import Links
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
-from codemods.analysis.reach import Groups, reached, turned
+from codemods.analysis.reach import reached, turned
 from codemods.analysis.spoken_names import (
+    is_for_fsdp2,
     is_made_for_one,
     is_other_wrapper,
     is_said_unsharded,
@@ -22,9 +23,16 @@ from codemods.analysis.spoken_names import (
     says_no_model,
     says_no_optimizer,
 )
+from codemods.analysis.unwrapped_branches import is_where_not_wrapped
 from codemods.analysis.values import Value
 from codemods.model import Options
-from codemods.plain_tests import is_of_other_engine, is_of_traced_models, is_one_process, is_plain_test
+from codemods.plain_tests import (
+    is_of_other_engine,
+    is_of_traced_models,
+    is_one_process,
+    is_plain_test,
+    is_test_path,
+)
 
 if TYPE_CHECKING:
     from codemods.dual_stack.shortened import Shortened
@@ -84,7 +92,6 @@ class Project:
     line_length: int | None = None
     memo: dict[str, object] = field(default_factory=dict)
     dropped: Shortened | None = None
-    _groups: Groups[str] | None = None
     _imported_by: dict[str, set[str]] = field(default_factory=dict)
     _seen: set[Module] = field(default_factory=set)
     _also: set[Module] = field(default_factory=set)
@@ -119,13 +126,16 @@ class Project:
     def sharded(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds a sharded model: `Sharded`, `Maybe` or `No`.
 
+        Not where the condition fails under which alone it is wrapped, nor in functions for FSDP2's models.
         Where it is one on some paths only, names and conditions have a say: a scheduler that comes out of one
         list with models is none, and neither is the model behind `if not use_fsdp:`.
         """
         holding = self.links.sharded(module, node)
         if isinstance(holding, No):
             return holding
-        if is_said_unsharded(module, node):
+        if is_said_unsharded(module, node) or is_for_fsdp2(module, node):
+            return No()
+        if holding.sites and is_where_not_wrapped(module, node, holding.sites):
             return No()
         return No() if isinstance(holding, Maybe) and self._is_none(module, node) else holding
 
@@ -148,13 +158,7 @@ class Project:
 
     def group(self, path: str) -> str:
         """A name for files that belong together: one imports the other, or a third imports both."""
-        if self._groups is None:
-            self._groups = Groups[str]()
-            linked = dict.fromkeys(self.linked or self.modules)
-            for importer in linked:
-                imported = self.imports.get(importer, ())
-                self._groups.join([importer, *(other for other in imported if other in linked)])
-        return self._groups.of(path)
+        return self.links.shelf.group(path)
 
     def with_wraps(self) -> frozenset[str]:
         """The files that wrap models, what they import, and what imports them and speaks of FSDP itself,
@@ -166,7 +170,7 @@ class Project:
             if path in self.modules and "fsdp" in self.modules[path].text.lower()
         }
         found = reached(sites, self.imports) | speaking
-        return frozenset(path for path in found if not _is_test(path) or path in sites)
+        return frozenset(path for path in found if not is_test_path(path) or path in sites)
 
     def is_one_program(self, path: str, other: str) -> bool:
         """Whether a file can run together with another: one imports the other, or a third both."""
@@ -265,8 +269,3 @@ class Project:
                 if symbol.module is None:
                     self._uses.setdefault(symbol.name, []).append(NameUse(module, node, symbol))
         return self._uses
-
-
-def _is_test(path: str) -> bool:
-    *folders, name = path.split("/")
-    return name.startswith("test_") or bool({"test", "tests"} & set(folders))

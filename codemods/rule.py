@@ -68,14 +68,7 @@ name no rule spoke of (`codemods.leftovers`).
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache
-
+from codemods.analysis.conditions import branches_before
 from codemods.analysis.exports import names_taken
 from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.index import Symbol
@@ -127,7 +120,6 @@ from codemods.editing.state_dict_blocks import BlockPlan, plan_block, run_time_c
 from codemods.editing.state_dicts import Refused, model_loaded, model_saved
 from codemods.editing.statements import (
     annotation_words,
-    branches_before,
     can_only_be_sharded,
     is_annotation,
     is_behind_branch_that_shards,
@@ -140,9 +132,9 @@ from codemods.editing.statements import (
     remove_with_item,
     unwrapping_loop,
 )
-from codemods.editing.unwrapped_branches import is_where_not_wrapped
 from codemods.model import Code, Edit, Finding, Hole, Options, Place, Ref, Safety, Span
 from codemods.project import MethodCall, NameUse, Project
+from codemods.registered_rules import Rule, all_rules, rule
 from codemods.torch_names import FSDP, is_fsdp1_import
 
 __all__ = [
@@ -211,7 +203,6 @@ __all__ = [
     "is_result_used",
     "is_under_rank0",
     "is_where_not_instance",
-    "is_where_not_wrapped",
     "is_where_other_branch_shards",
     "load_sharded_optimizer",
     "may_be_ddp",
@@ -239,67 +230,3 @@ __all__ = [
     "unwrapping_loop",
     "uses_orig_params",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A registered rule.
-
-    Attributes:
-        name: what `explain` knows it by: the FSDP1 name it is about.
-        codes: code -> one line saying what the finding means.
-        check: yields the findings; None for keyword rules, which the wrap call asks.
-        manual: the docstring.
-        order: rules with lower numbers have the first word where edits conflict.
-        where: text -> pattern of files that the rule has to see, though no sharded model may get there: those
-            with such a text that match its pattern. Files that name FSDP, and those that a model gets to, are
-            always there.
-    """
-
-    name: str
-    codes: Mapping[str, str]
-    check: Callable[[Project], Iterable[Finding]] | None
-    manual: str
-    order: int = 50
-    where: Mapping[bytes, bytes] = field(default_factory=dict)
-
-    @property
-    def first_sentence(self) -> str:
-        """What the rule does, on one line; empty where it has no manual."""
-        paragraph = " ".join(inspect.cleandoc(self.manual).split("\n\n")[0].split())
-        return re.split(r"(?<=[.!?]) (?=\W*[A-Z])", paragraph, maxsplit=1)[0]
-
-
-_registry: dict[str, Rule] = {}
-
-
-def register(found: Rule) -> None:
-    """Add a rule; the rooms' own decorators end here."""
-    _registry[found.name] = found
-
-
-def rule(
-    name: str, codes: Mapping[str, str], *, order: int = 50, where: Mapping[bytes, bytes] | None = None
-) -> Callable[[Callable[[Project], Iterator[Finding]]], Callable[[Project], Iterator[Finding]]]:
-    """Register a rule function; see the module's docstring."""
-
-    def decorate(check: Callable[[Project], Iterator[Finding]]) -> Callable[[Project], Iterator[Finding]]:
-        register(Rule(name, dict(codes), check, check.__doc__ or "", order, where or {}))
-        return check
-
-    return decorate
-
-
-def all_rules() -> list[Rule]:
-    """Every rule, in order of precedence."""
-    _import_rules()
-    return sorted(_registry.values(), key=lambda r: (r.order, r.name))
-
-
-@cache
-def _import_rules() -> None:
-    """Every module under `codemods.rules` registers its rule when it is imported."""
-    import codemods.rules as room
-
-    for info in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
-        importlib.import_module(info.name)

@@ -24,7 +24,7 @@ from codemods.analysis.module import Module
 from codemods.analysis.values import Value
 from codemods.model import Code, Finding, Hole
 from codemods.project import Project
-from codemods.rule import Rule, register
+from codemods.registered_rules import Rule, register
 
 SIGNATURE = (
     "module",

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -54,13 +56,18 @@ class Shown:
 @cache
 def shown_cases() -> tuple[Shown, ...]:
     """Every case folder, rewritten."""
-    return tuple(_shown(before.parent) for before in sorted(CASES.glob("*/*/*/before")))
+    with tempfile.TemporaryDirectory() as scratch:
+        return tuple(
+            _shown(before.parent, Path(scratch).resolve()) for before in sorted(CASES.glob("*/*/*/before"))
+        )
 
 
-def _shown(folder: Path) -> Shown:
+def _shown(folder: Path, scratch: Path) -> Shown:
     told = folder / "options.txt"
-    before = folder / "before"
     options = _options(told.read_text(encoding="utf-8").split() if told.exists() else [])
+    # Away from this repository: a rewrite looks for helpers in what is around it.
+    before = scratch / folder.relative_to(CASES)
+    shutil.copytree(folder / "before", before)
     rewrite = plan_rewrite(before, find_files(before, [before]), options)
     tags = folder / "patterns.txt"
     return Shown(

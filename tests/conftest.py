@@ -15,6 +15,31 @@ settings.load_profile("suite")
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# What takes longest, first: whole files go to one worker (`--dist loadfile`, so that what a module shares is
+# made once), and none should be left with a long one when the others have ended.
+LONGEST_FIRST: tuple[str, ...] = (
+    "verify/test_mutations.py",
+    "verify/test_right_conversions.py",
+    "codemods/test_case_runs.py",
+    "codemods/test_places.py",
+    "verify/test_gpu_script.py",
+    "verify/test_reference_job.py",
+    "verify/test_verify_runs.py",
+    "e2e/test_transformers.py",
+    "cli/test_rewrite.py",
+    "codemods/test_cases.py",
+    "checkpoint_convert/test_resume_in_fsdp2.py",
+    "checkpoint_convert/readers/test_bad_sources.py",
+    "e2e/test_demo.py",
+    "e2e/test_run_time_choices.py",
+    "test_house.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ranks = {f"tests/{name}": rank for rank, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.nodeid.partition("::")[0], len(ranks)))
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkpoint_convert.errors import UnreadableError, UnsupportedError
+from checkpoint_convert.errors import CheckpointError, UnreadableError, UnsupportedError
+from checkpoint_convert.file_bytes import OpenFiles
+from checkpoint_convert.torch_file import read_torch_file
 
 _DEEPSPEED = re.compile(r"zero_pp_rank_\d+|_optim_states\.pt$|mp_rank_\d+_model_states\.pt$")
 _TORCH_SUFFIXES = frozenset({".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar", ".torch"})
@@ -53,13 +56,27 @@ def find(paths: Sequence[Path]) -> Found:
         for path in paths:
             for below in sorted(path.iterdir()) if path.is_dir() else ():
                 _refuse_without_metadata(below)
-        named = ", ".join(map(str, paths))
-        raise UnreadableError(
-            f"{named}: no checkpoint there",
-            hint="Give files that torch.save wrote, a distributed checkpoint directory (with its .metadata), "
-            "or safetensors files.",
-        )
+        raise _nothing(paths)
     return result
+
+
+def _nothing(paths: Sequence[Path]) -> UnreadableError:
+    """No checkpoint is there; what is a step below, only its owner can put together."""
+    below = [entry for path in paths if path.is_dir() for entry in sorted(path.iterdir()) if entry.is_dir()]
+    filled = [folder for folder in below if os.access(folder, os.R_OK | os.X_OK) and _has_files(folder)]
+    hint = (
+        "Give files that torch.save wrote, a distributed checkpoint directory (with its .metadata), "
+        "or safetensors files."
+    )
+    if filled:
+        hint = f"There is something in {', '.join(map(str, filled[:4]))}: give what belongs to one save."
+    return UnreadableError(f"{', '.join(map(str, paths))}: no checkpoint there", hint=hint)
+
+
+def _has_files(folder: Path) -> bool:
+    return any(
+        entry.is_file() and entry.suffix in {*_TORCH_SUFFIXES, ".safetensors"} for entry in folder.iterdir()
+    )
 
 
 def _look_behind(path: Path) -> Iterator[tuple[str, Path]]:
@@ -105,8 +122,25 @@ def _refuse_other_tools(directory: Path) -> None:
             hint="Restore it with torchsnapshot into the state dict it was taken of, save that with "
             "torch.save or torch.distributed.checkpoint, and convert the result.",
         )
-    if any((directory / "model").glob("rank*.pt")) and (directory / "optim").is_dir():
+    first = next(iter(sorted((directory / "model").glob("rank*.pt"))), None)
+    if first is not None and _is_of_olmo(first):
         raise UnsupportedError(f"{directory}: is one of OLMo's local checkpoints", hint=OLMO_LOCAL)
+
+
+def _is_of_olmo(path: Path) -> bool:
+    files = OpenFiles()
+    try:
+        return is_olmo_local(read_torch_file(files, path).value)
+    except CheckpointError:
+        return False  # it is not asked for, only what is around it
+    finally:
+        files.close()
+
+
+def is_olmo_local(value: object) -> bool:
+    """Whether that is what a rank's file of OLMo's local checkpoints holds: its modules' flat parameters."""
+    modules = value.get("modules") if isinstance(value, dict) else None
+    return isinstance(modules, list) and any(isinstance(one, dict) and "handles" in one for one in modules)
 
 
 def _kind_of_given(path: Path) -> tuple[str, Path]:

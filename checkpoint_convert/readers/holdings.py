@@ -14,7 +14,7 @@ from pathlib import Path
 from checkpoint_convert.errors import AmbiguousFormatError, UnsupportedError
 from checkpoint_convert.model import DType
 from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, read_saved
-from checkpoint_convert.readers.find import OLMO_LOCAL
+from checkpoint_convert.readers.find import OLMO_LOCAL, is_olmo_local
 from checkpoint_convert.readers.flattened_optim import unflattened
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 from checkpoint_convert.values import is_tensor
@@ -114,8 +114,7 @@ def _refuse_deepspeed(value: object, path: Path) -> None:
 
 
 def _refuse_olmo_local(value: object, path: Path) -> None:
-    modules = value.get("modules") if isinstance(value, dict) else None
-    if isinstance(modules, list) and any(isinstance(one, dict) and "handles" in one for one in modules):
+    if is_olmo_local(value):
         raise UnsupportedError(f"{path}: is a rank of OLMo's local checkpoints", hint=OLMO_LOCAL)
 
 

@@ -18,7 +18,7 @@ from checkpoint_convert import digest
 from checkpoint_convert.items import Items, TensorItem
 from checkpoint_convert.places import Places, as_they_are
 from checkpoint_convert.values import KeyPath
-from checkpoint_convert.write_options import FILE_BYTES, WriteOptions
+from checkpoint_convert.write_options import FILE_BYTES, LEAST_FILE_BYTES, WriteOptions
 from checkpoint_convert.writers.chunks import Chunk, cut
 from checkpoint_convert.writers.dcp_metadata import StoredChunk, StoredTensor, StoredValue, write_metadata
 from checkpoint_convert.writers.layout import PlannedFile, Span
@@ -28,6 +28,15 @@ from checkpoint_convert.writers.torch_zip import ALIGNMENT, object_archive, tens
 METADATA_NAME = ".metadata"
 
 _frame = functools.lru_cache(maxsize=256)(tensor_frame)
+
+
+def _file_bytes(items: Items) -> int:
+    """When a new file begins: after an eighth of all bytes, within bounds.
+
+    Threads that write into one file wait for each other, so even a small checkpoint has a file for each.
+    """
+    whole = sum(item.size_bytes for item in items.tensors)
+    return min(max(whole // 8, LEAST_FILE_BYTES), FILE_BYTES)
 
 
 @dataclass(slots=True)
@@ -58,7 +67,7 @@ class DcpLayout:
         self._chunk_bytes = options.chunk_bytes
         self._ranks = options.shards or 1
         # With target ranks a file per rank; otherwise a new file every so many bytes.
-        self._file_bytes = None if options.shards else (options.file_bytes or FILE_BYTES)
+        self._file_bytes = None if options.shards else (options.file_bytes or _file_bytes(items))
         self._files: list[_File] = []
         self._open: dict[int | None, int] = {}
         self._rotations: dict[int, int] = {}

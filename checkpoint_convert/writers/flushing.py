@@ -8,24 +8,20 @@ flushed by a thread of their own; `settle` waits for them and raises what went w
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import queue
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from checkpoint_convert.errors import CheckpointError
+from checkpoint_convert.writers.kernel_calls import start_writing
 
 START_BYTES = 8 << 20
 """So many bytes are written to a file between two calls that start its writing back."""
 
 MOST_WAITING = 64
 """Files that wait for the disk; with more, writers wait too, or a slow disk would use up all handles."""
-
-_WRITE = 2
-"""linux/fs.h: SYNC_FILE_RANGE_WRITE, start writing what is dirty, wait for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +112,3 @@ class Flusher:
             os.close(task.descriptor)
         if task.then is not None and self._error is None and not self._abandoned:
             task.then()
-
-
-@functools.cache
-def start_writing() -> Callable[[int], object] | None:
-    """Linux's `sync_file_range` of a whole file, given its descriptor; None where there is no such call."""
-    if not sys.platform.startswith("linux"):
-        return None
-    import ctypes
-
-    try:
-        call = ctypes.CDLL(None).sync_file_range
-    except (OSError, AttributeError):
-        return None
-    call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-    return lambda descriptor: call(descriptor, 0, 0, _WRITE)

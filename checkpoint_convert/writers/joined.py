@@ -39,27 +39,27 @@ class JoinedLayout:
 
     def __init__(self, items: Items, parts: Sequence[tuple[str, Sequence[int], Layout]]) -> None:
         self._items = items
-        self._sections: list[Section] = []
+        self.sections: list[Section] = []
         first = 0
         for folder, numbers, layout in parts:
-            self._sections.append(Section(folder, layout, numbers, first))
+            self.sections.append(Section(folder, layout, numbers, first))
             first += len(layout.files)
         self._home = {
             number: (section, local)
-            for section in self._sections
+            for section in self.sections
             for local, number in enumerate(section.numbers)
         }
         self._section_of_file = [
-            section for section in self._sections for _ in range(len(section.layout.files))
+            section for section in self.sections for _ in range(len(section.layout.files))
         ]
-        self.wants_crc = any(section.layout.wants_crc for section in self._sections)
+        self.wants_crc = any(section.layout.wants_crc for section in self.sections)
 
     @property
     def files(self) -> Sequence[PlannedFile]:
         """All parts' files."""
         return [
             PlannedFile(f"{section.folder}/{file.name}" if section.folder else file.name, file.size_bytes)
-            for section in self._sections
+            for section in self.sections
             for file in section.layout.files
         ]
 
@@ -71,17 +71,21 @@ class JoinedLayout:
     @property
     def chunk_count(self) -> int:
         """Of all parts."""
-        return sum(section.layout.chunk_count for section in self._sections)
+        return sum(section.layout.chunk_count for section in self.sections)
 
     @property
     def closing_bytes(self) -> int:
         """Of all parts."""
-        return sum(section.layout.closing_bytes for section in self._sections)
+        return sum(section.layout.closing_bytes for section in self.sections)
 
     def begin(self, out: Output) -> None:
         """See `Layout`."""
-        for section in self._sections:
+        for section in self.sections:
             section.layout.begin(section.within(out))
+
+    def home(self, number: int) -> tuple[Section, int]:
+        """The part that a tensor is in, and its number there."""
+        return self._home[number]
 
     def spans(self, number: int) -> Iterator[Span]:
         """See `Layout`."""
@@ -107,7 +111,7 @@ class JoinedLayout:
 
     def finish(self, out: Output) -> None:
         """See `Layout`; the last part is what makes the whole a checkpoint."""
-        for section in self._sections:
+        for section in self.sections:
             section.layout.finish(section.within(out))
 
 

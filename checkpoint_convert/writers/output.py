@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from checkpoint_convert.writers.flushing import Flusher
+from checkpoint_convert.writers.kernel_calls import reserve
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 
@@ -19,6 +20,7 @@ class Output:
     Args:
         directory: where they are; exists.
         names: file names by number.
+        sizes: their bytes, as far as they are known; room is made for them before the first is written.
         durable: flush to the disk; False leaves that to the system.
         anew: no file may be there already (it may be a hard link to one of the source's). False where an
             earlier run or another rank made some.
@@ -33,8 +35,10 @@ class Output:
         durable: bool = True,
         anew: bool = True,
         then: Callable[[Path], None] | None = None,
+        sizes: Sequence[int] = (),
     ) -> None:
         self._then = then
+        self._sizes = sizes
         self._flags = _FLAGS | (os.O_EXCL if anew else 0)
         self.directory = directory
         self._names = names
@@ -65,7 +69,9 @@ class Output:
             if file not in self._descriptors:
                 path = self.directory / self._names[file]
                 path.parent.mkdir(parents=True, exist_ok=True)
-                self._descriptors[file] = os.open(path, self._flags, 0o666)
+                descriptor = self._descriptors[file] = os.open(path, self._flags, 0o666)
+                if file < len(self._sizes):
+                    reserve(descriptor, self._sizes[file])
             return self._descriptors[file]
 
     def close(self, file: int, size_bytes: int) -> None:

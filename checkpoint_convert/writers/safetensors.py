@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from checkpoint_convert import digest
 from checkpoint_convert.errors import UnsupportedError
 from checkpoint_convert.items import Items, TensorItem, dotted
 from checkpoint_convert.model import Value, numel
@@ -29,13 +31,17 @@ _METADATA = {"format": "pt"}
 """transformers refuses a file without it."""
 
 
+_PIECE_BYTES = 64 << 10
+"""Of a header, written at a time: all of it may be tens of megabytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A safetensors file: its header and where its data begins."""
+    """A safetensors file: the tensors in it, in the order of their bytes, and the header before them."""
 
     name: str
-    header: bytes
-    numbers: tuple[int, ...]
+    numbers: Sequence[int]
+    header_bytes: int
     size_bytes: int
 
 
@@ -46,8 +52,11 @@ class SafetensorsLayout:
 
     def __init__(self, items: Items, options: WriteOptions) -> None:
         self._items = items
-        self._place: dict[int, tuple[int, int]] = {}
+        self._file_of = array("q", bytes(8 * len(items.tensors)))
+        self._offset = array("q", bytes(8 * len(items.tensors)))
         self._files: list[_File] = []
+        self.digests: dict[str, bytes] = {}
+        """Of the headers and of the JSON files by name, once they are written."""
         _check_types(items)
         model = [number for number, item in enumerate(items.tensors) if item.path[0] == "model"]
         shards = self._pack(model, options.file_bytes or SAFETENSORS_FILE_BYTES)
@@ -77,26 +86,36 @@ class SafetensorsLayout:
         return shards
 
     def _add_file(self, name: str, numbers: Sequence[int]) -> None:
-        entries: dict[str, object] = {"__metadata__": _METADATA}
-        end = 0
         # Widest elements first, as safetensors itself does, so that every tensor is aligned to its own size.
-        order = sorted(numbers, key=lambda number: -self._items.tensors[number].dtype.itemsize)
-        starts: dict[int, int] = {}
+        order = array("q", sorted(numbers, key=lambda number: -self._items.tensors[number].dtype.itemsize))
+        header_bytes = sum(map(len, self._header(order)))
+        end = header_bytes
         for number in order:
+            self._file_of[number], self._offset[number] = len(self._files), end
+            end += self._items.tensors[number].size_bytes
+        self._files.append(_File(name, order, header_bytes, end))
+
+    def _header(self, numbers: Sequence[int]) -> Iterator[bytes]:
+        """What stands before a file's tensors; in pieces, the first being its length."""
+        text_bytes = sum(map(len, self._entries(numbers)))
+        padding = -text_bytes % 8
+        yield struct.pack("<Q", text_bytes + padding)
+        yield from self._entries(numbers)
+        yield b" " * padding
+
+    def _entries(self, numbers: Sequence[int]) -> Iterator[bytes]:
+        yield _json({"__metadata__": _METADATA})[:-1]
+        end = 0
+        for number in numbers:
             item = self._items.tensors[number]
-            starts[number] = end
-            entries[side_key(item.path)] = {
+            entry = {
                 "dtype": item.dtype.safetensors_name,
                 "shape": list(item.source.shape),
                 "data_offsets": [end, end + item.size_bytes],
             }
+            yield b"," + _json({side_key(item.path): entry})[1:-1]
             end += item.size_bytes
-        text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
-        text += b" " * (-len(text) % 8)
-        header = struct.pack("<Q", len(text)) + text
-        for number, start in starts.items():
-            self._place[number] = (len(self._files), len(header) + start)
-        self._files.append(_File(name, header, tuple(order), len(header) + end))
+        yield b"}"
 
     @property
     def files(self) -> Sequence[PlannedFile]:
@@ -118,16 +137,32 @@ class SafetensorsLayout:
         """About the size of the index and of the parameter groups."""
         return 4096 + sum(len(dotted(item.path)) + 60 for item in self._items.tensors)
 
+    @property
+    def header_sizes(self) -> Iterator[tuple[str, int]]:
+        """Names of the files, and the bytes before their tensors."""
+        return ((file.name, file.header_bytes) for file in self._files)
+
     def begin(self, out: Output) -> None:
         """Write the headers."""
         for number, file in enumerate(self._files):
-            out.write(number, 0, file.header)
+            running, at, waiting = digest.new(), 0, bytearray()
+            for piece in self._header(file.numbers):
+                running.update(piece)
+                waiting += piece
+                if len(waiting) >= _PIECE_BYTES:
+                    out.write(number, at, bytes(waiting))
+                    at, waiting = at + len(waiting), bytearray()
+            out.write(number, at, bytes(waiting))
+            self.digests[file.name] = running.digest()
+
+    def place(self, number: int) -> tuple[str, int]:
+        """The file that a tensor is in, and the byte at which it begins."""
+        return self._files[self._file_of[number]].name, self._offset[number]
 
     def spans(self, number: int) -> Iterator[Span]:
         """See `Layout`."""
-        file, offset = self._place[number]
         item = self._items.tensors[number]
-        yield Span(file, offset, 0, numel(item.source.shape))
+        yield Span(self._file_of[number], self._offset[number], 0, numel(item.source.shape))
 
     def is_linked(self, number: int) -> bool:
         """Never."""
@@ -144,25 +179,37 @@ class SafetensorsLayout:
         for number, file in enumerate(self._files):
             out.close(number, file.size_bytes)
         if self._model_files > 1:
-            self._write_json(out, INDEX_NAME, self._index())
+            self._write(out, INDEX_NAME, self._index())
         groups = param_groups(self._items)
         if groups:
-            self._write_json(out, GROUPS_NAME, groups)
+            self._write(out, GROUPS_NAME, [json.dumps(groups, indent=2, ensure_ascii=False) + "\n"])
 
-    def _index(self) -> dict[str, object]:
-        weights: dict[str, str] = {}
-        total = 0
-        for file in self._files[: self._model_files]:
-            for number in file.numbers:
-                item = self._items.tensors[number]
-                total += item.size_bytes
-                weights[side_key(item.path)] = file.name
-        return {"metadata": {"total_size": total}, "weight_map": dict(sorted(weights.items()))}
+    def _index(self) -> Iterator[str]:
+        """As `json.dumps(..., indent=2)` has it, line by line."""
+        names = {
+            side_key(self._items.tensors[number].path): file.name
+            for file in self._files[: self._model_files]
+            for number in file.numbers
+        }
+        total = sum(file.size_bytes - file.header_bytes for file in self._files[: self._model_files])
+        yield f'{{\n  "metadata": {{\n    "total_size": {total}\n  }},\n  "weight_map": {{'
+        for count, name in enumerate(sorted(names)):
+            pair = json.dumps({name: names[name]}, ensure_ascii=False)[1:-1]
+            yield f"{',' if count else ''}\n    {pair}"
+        yield "\n  }\n}\n"
 
-    @staticmethod
-    def _write_json(out: Output, name: str, value: object) -> None:
+    def _write(self, out: Output, name: str, texts: Iterable[str]) -> None:
+        running = digest.new()
         with out.stream(name) as sink:
-            sink(json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n")
+            for text in texts:
+                data = text.encode()
+                running.update(data)
+                sink(data)
+        self.digests[name] = running.digest()
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def side_key(path: KeyPath) -> str:

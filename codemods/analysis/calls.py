@@ -77,10 +77,14 @@ class Calls:
             return self.links.at(module, node.args[0], path)
         if symbol is not None and symbol.name == "dataclasses.replace" and node.args:
             return self.links.at(module, node.args[0], path)
-        if is_optimizer(symbol, node):
-            return NOTHING if path else frozenset({OptimizerCall(node, module)})
+        made = frozenset({OptimizerCall(node, module)}) if is_optimizer(symbol, node) else NOTHING
         if symbol is not None and symbol.module is not None and isinstance(symbol.node, ast.ClassDef):
-            return self._constructed(module, node, symbol.node, symbol.module, path)
+            held = self._constructed(module, node, symbol.node, symbol.module, path)
+            if not path and self.links.classes.is_optimizer(symbol.node, symbol.module):
+                made = frozenset({OptimizerCall(node, module)})
+            return held if path else held | made
+        if made:
+            return NOTHING if path else made
         if symbol is not None and symbol.name in ("types.SimpleNamespace", "argparse.Namespace"):
             return NOTHING if path else frozenset({Record(node, module)})
         match node.func:

@@ -33,6 +33,7 @@ class Classes:
     _families: dict[Instance, list[ClassAt]] = field(default_factory=dict)
     _family_nodes: dict[Instance, frozenset[ast.ClassDef]] = field(default_factory=dict)
     _inherited: dict[tuple[ast.ClassDef, str], list[tuple[Module, Method]]] = field(default_factory=dict)
+    _outside: dict[ast.ClassDef, list[str]] = field(default_factory=dict)
 
     def lineage(self, node: ast.ClassDef, module: Module) -> list[ClassAt]:
         """A class and its bases in the project, the nearest first."""
@@ -194,6 +195,27 @@ class Classes:
             if symbol is not None and symbol.name == "typing.NamedTuple":
                 return True
         return False
+
+    def is_optimizer(self, node: ast.ClassDef, module: Module) -> bool:
+        """Whether a class derives from one of `torch.optim`, whatever its name."""
+        return self._comes_from(node, module, "torch.optim.")
+
+    def is_module(self, node: ast.ClassDef, module: Module) -> bool:
+        """Whether a class derives from one of `torch.nn`."""
+        return self._comes_from(node, module, "torch.nn.")
+
+    def _comes_from(self, node: ast.ClassDef, module: Module, package: str) -> bool:
+        bases = self.outside_bases(node, module)
+        return any(name.startswith(package) and "lr_scheduler" not in name for name in bases)
+
+    def outside_bases(self, node: ast.ClassDef, module: Module) -> list[str]:
+        """What a class derives from outside of the project, however indirectly."""
+        known = self._outside.get(node)
+        if known is None:
+            bases = ((home, base) for one, home in self.lineage(node, module) for base in one.bases)
+            symbols = (self.index.resolve(home, base) for home, base in bases)
+            known = self._outside[node] = [s.name for s in symbols if s is not None and s.module is None]
+        return known
 
     def annotated(self, module: Module, annotation: ast.expr | None) -> list[Instance]:
         """The classes of the project that an annotation names, in unions and strings too."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -73,6 +73,12 @@ class Reader:
             self.cells[path] = code_bytes(self.bytes_of(path))
         return self.cells[path]
 
+    def forget(self, paths: Iterable[str]) -> None:
+        """Let go of the contents of files; they are read again if asked for."""
+        for path in paths:
+            self.data.pop(path, None)
+            self.cells.pop(path, None)
+
     def load(self, path: str) -> Module | None:
         """Decode and parse a file."""
         if path in self.modules:
@@ -112,13 +118,14 @@ def read_project(
     importing = {path: imported_names(reader.code_of(path)) for path in files}
     targets = {path: _located(index, path, names) for path, names in importing.items()}
     linked = _closure(hits, targets)
+    mentions = frozenset(
+        w for w, pattern in _COARSE_WORDS.items() if any(pattern.search(d) for d in reader.data.values())
+    )
+    reader.forget(set(files).difference(linked))
     shelf = Shelf(linked, reader.code_of, reader.load, targets, reader.modules)
     shelf.load(linked if options.drop_fsdp1 else {*hits, *_told_by_rules(shelf)})
     project = link(index, reader.modules, options, shelf)
-    words = (
-        w for w, pattern in _COARSE_WORDS.items() if any(pattern.search(d) for d in reader.data.values())
-    )
-    project.mentions = frozenset(words)
+    project.mentions = mentions
     project.imports = targets
     project.linked = tuple(linked)
     project.line_length = _line_length(target)

@@ -173,8 +173,11 @@ class Functions:
         `self` and `super()` can be so only in the class, its bases and its heirs.
         """
         family = {home.path for _, home in self.links.classes.family(Instance(owner, module, is_exact=False))}
-        others = self.links.shelf.where(name, rb"\s*\)*\s*\(", Before.ANOTHER_CALLED)
-        for home in self.links.shelf.load(sorted(family.union(others))):
+        shelf = self.links.shelf
+        others = shelf.together(module.path).intersection(
+            shelf.where(name, rb"\s*\)*\s*\(", Before.ANOTHER_CALLED)
+        )
+        for home in shelf.load(sorted(family | others)):
             for call in home.called(name):
                 if isinstance(call.func, ast.Attribute):
                     yield home, call

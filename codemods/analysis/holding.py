@@ -123,12 +123,17 @@ class Unseen(Other):
     """Where it comes from was not found."""
 
 
+class Possible(Other):
+    """A model that a library may shard: that is decided when the program runs."""
+
+
 class Declared:
     """Said to be a sharded model, by an annotation or by a call of one of FSDP1's static methods on it."""
 
 
 OTHER = Other()
 UNSEEN = Unseen()
+POSSIBLE = Possible()
 DECLARED = Declared()
 
 

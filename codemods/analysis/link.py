@@ -18,8 +18,10 @@ from codemods.analysis.containers import Containers
 from codemods.analysis.evidence import Evidence, optimizers_in
 from codemods.analysis.functions import Functions
 from codemods.analysis.holding import (
+    DECLARED,
     NOTHING,
     OTHER,
+    POSSIBLE,
     Declared,
     Defined,
     HeldSet,
@@ -31,14 +33,17 @@ from codemods.analysis.holding import (
     Other,
     Part,
     Path,
+    Possible,
     Record,
     Sharded,
     Unseen,
     WrapCall,
 )
 from codemods.analysis.index import Index
+from codemods.analysis.library_models import LibraryModel, library_models
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
+from codemods.analysis.optimizer_classes import calls_given_parameters
 from codemods.analysis.parameter_lists import ParameterLists
 from codemods.analysis.shelf import Shelf
 from codemods.analysis.spread import Spread
@@ -82,6 +87,7 @@ class Links:
     _optimizers: dict[Module, frozenset[ast.Call]] = field(default_factory=dict)
     _is_possible: bool = False
     spread: Spread | None = None
+    by_libraries: dict[ast.expr, LibraryModel] = field(default_factory=dict)
     evidence: Evidence = field(init=False)
     stores: Stores = field(init=False)
     classes: Classes = field(init=False)
@@ -104,7 +110,12 @@ class Links:
         self.parameters = ParameterLists(self)
         words = ("FullyShardedDataParallel", "FSDP")
         texts = (module.text for module in self.naming)
-        self._is_possible = bool(self.wraps) or any(word in text for text in texts for word in words)
+        self.by_libraries = library_models(self.classes, self.meanings, self.naming)
+        self._is_possible = (
+            bool(self.wraps)
+            or bool(self.by_libraries)
+            or any(word in text for text in texts for word in words)
+        )
 
     def sharded(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds a sharded model where it stands."""
@@ -115,7 +126,7 @@ class Links:
         declared = any(isinstance(h, Declared) for h in held) or self.evidence.is_evident(module, node)
         declared = declared or self.evidence.is_tested(module, node)
         if not sites and not declared:
-            return No()
+            return Maybe(sites) if any(isinstance(h, Possible) for h in held) else No()
         if declared or not any(isinstance(h, Other | Instance | Defined | Record | Part) for h in held):
             return Sharded(sites)
         return Maybe(sites)
@@ -149,8 +160,16 @@ class Links:
         """Whether a call constructs an optimizer."""
         known = self._optimizers.get(module)
         if known is None:
-            known = self._optimizers[module] = frozenset(optimizers_in(module, self.meanings))
+            own = (c for c in calls_given_parameters(module) if self.is_own_optimizer(module, c))
+            known = self._optimizers[module] = frozenset((*optimizers_in(module, self.meanings), *own))
         return call in known
+
+    def is_own_optimizer(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call makes an optimizer of a class of the project."""
+        symbol = self.index.resolve(module, call.func)
+        if symbol is None or symbol.module is None or not isinstance(symbol.node, ast.ClassDef):
+            return False
+        return self.classes.is_optimizer(symbol.node, symbol.module)
 
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds the optimizer of a sharded model."""
@@ -244,6 +263,9 @@ class Links:
         self._cut = min(self._cut, depth - 1)
 
     def _at(self, module: Module, node: ast.expr, path: Path) -> HeldSet:
+        told = self.by_libraries.get(node)
+        if told is not None and (path[0] if path else None) in told.positions:
+            return frozenset({DECLARED if told.is_certain else POSSIBLE})
         match node:
             case ast.Name():
                 return self.variables.name(module, node, path)

@@ -36,6 +36,7 @@ class Module:
         self.table.build(self.tree)
         self._line_starts = [0, *(m.end() for m in _LINE_END.finditer(source.text))]
         self._named: dict[str, list[ast.Name | ast.Attribute]] | None = None
+        self._ordered: dict[str, list[ast.Name | ast.Attribute]] = {}
         self._lines: list[str] | None = None
         self._results: dict[ast.AST, tuple[list[ast.expr], list[ast.expr]]] | None = None
         self.flows: dict[tuple[Scope, str], dict[ast.stmt, frozenset[Binding]]] = {}
@@ -57,8 +58,20 @@ class Module:
 
     def named(self, *words: str) -> list[ast.Name | ast.Attribute]:
         """Every use of these names and every attribute of these names, in the order of the text."""
+        if len(words) == 1:
+            return self._in_order(words[0])
         found = [node for word in words for node in self._by_word().get(word, ())]
         return sorted(found, key=_end) if len(found) > 1 else found
+
+    def _in_order(self, word: str) -> list[ast.Name | ast.Attribute]:
+        """Every use of one name; many are asked for often."""
+        found = self._ordered.get(word)
+        if found is None:
+            uses = self._by_word().get(word)
+            if uses is None:
+                return []
+            found = self._ordered[word] = sorted(uses, key=_end)
+        return found
 
     def attributes(self, *words: str) -> list[ast.Attribute]:
         """Every attribute of these names, in the order of the text, the outer ones of a chain first."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from codemods.analysis.flow import reaching
 from codemods.analysis.module import Module
+from codemods.analysis.optimizer_classes import group_owners
 from codemods.analysis.scopes import BindingKind
 
 if TYPE_CHECKING:
@@ -95,9 +96,12 @@ class ParameterLists:
     def iterated(self, module: Module, node: ast.expr, depth: int = 6) -> Iterator[ast.expr]:
         """`m` where an expression is an iterable of parameters of m and nothing else.
 
-        `m.parameters()`, `list(...)` of it, a comprehension that keeps some of them, a name of one.
+        `m.parameters()`, `list(...)` of it, a comprehension that keeps some of them, a name of one; of an
+        optimizer m the parameters of a group: `group["params"]`.
         """
         match node:
+            case ast.Subscript(value=group, slice=ast.Constant(value="params")):
+                yield from group_owners(module, group)
             case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in NAMES:
                 yield owner
             case ast.Call(func=ast.Attribute(value=owner, attr="values" | "items" | "keys")) if depth:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 
 from codemods.analysis.module import Module
-from codemods.analysis.reach import reached, turned
+from codemods.analysis.reach import Groups, reached, turned
 from codemods.analysis.scopes import below
 
 IMPORT = re.compile(
@@ -25,6 +25,8 @@ _OWN = re.compile(rb"(?<![\w.])(?:self|cls)\.\Z")
 _MOST_FILES = 1 << 18
 _HASH = (1 << 44) - 1
 _LOOKED_BACK = 400
+_MOST_WORDS = 64
+"""How many words' places are kept: the same word is looked for in several ways, one after the other."""
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _ALONE = bytes(byte if re.match(rb"\w", bytes([byte])) else ord(" ") for byte in range(256))
 """What stands in no word becomes a space: splitting takes a fifth of the time of a pattern."""
@@ -39,9 +41,6 @@ class Before(enum.Enum):
     A_DOT = "a dot"
     ANOTHER = "a dot, and before it something else than `self` and `cls`"
     ANOTHER_CALLED = "the same, and not `super()`"
-
-
-_DOTTED = frozenset({Before.A_DOT, Before.ANOTHER, Before.ANOTHER_CALLED})
 
 
 class Shelf:
@@ -74,11 +73,15 @@ class Shelf:
         self._imports = imports
         self._words: array[int] | None = None
         self._with_word: dict[str, list[str]] = {}
+        self._starts: dict[str, list[tuple[str, list[int]]]] = {}
         self._where: dict[tuple[str, bytes, Before, bytes], list[str]] = {}
         self._starring: dict[str, bool] = {}
         self._imported: dict[str, list[str]] = {}
         self._defined: dict[str, bool] = {}
         self._users: dict[str, frozenset[str]] = {}
+        self._groups: Groups[str] | None = None
+        self._together: dict[str, frozenset[str]] = {}
+        self._alike: dict[frozenset[str], frozenset[str]] = {}
         self._importers: dict[str, set[str]] | None = None
         self._import_words: dict[str, frozenset[bytes]] = {}
 
@@ -144,18 +147,31 @@ class Shelf:
         key = word, after, just_before, before
         found = self._where.get(key)
         if found is None:
-            name, follows = word.encode(), _compiled(rb"(?!\w)" + after)
+            name, follows = word.encode(), _compiled(after)
             ends = _compiled(b"(?:" + before + rb")\Z") if before else None
             found = []
-            for path in self.with_word(word):
+            for path, starts in self._places(word):
                 text = self._code_of(path)
-                for start in _places(text, name, follows, is_behind_a_dot=just_before in _DOTTED):
-                    if _stands(text, start, just_before) and (
-                        ends is None or ends.search(text[max(0, start - _LOOKED_BACK) : start])
+                for start in starts:
+                    if (
+                        follows.match(text, start + len(name))
+                        and _stands(text, start, just_before)
+                        and (ends is None or ends.search(text[max(0, start - _LOOKED_BACK) : start]))
                     ):
                         found.append(path)
                         break
             self._where[key] = found
+        return found
+
+    def _places(self, word: str) -> list[tuple[str, list[int]]]:
+        """The files in which a name stands, and where; of the words last asked for."""
+        found = self._starts.pop(word, None)
+        if found is None:
+            name = word.encode()
+            found = [(path, list(_starts(self._code_of(path), name))) for path in self.with_word(word)]
+            if len(self._starts) >= _MOST_WORDS:
+                del self._starts[next(iter(self._starts))]
+        self._starts[word] = found
         return found
 
     def may_define(self, name: str) -> bool:
@@ -182,6 +198,26 @@ class Shelf:
             self._users[path] = frozenset(reached([path], self._importers))
         return self._users[path]
 
+    def together(self, path: str) -> frozenset[str]:
+        """The files that can run in one program with a file: what anything imports that imports it too.
+
+        An object gets to no others, whatever its class and the name that it has there.
+        """
+        found = self._together.get(path)
+        if found is None:
+            found = frozenset(reached(self.users(path), self._imports))
+            found = self._together[path] = self._alike.setdefault(found, found)
+        return found
+
+    def group(self, path: str) -> str:
+        """A name for files that belong together: one imports the other, or a third imports both."""
+        if self._groups is None:
+            self._groups = Groups[str]()
+            for importer in self.paths:
+                imported = (other for other in self._imports.get(importer, ()) if other in self._known)
+                self._groups.join([importer, *imported])
+        return self._groups.of(path)
+
     def may_name(self, path: str, word: str) -> bool:
         """Whether a file can name what another has: by an import, or as an attribute of one."""
         words, name = self.import_words(path), word.encode()
@@ -190,7 +226,7 @@ class Shelf:
         text = self._code_of(path)
         if self.has_star(path):
             return True
-        for start in _places(text, name, _compiled(rb"(?!\w)"), is_behind_a_dot=True):
+        for start in _starts(text, name):
             chain = CHAIN.search(text[max(0, start - _LOOKED_BACK) : start])
             if chain is not None and chain[1] in words:
                 return True
@@ -247,20 +283,18 @@ def _key(word: bytes) -> int:
     return (hash(word) & _HASH) * _MOST_FILES
 
 
-def _places(text: bytes, name: bytes, follows: re.Pattern[bytes], *, is_behind_a_dot: bool) -> Iterator[int]:
-    """Where a whole name stands before something."""
-    if is_behind_a_dot:
-        name = b"." + name
+def _starts(text: bytes, name: bytes) -> Iterator[int]:
+    """Where a whole name stands."""
     start = text.find(name)
     while start >= 0:
-        if follows.match(text, start + len(name)) and (is_behind_a_dot or not _is_in_word(text, start)):
-            yield start + is_behind_a_dot
-        start = text.find(name, start + 1)
+        end = start + len(name)
+        if not _is_in_word(text[start - 1 : start]) and not _is_in_word(text[end : end + 1]):
+            yield start
+        start = text.find(name, end)
 
 
-def _is_in_word(text: bytes, start: int) -> bool:
-    last = text[start - 1 : start]
-    return last.isalnum() or last == b"_"
+def _is_in_word(character: bytes) -> bool:
+    return character.isalnum() or character == b"_"
 
 
 def _stands(text: bytes, start: int, just_before: Before) -> bool:

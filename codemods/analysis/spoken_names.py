@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
+from codemods.analysis.conditions import conditions
 from codemods.analysis.module import Module
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
@@ -43,9 +43,9 @@ def _last_word(node: ast.expr) -> str:
 
 
 _SAID = frozenset({"fsdp", "is", "use", "using", "enable", "enabled", "has", "with", "model", "wrapped"})
+_FSDP2 = re.compile(r"^(?!.*fsdp_?v?1).*(?:fsdp_?v?2(?![0-9])|fully_?shard(?!ed))", re.IGNORECASE)
 _OTHER_STACKS = re.compile(r"deepspeed|megatron|\bxla\b", re.IGNORECASE)
 _OTHER_WRAPPERS = frozenset({"DDP", "DataParallel", "DeepSpeedEngine", "DistributedDataParallel"})
-_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 def is_where_unsharded(module: Module, node: ast.AST) -> bool:
@@ -54,7 +54,7 @@ def is_where_unsharded(module: Module, node: ast.AST) -> bool:
     The other branch of `if is_fsdp(model):`, what stands behind one that leaves, and the branch of
     `if kind == Kind.DEEPSPEED:`. Nothing is made of `fsdp2` and versions: there the other branch is FSDP1's.
     """
-    return any(_says(test, is_met=is_met) for test, is_met in _conditions(module, node))
+    return any(_says(test, is_met=is_met) for test, is_met in conditions(module, node))
 
 
 def is_said_unsharded(module: Module, node: ast.expr) -> bool:
@@ -66,7 +66,16 @@ def is_said_unsharded(module: Module, node: ast.expr) -> bool:
         and isinstance(test, ast.Call)
         and _asks_for_fsdp(test)
         and any(ast.unparse(argument) == text for argument in test.args)
-        for test, is_met in _conditions(module, node)
+        for test, is_met in conditions(module, node)
+    )
+
+
+def is_for_fsdp2(module: Module, node: ast.AST) -> bool:
+    """Whether a place is in a function whose name says that it is for FSDP2's models:
+    `fsdp2_load_full_state_dict`."""
+    return any(
+        isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and _FSDP2.search(parent.name)
+        for parent in module.ancestors(node)
     )
 
 
@@ -88,24 +97,6 @@ def is_made_for_one(module: Module, node: ast.expr) -> bool:
     values = [binding.value for binding in found[1] if binding.value is not None] if found is not None else []
     keywords = (n for value in values for n in ast.walk(value) if isinstance(n, ast.keyword))
     return any(k.arg == "world_size" and ast.unparse(k.value) == "1" for k in keywords)
-
-
-def _conditions(module: Module, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
-    """The conditions that hold where a place is reached, or do not, within its function."""
-    child = node
-    for parent in module.ancestors(node):
-        if isinstance(parent, ast.If | ast.IfExp):
-            body = parent.body if isinstance(parent.body, list) else [parent.body]
-            if child is not parent.test:
-                yield parent.test, any(child is part for part in body)
-        for statement in module.block(child) if isinstance(child, ast.stmt) else ():
-            if statement is child:
-                break
-            if isinstance(statement, ast.If) and isinstance(statement.body[-1], _LEAVES):
-                yield statement.test, False
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            return
-        child = parent
 
 
 def _says(test: ast.expr, *, is_met: bool) -> bool:

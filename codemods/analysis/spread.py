@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from codemods.analysis.evidence import quoted_types
+from codemods.analysis.functions import is_property
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind, Scope
 from codemods.analysis.shelf import Before
@@ -27,16 +28,15 @@ from codemods.analysis.spread_marks import Cell, Family, Mark, Taker
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
 
-_MANY = Family([])
 _APART = 8
-"""How many families are told apart; the objects of all further ones are taken for one kind."""
+"""How many families of a group of files are told apart; the objects of all further ones are taken for one
+kind."""
 _RARE = 10
 """In how many files an attribute's name may stand for all its reads to be followed, whatever they are of."""
 _BY_PYTHON = frozenset({"__call__", "__enter__", "__aenter__"})
 """Methods that are called without being named."""
 _ASKING = rb"\bgetattr\s*\([^\'\"]*[\'\"]"
 _WORDS = re.compile(r"\w+")
-_PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
 
 
 class Spread:
@@ -51,11 +51,12 @@ class Spread:
         self.marks: dict[ast.AST, set[Mark]] = {}
         self._waiting: deque[tuple[Module, ast.expr, Mark]] = deque()
         self._variables: dict[tuple[Scope, str], Cell] = {}
-        self._attributes: dict[tuple[Family | str, str], Cell] = {}
+        self._attributes: dict[Family | str, dict[str, Cell]] = {}
         self._results: dict[ast.AST, Cell] = {}
         self._families: dict[ast.ClassDef, Family] = {}
         self._interesting: set[ast.AST | Family] = set()
         self._objects: dict[Family, Family] = {}
+        self._apart: dict[str, list[Family]] = {}
         self._annotations: dict[Module, list[ast.Constant]] = {}
 
     def has(self, node: ast.AST, *marks: Mark) -> bool:
@@ -159,12 +160,13 @@ class Spread:
         cell = self._attribute(owner, name)
         is_new = not cell.marks
         cell.put(mark)
-        if isinstance(owner, Family) and self._objects.get(owner) is _MANY:
-            self._attribute(_MANY, name).put(mark)
-        if is_new and isinstance(owner, Family) and not self._look_for_reads(cell, name):
+        kind = self._objects.get(owner, owner) if isinstance(owner, Family) else owner
+        if kind is not owner:
+            self._attribute(kind, name).put(mark)
+        if is_new and isinstance(owner, Family) and not self._look_for_reads(owner, cell, name):
             self._look_for_objects(owner)
 
-    def _look_for_reads(self, cell: Cell, name: str) -> bool:
+    def _look_for_reads(self, owner: Family, cell: Cell, name: str) -> bool:
         """Take every attribute of a rare private name for one of the objects in question; whether that was
         done."""
         if not name.startswith("_") or name in _BY_PYTHON:
@@ -174,6 +176,7 @@ class Spread:
             *shelf.where(name, just_before=Before.ANOTHER),
             *shelf.where(name, rb"[\'\"]", before=_ASKING),
         }
+        paths &= frozenset[str]().union(*(shelf.together(home.path) for _, home in owner.classes))
         if len(paths) > _RARE:
             return False
         for home in shelf.load(sorted(paths)):
@@ -191,9 +194,10 @@ class Spread:
         self._attribute(owner, name).take(taker)
 
     def _attribute(self, owner: Family | str, name: str) -> Cell:
-        cell = self._attributes.get((owner, name))
+        cells = self._attributes.setdefault(owner, {})
+        cell = cells.get(name)
         if cell is None:
-            cell = self._attributes[owner, name] = Cell()
+            cell = cells[name] = Cell()
             for node, home in owner.classes if isinstance(owner, Family) else ():
                 for read in home.named(name):
                     is_read = isinstance(read, ast.Attribute) and isinstance(read.ctx, ast.Load)
@@ -208,18 +212,26 @@ class Spread:
         if family in self._interesting:
             return
         self._interesting.add(family)
-        self._objects[family] = family if len(self._objects) < _APART else _MANY
-        if self._objects[family] is _MANY:
-            for (owner, name), cell in list(self._attributes.items()):
-                for mark in list(cell.marks) if owner is family else ():
-                    self._attribute(_MANY, name).put(mark)
+        kind = self._objects[family] = self._kind(family)
+        if kind is not family:
+            for name, cell in list(self._attributes.get(family, {}).items()):
+                for mark in list(cell.marks):
+                    self._attribute(kind, name).put(mark)
         for node, home in family.classes:
             self.look_for(home, node)
             for word in ("self", "cls"):
                 for own in home.named(word):
                     is_bare = isinstance(own, ast.Name) and not isinstance(home.parent(own), ast.Attribute)
                     if is_bare and home.class_of(own) is node:
-                        self.add(home, own, self._objects[family])
+                        self.add(home, own, kind)
+
+    def _kind(self, family: Family) -> Family:
+        """What the objects of a family are taken for: its own, or the last one of its group of files."""
+        _, home = family.classes[0]
+        apart = self._apart.setdefault(self.links.shelf.group(home.path), [])
+        if len(apart) <= _APART:
+            apart.append(family if len(apart) < _APART else Family([]))
+        return family if family in apart else apart[-1]
 
     def objects(self, node: ast.ClassDef, module: Module) -> Family:
         """The mark of the objects of a class."""
@@ -264,8 +276,7 @@ class Spread:
                 self.look_for(module, function)
 
     def _look_for_method(self, family: Family, method: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        words = {ast.unparse(decorator).rpartition(".")[2] for decorator in method.decorator_list}
-        if words & _PROPERTIES:  # whoever reads it gets what it gives, and never the function
+        if is_property(method):  # whoever reads it gets what it gives, and never the function
             self.take_result(method, lambda mark: self.put_attribute(family, method.name, mark))
         else:
             self.put_attribute(family, method.name, method)

@@ -15,9 +15,9 @@ from codemods.analysis.shelf import Before
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
 
-_PATIENCE = 60_000
-"""Answers about what expressions hold, after which a method is told by its name alone: in a tree of thousands
-of modules that call each other nothing else ends soon."""
+_PATIENCE, _PATIENCE_PER_FILE = 60_000, 100
+"""Answers about what expressions hold, in all or for each file, after which a method is told by its name
+alone: in a tree of thousands of modules that call each other nothing else ends soon."""
 FunctionAt: TypeAlias = "tuple[Module, FunctionNode, bool]"
 """Module, function, and whether the first parameter is filled by the object that a method is called on."""
 
@@ -66,8 +66,8 @@ def _methods(links: Links, module: Module, function: ast.Attribute) -> Iterator[
             return
     if not links.shelf.where(name, just_before=Before.A_DEFINITION):
         return
-    if links.asked > _PATIENCE:
-        yield from _of_that_name(links, name)
+    if links.asked > max(_PATIENCE, _PATIENCE_PER_FILE * len(links.shelf.paths)):
+        yield from _of_that_name(links, module, name)
         return
     for held in links.held(module, receiver):
         if isinstance(held, Instance):
@@ -75,9 +75,12 @@ def _methods(links: Links, module: Module, function: ast.Attribute) -> Iterator[
                 yield home, method, not is_static(method)
 
 
-def _of_that_name(links: Links, name: str) -> Iterator[FunctionAt]:
-    """Every method of a name in what is parsed: more than can be meant, for less work."""
-    for home in links.shelf.read(links.shelf.where(name, just_before=Before.A_DEFINITION)):
+def _of_that_name(links: Links, module: Module, name: str) -> Iterator[FunctionAt]:
+    """Every method of a name in what is parsed and can run with a file: more than can be meant, for less
+    work."""
+    together = links.shelf.together(module.path)
+    paths = (p for p in links.shelf.where(name, just_before=Before.A_DEFINITION) if p in together)
+    for home in links.shelf.read(paths):
         for kind in (ast.FunctionDef, ast.AsyncFunctionDef):
             for method in home.nodes(kind):
                 assert isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)

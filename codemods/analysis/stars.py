@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,17 +14,18 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _BINDING = re.compile(
-    rb"^[ \t]*(?:async[ \t]+)?(?:def|class|global)[ \t]+\w+"
-    rb"|^[ \t]*(?:async[ \t]+)?for[ \t]+[\w, \t()\[\]*]+?[ \t]in\b"
-    rb"|^[ \t]*(?:async[ \t]+)?(?:with|except)\b[^\n]*"
-    rb"|\bas[ \t]+\w+[ \t]*[,)]?[ \t]*:?[ \t]*$"
-    rb"|^[ \t]*(?:if|elif|else|try|finally|while)\b[^\n]*:[^\n=]*=(?!=)"
-    rb"|(?:^|;)[ \t]*((?:[\w, \t)\]*=]|(?<!\w)[(\[])+)[ \t]*(?::[^=\n]*)?=(?!=)"
-    rb"|\w+[ \t]*:=",
-    re.MULTILINE,
+    rb"\b(?:def|class)[ \t]+(\w+)"
+    rb"|\bglobal[ \t]+([\w, \t]+)"
+    rb"|\bfor[ \t]+([\w,\s.()\[\]*]+?)\sin\b"
+    rb"|\bas[ \t]+(\w+|[(\[][\w,\s.()\[\]*]*)"
+    rb"|\bcase[ \t]([^\n]*)"
+    rb"|\b(\w+)[ \t]*:="
 )
-"""Where names are bound, imports left out: definitions, loops, contexts, assignments (whose targets are the
-group); other names that stand there count too."""
+"""Where names are bound other than by imports and assignments; the names stand in the group."""
+_ARGUMENTS = re.compile(rb"(?<=[\w)\]\"'])[ \t]*[(\[][^()\[\]]*[)\]]")
+"""The innermost brackets of a call or subscript."""
+_TARGETS = re.compile(rb"(.*)(?<![=!<>])=(?!=)")
+_COMPOUND = re.compile(rb"[ \t]*(?:if|elif|else|try|finally|while|for|with|except|case|async|class|def)\b")
 
 
 @dataclass(slots=True)
@@ -51,7 +52,9 @@ class Stars:
     def _bound_in(self, path: str) -> frozenset[bytes]:
         """The names that a file may bind anywhere."""
         if path not in self._bound:
-            targets = b" ".join(found[1] or found[0] for found in _BINDING.finditer(self.shelf.code_of(path)))
+            code = self.shelf.code_of(path)
+            bound = [found[found.lastindex or 0] for found in _BINDING.finditer(code)]
+            targets = b" ".join([*bound, *_assigned(code)])
             self._bound[path] = self.shelf.import_words(path).union(_WORD.findall(targets))
         return self._bound[path]
 
@@ -74,3 +77,38 @@ class Stars:
                         waiting.append(found)
             self._taken[path] = frozenset(paths), frozenset(outside)
         return self._taken[path]
+
+
+def _assigned(code: bytes) -> Iterator[bytes]:
+    """What stands to the left of the equals signs of a file, as far as it can be a target.
+
+    Line by line: a pattern for whole statements tries each line from each of its characters.
+    """
+    lines = code.replace(b"\\\n", b" ").replace(b"\\\r\n", b" ").splitlines()
+    for number, line in enumerate(lines):
+        if b"=" not in line:
+            continue
+        length = 0
+        while length != len(line):
+            length, line = len(line), _ARGUMENTS.sub(b"", line)
+        for part in line.split(b";"):
+            found = _TARGETS.match(part)
+            if found is None:
+                continue
+            target = found[1] if _COMPOUND.match(part) else found[1].partition(b":")[0]
+            yield target
+            if _closes(target) > 0:  # it began on a line before
+                yield from _begun(lines, number, _closes(target))
+
+
+def _begun(lines: list[bytes], number: int, closes: int) -> Iterator[bytes]:
+    """The lines before one, back to that which opens so many of its brackets."""
+    while closes > 0 and number > 0:
+        number -= 1
+        closes += _closes(lines[number])
+        yield lines[number]
+
+
+def _closes(text: bytes) -> int:
+    """How many more brackets some text closes than it opens."""
+    return text.count(b")") + text.count(b"]") - text.count(b"(") - text.count(b"[")

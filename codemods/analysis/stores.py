@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from codemods.analysis.holding import Path, key_of
@@ -56,6 +56,7 @@ class Stores:
         self._shelf = shelf
         self._attributes: dict[Module, dict[str, list[AttributeStore]]] = {}
         self._items: dict[Module, dict[str, list[ItemStore]]] = {}
+        self._known: dict[tuple[str, frozenset[str], str], list[str]] = {}
 
     def here(self, module: Module, name: str) -> list[AttributeStore]:
         """Every assignment to an attribute of that name in one module."""
@@ -68,10 +69,24 @@ class Stores:
 
     def attributes(self, name: str, homes: Iterable[Module] = ()) -> Iterator[AttributeStore]:
         """Every assignment to an attribute of that name of anything but `self` and `cls`; in the homes of
-        those too."""
-        paths = {home.path for home in homes}.union(self._storing(name))
-        for module in self._shelf.load(sorted(paths)):
+        those too.
+
+        Args:
+            homes: the modules of the classes whose objects are meant; whatever is known if none.
+        """
+        for module in self._shelf.load(self._paths(name, homes, self._storing)):
             yield from self.here(module, name)
+
+    def _paths(self, name: str, homes: Iterable[Module], others: Callable[[str], Iterable[str]]) -> list[str]:
+        """The homes of classes, and those of some other files to which their objects can get."""
+        own = frozenset(home.path for home in homes)
+        key = name, own, others.__name__
+        if key not in self._known:
+            far = set(others(name))
+            if own:
+                far.intersection_update(set().union(*map(self._shelf.together, own)))
+            self._known[key] = sorted(own | far)
+        return self._known[key]
 
     def _storing(self, name: str) -> set[str]:
         where = self._shelf.where

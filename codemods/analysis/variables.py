@@ -150,9 +150,16 @@ class Variables:
         items = [
             item
             for item in self.links.stores.items_of_variable(module, name, is_global=is_global)
-            if isinstance(item.container, ast.Name) and self.variable(item.module, item.container) is scope
+            if self._is_in(item.module, item.container, scope)
         ]
         return put_into(self.links, items, path, held)
+
+    def _is_in(self, module: Module, container: ast.Name | ast.Attribute, scope: Scope) -> bool:
+        """Whether a name, or an attribute of a module, means a variable of a scope."""
+        if isinstance(container, ast.Name):
+            return self.variable(module, container) is scope
+        symbol = self.links.index.resolve(module, container.value)
+        return symbol is not None and symbol.node is scope.node
 
     def filled(self, module: Module, node: ast.Name, path: Path, held: HeldSet) -> HeldSet:
         """What a variable's container has at a path, given what its bindings hold there."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from codemods.configuration.tree import ConfigFile
 from codemods.model import Edit, Finding, Safety, Span
-from codemods.rule import Rule, register
+from codemods.registered_rules import Rule, register
 
 
 @dataclass(frozen=True, slots=True)

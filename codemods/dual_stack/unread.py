@@ -6,8 +6,8 @@
                 model, kind, config)
         return nullcontext()
 
-The function must be one of a module whose every mention in the project is a call that can be read, an import
-or its definition, and what the calls give must do nothing but be a value.
+The function must be one of a module, or a method of a class there, whose every mention in the project is a
+call that can be read, an import or its definition, and what the calls give must do nothing but be a value.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def unread_edits(
         text = before.get(module.path, module.text)
         if text == module.text:
             continue
-        had = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
-        for function in module.tree.body:
-            if not isinstance(function, ast.FunctionDef) or function.name not in had:
+        had = dict(_functions(ast.parse(text)))
+        for owner, function in _functions(module.tree):
+            if owner not in had:
                 continue
-            names = _unread(function, had[function.name])
+            names = _unread(function, had[owner])
             if not names or function.name in mentioned():
                 continue
             edits = _removed(project, module, function, names)
@@ -64,6 +64,16 @@ def unread_edits(
                 for edit in edits:
                     by_path.setdefault(edit.path, []).append(edit)
     return list(by_path.values())
+
+
+def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The functions of a module and the methods of its classes, by their qualified names."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name, node
+        elif isinstance(node, ast.ClassDef):
+            methods = (method for method in node.body if isinstance(method, ast.FunctionDef))
+            yield from ((f"{node.name}.{method.name}", method) for method in methods)
 
 
 def _unread(function: ast.FunctionDef, had: ast.FunctionDef) -> list[str]:
@@ -79,7 +89,7 @@ def _unread(function: ast.FunctionDef, had: ast.FunctionDef) -> list[str]:
     if now & {"locals", "vars", "eval", "exec"}:
         return []
     told = ast.get_docstring(function) or ""
-    names = [p.arg for p in given.args]
+    names = [p.arg for p in given.args if p.arg not in ("self", "cls")]
     return [n for n in names if n in then and n not in now and not re.search(rf"\b{n}\b", told)]
 
 
@@ -90,12 +100,14 @@ def _removed(project: Project, module: Module, function: ast.FunctionDef, names:
         return []
     positions = [i for i, p in enumerate(function.args.args) if p.arg in names]
     edits = delete_parameters(module, function, positions)
+    is_method = isinstance(module.parent(function), ast.ClassDef)
+    given = [position - is_method for position in positions]
     for call in calls:
         if any(isinstance(a, ast.Starred) for a in call.node.args) or call.module.path.endswith(".ipynb"):
             return []
         if any(k.arg is None for k in call.node.keywords):
             return []
-        going: list[ast.expr | ast.keyword] = [a for i, a in enumerate(call.node.args) if i in positions]
+        going: list[ast.expr | ast.keyword] = [a for i, a in enumerate(call.node.args) if i in given]
         going += [k for k in call.node.keywords if k.arg in names]
         if not all(is_pure(project, call.module, argument) for argument in going):
             return []
@@ -110,7 +122,7 @@ def _calls(project: Project, module: Module, function: ast.FunctionDef) -> list[
     for other in list(project.modules.values()):
         if function.name not in other.text:
             continue
-        calls = list(_resolved(project, other, function))
+        calls = list(_resolved(project, module, function, other))
         defined = 1 if other is module else 0
         if len(word.findall(other.text)) != len(calls) + _imports_of(other, function.name) + defined:
             return None
@@ -118,7 +130,14 @@ def _calls(project: Project, module: Module, function: ast.FunctionDef) -> list[
     return found
 
 
-def _resolved(project: Project, module: Module, function: ast.FunctionDef) -> Iterator[ast.Call]:
+def _resolved(
+    project: Project, home: Module, function: ast.FunctionDef, module: Module
+) -> Iterator[ast.Call]:
+    """The calls of a function in a module; of a method those on an object of its class."""
+    if isinstance(home.parent(function), ast.ClassDef):
+        found = project.links.functions.calls(home, function)
+        yield from (call.node for call in found if call.module is module and call.is_bound)
+        return
     for call in module.called(function.name):
         symbol = project.resolve(module, call.func)
         if symbol is not None and symbol.node is function:

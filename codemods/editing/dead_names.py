@@ -22,18 +22,25 @@ _PURE = (
     ast.cmpop,
     ast.expr_context,
 )
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BY_NAME = ("locals", "eval", "exec", "vars")
 """Functions that can read any variable around them."""
 
 
 def without_dead_names(before: Module, after: Module) -> Module:
-    """Remove assignments in functions that nothing reads any more, where evaluating does nothing else."""
-    read_before = _reads(before)
+    """Remove assignments in functions that nothing in these reads any more, where evaluating is harmless.
+
+    What nothing read before either is the author's.
+    """
+    candidates = [(name, a) for name, a in _assignments(after) if after.function(a) and _is_pure(a.value)]
+    read_before = _reads(before, {name for name, _ in candidates})
     text = after.text
     spans = []
-    for name, assignment in _assignments(after):
-        function = after.function(assignment) if name in read_before else None
-        if function is None or _is_read(after, function, name) or not _is_pure(assignment.value):
+    for name, assignment in candidates:
+        function = after.function(assignment)
+        if function is None or (_path(after, function), name) not in read_before:
+            continue
+        if _is_read(after, function, name):
             continue
         if stands_alone(after, assignment) and _has_neighbours(after, assignment):
             span = after.span(assignment)
@@ -72,9 +79,20 @@ def _only_reads(part: ast.AST) -> bool:
     return isinstance(part, ast.ListComp)
 
 
-def _reads(module: Module) -> set[str]:
-    names = module.nodes(ast.Name)
-    return {n.id for n in names if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+def _reads(module: Module, names: set[str]) -> set[tuple[str, str]]:
+    """Each function in which some names are read, functions within it included, with the name."""
+    found: set[tuple[str, str]] = set()
+    for node in module.named(*sorted(names)) if names else ():
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            functions = (p for p in module.ancestors(node) if isinstance(p, _FUNCTIONS))
+            found |= {(_path(module, function), node.id) for function in functions}
+    return found
+
+
+def _path(module: Module, function: ast.AST) -> str:
+    """A function's name behind those of what it is in."""
+    around = [p for p in module.ancestors(function) if isinstance(p, (*_FUNCTIONS, ast.ClassDef))]
+    return ".".join(getattr(one, "name", "") for one in (*reversed(around), function))
 
 
 def _is_read(module: Module, function: ast.AST, name: str) -> bool:

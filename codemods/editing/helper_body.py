@@ -166,11 +166,45 @@ def _shard(draft: Draft) -> list[str]:
             *_fully_shard(draft, "model", root, whole=True),
         ]
     is_root = "unit is model and is_root" if draft.has("is_root") else "unit is model"
-    inner = [*(s.format(unit="unit") for s in steps), *_fully_shard(draft, "unit", is_root)]
+    inner = [*(s.format(unit="unit") for s in steps), *_fully_shard(draft, "unit", is_root, is_all=True)]
     return ["for unit in [*units, model]:", *(f"    {s}" for s in inner)]
 
 
-def _fully_shard(draft: Draft, name: str, is_root: str, *, whole: bool = False) -> list[str]:
+def _fully_shard(
+    draft: Draft, name: str, is_root: str, *, whole: bool = False, is_all: bool = False
+) -> list[str]:
+    """The call on a unit or on the model.
+
+    Args:
+        whole: the model, behind a loop over its units.
+        is_all: one of the units or, at last, the model.
+    """
+    if draft.own and name == "unit":
+        return _by_own_options(draft, is_root, is_all=is_all)
+    return _by_options(draft, name, is_root, whole=whole)
+
+
+def _by_own_options(draft: Draft, is_root: str, *, is_all: bool) -> list[str]:
+    """A unit with what its policy says of it instead of the model's options."""
+    lines, given = [], "options"
+    if draft.has("mixed_precision"):
+        lines, given = (
+            [f"mp_policy = precision.policy(is_root={is_root})"],
+            '{"mp_policy": mp_policy, **options}',
+        )
+    if not is_all:
+        own = f"own_options(auto_wrap_policy, unit, {given})"
+        return [*lines, f"fully_shard(unit, **{own})"]
+    return [
+        *lines,
+        f"own = {given}",
+        "if unit is not model:",
+        "    own = own_options(auto_wrap_policy, unit, own)",
+        "fully_shard(unit, **own)",
+    ]
+
+
+def _by_options(draft: Draft, name: str, is_root: str, *, whole: bool) -> list[str]:
     if not draft.has("mixed_precision"):
         return [f"fully_shard({name}, **options)"]
     policy = f"precision.policy(is_root={is_root})"

@@ -36,7 +36,8 @@ class Draft:
     Attributes:
         names: functions and types that the repository names.
         keywords: of `shard_model`; `**` for keywords not known until run time; `parts` where parts are
-            sharded before it is known what is sharded around them.
+            sharded before it is known what is sharded around them; `own:...` those that policies give single
+            units.
         fields: of `MixedPrecision`; `batch_norm` where the repository has such layers.
         torch: the oldest torch it must run on.
     """
@@ -55,6 +56,11 @@ class Draft:
     def used(self) -> list[str]:
         """Its keywords, in FSDP1's order."""
         return [keyword for keyword in KEYWORDS if self.has(keyword)]
+
+    @property
+    def own(self) -> list[str]:
+        """What policies give single units."""
+        return [keyword for keyword in KEYWORDS if f"own:{keyword}" in self.keywords]
 
     @property
     def chooses_mesh(self) -> bool:

@@ -84,6 +84,54 @@ class ModuleWrapPolicy:
         return recurse or isinstance(module, self.module_classes)
 '''
 
+CUSTOM_POLICY = '''\
+class CustomPolicy:
+    """Modules are units where `lambda_fn` is true or gives settings of their own."""
+
+    def __init__(self, lambda_fn: Callable[[nn.Module], bool | dict[str, Any]]) -> None:
+        self.lambda_fn = lambda_fn
+
+    def __call__(
+        self, module: nn.Module, recurse: bool, nonwrapped_numel: int = -1
+    ) -> bool:
+        return recurse or bool(self.lambda_fn(module))
+'''
+
+OWN_OPTIONS = '''\
+def own_options(
+    policy: WrapPolicy | None, unit: nn.Module, options: dict[str, Any]
+) -> dict[str, Any]:
+    """The model's options for a unit, and what a `CustomPolicy` says of it instead."""
+    own = policy.lambda_fn(unit) if isinstance(policy, CustomPolicy) else False
+    options = dict(options)
+    if not isinstance(own, dict):
+        return options
+{each}    return options
+'''
+
+OWN_SETTINGS = {
+    "sharding_strategy": """\
+    if "sharding_strategy" in own:
+        strategy = ShardingStrategy(own["sharding_strategy"])
+        options.pop("reshard_after_forward", None)
+        if strategy is ShardingStrategy.SHARD_GRAD_OP:
+            options["reshard_after_forward"] = False
+""",
+    "cpu_offload": """\
+    if "cpu_offload" in own:
+        offload = own["cpu_offload"]
+        options.pop("offload_policy", None)
+        if offload is not None and offload.offload_params:
+            options["offload_policy"] = CPUOffloadPolicy()
+""",
+    "mixed_precision": """\
+    if "mixed_precision" in own:
+        precision = own["mixed_precision"] or MixedPrecision()
+        options["mp_policy"] = precision.policy(is_root=False)
+""",
+}
+"""Keyword -> what a unit's own value of it changes."""
+
 POLICY_PARTS = {
     "transformer_auto_wrap_policy": TRANSFORMER_POLICY,
     "lambda_auto_wrap_policy": LAMBDA_POLICY,
@@ -91,5 +139,6 @@ POLICY_PARTS = {
     "always_wrap_policy": ALWAYS_POLICY,
     "or_policy": OR_POLICY,
     "ModuleWrapPolicy": MODULE_POLICY,
+    "CustomPolicy": CUSTOM_POLICY,
 }
 """Name -> text, in the order of the module."""

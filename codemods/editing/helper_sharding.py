@@ -5,6 +5,7 @@ from __future__ import annotations
 from codemods.editing import helper_text as part
 from codemods.editing.helper_body import shard_model
 from codemods.editing.helper_draft import Draft
+from codemods.editing.helper_policy_text import OWN_OPTIONS, OWN_SETTINGS
 
 
 def mixed_precision(draft: Draft) -> str:
@@ -57,6 +58,9 @@ def sharding(draft: Draft) -> list[str]:
         parts.append(_find_units(draft))
     if draft.keeps_precision:
         parts.append(part.FULL_PRECISION)
+    if draft.own:
+        each = "".join(OWN_SETTINGS[keyword] for keyword in draft.own)
+        parts.append(OWN_OPTIONS.replace("{each}", each))
     if draft.needs_device:
         parts.append(part.TRAINING_DEVICE if draft.has("device_id") else part.DEFAULT_DEVICE)
     if draft.chooses_mesh:

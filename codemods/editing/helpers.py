@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from codemods.editing.helper_additions import with_additions
 from codemods.editing.helper_assembly import Needs, assemble
-from codemods.editing.helper_draft import FIELDS
+from codemods.editing.helper_draft import FIELDS, KEYWORDS
 from codemods.editing.helper_layout import Style
 from codemods.editing.helper_outside import OutsideHelpers
 from codemods.editing.helper_parts import KNOWN_NAMES
@@ -233,7 +233,10 @@ def _already_there(text: str) -> tuple[set[str], Needs]:
             if node.args.kwarg is not None:
                 keywords.add("**")
         if isinstance(node, ast.FunctionDef) and node.name == "leave_casting_to":
-            parts = {"parts"}
+            parts.add("parts")
+        if isinstance(node, ast.FunctionDef) and node.name == "own_options":
+            strings = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant)}
+            parts |= {f"own:{keyword}" for keyword in KEYWORDS if keyword in strings}
         if isinstance(node, ast.ClassDef) and node.name == "MixedPrecision":
             fields = {
                 s.target.id

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from codemods.analysis.conditions import LEAVES, branches_before
 from codemods.analysis.module import Module
 from codemods.analysis.values import CallValue, options
 from codemods.editing.code import code, join
@@ -47,7 +47,6 @@ _GENERICS = frozenset(
 )
 _OTHERS = ("accelerator", "fabric", "engine", "utils", "optimizer", "strategy")
 _OTHER_FSDP = ("torch_xla", "fairscale")
-_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 _RANK0_WORDS = ("is_main", "is_rank0", "is_rank_zero", "is_master", "is_global_zero")
 
@@ -209,7 +208,7 @@ def _item(module: Module, item: ast.withitem) -> Code:
 def is_where_not_instance(module: Module, node: ast.AST, text: str) -> bool:
     """Whether a place is reached only when `isinstance(<text>, FSDP)` fails: an else branch, or after a
     jump."""
-    leaving = (b for b in branches_before(module, node) if isinstance(b.body[-1], _LEAVES))
+    leaving = (b for b in branches_before(module, node) if isinstance(b.body[-1], LEAVES))
     if any(_is_instance_test(branch.test, text) for branch in leaving):
         return True
     child = node
@@ -256,20 +255,6 @@ def is_behind_branch_that_shards(module: Module, node: ast.AST, text: str) -> bo
         and any(_only_fsdp1(n, text) for s in branch.body for n in ast.walk(s) if isinstance(n, ast.Call))
         for branch in branches_before(module, node)
     )
-
-
-def branches_before(module: Module, node: ast.AST) -> Iterator[ast.If]:
-    """The `if` statements before a place in the blocks around it, within its function."""
-    child = node
-    for parent in module.ancestors(node):
-        for statement in module.block(child):
-            if statement is child:
-                break
-            if isinstance(statement, ast.If):
-                yield statement
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            return
-        child = parent
 
 
 def _only_fsdp1(call: ast.Call, text: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codemods.rule import Rule, register
+from codemods.registered_rules import Rule, register
 
 LEFT_OVER = "what is left over"
 LEFT_OVERS = {"FM516": "an FSDP1 name that is still used and that no other finding speaks of"}
@@ -14,6 +14,18 @@ SUPPRESSIONS = {
     "FM904": "a suppression without a reason",
     "FM905": "a suppression that suppresses nothing",
 }
+
+TRAINER_MODELS = {"FM623": "a trainer's model is asked for its state dict, and FSDP2 shards it now"}
+
+_TRAINER_MODELS_MANUAL = """\
+`trainer.model.state_dict()` of a trainer whose launch script or settings file becomes FSDP2's gives shards.
+
+Under FSDP1 it was the whole state dict, which programs write with `trainer._save(path, state_dict=...)`. No
+line of such a program says FSDP; it is looked at because a `--fsdp` flag, a trainer's settings or those of
+Accelerate were rewritten in the same tree. `trainer.save_model()` knows both, and
+`trainer.accelerator.get_state_dict(trainer.model)`, called on every rank, gives whole tensors. Branches where
+FSDP is not in use, and tests, are left out.
+"""
 
 _LEFT_OVER_MANUAL = """\
 Every FSDP1 name that is still used after all other rules have spoken is left to a person.
@@ -49,5 +61,6 @@ FM905: no finding of this run stands where the comment does. It can go. Not said
 """
 
 register(Rule(LEFT_OVER, LEFT_OVERS, None, _LEFT_OVER_MANUAL))
+register(Rule("a trainer's model", TRAINER_MODELS, None, _TRAINER_MODELS_MANUAL))
 register(Rule("files", FILES, None, _FILES_MANUAL))
 register(Rule("suppressions", SUPPRESSIONS, None, _SUPPRESSIONS_MANUAL))

@@ -37,7 +37,7 @@ class Target:
                 yield from self._by_ranks(remote)
                 return
             remote.check_free(overwrite=self.options.overwrite)
-            yield replace(self.options, then=remote.take, durable=False)
+            yield replace(self.options, then=remote.take, restore=remote.restore, durable=False)
             remote.commit()
         except BaseException:
             remote.give_up()
@@ -48,8 +48,9 @@ class Target:
         is_first = self.options.ranks.is_first
         if is_first:
             remote.check_free(overwrite=self.options.overwrite)
-        # What stands there already is ours: of a run that was lost while it sent.
-        yield replace(self.options, overwrite=True, durable=False)
+            remote.take_back()
+        # What stands there still is ours: of another conversion, or one file, lost while it was sent.
+        yield replace(self.options, overwrite=True, durable=False, keep_journal=True, restore=remote.restore)
         if is_first:
             remote.commit()
 

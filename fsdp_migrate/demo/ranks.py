@@ -35,6 +35,8 @@ class RankJob:
     timeout_s: float = 120.0
 
 
+PRELOAD = ("torch._dynamo", "torch.distributed.fsdp")
+"""Dynamo because the first optimizer imports it, which would take every rank longer than its job."""
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 _END_S = 10.0
 _READY_S = 300.0
@@ -50,7 +52,7 @@ class RankForker:
         preload: modules that are imported before the first fork.
     """
 
-    def __init__(self, preload: tuple[str, ...] = ("torch.distributed.fsdp",)) -> None:
+    def __init__(self, preload: tuple[str, ...] = PRELOAD) -> None:
         self._server = RankServer(nproc=2, modules=preload, environment=_ENVIRONMENT)
         self._ready = False
 

@@ -122,6 +122,26 @@ def test_too_little_space_is_seen_before_anything_is_written(
     assert names(tmp_path) == []
 
 
+def test_what_is_counted_as_room_may_vanish_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / "out.partial"
+    (left / ".work").mkdir(parents=True)
+    for path in (left / "__0_0.distcp", left / "gone.distcp", left / ".work" / "gone"):
+        path.write_bytes(bytes(8192))
+    lstat = Path.lstat
+
+    def gone(path: Path) -> os.stat_result:
+        if "gone" in path.name:
+            path.unlink()  # another run did
+        return lstat(path)
+
+    monkeypatch.setattr(Path, "lstat", gone)
+    destination.check_space(tmp_path / "out", 1)
+    assert destination._held_bytes(left) == 8192
+    assert sorted(path.name for path in left.rglob("*")) == [".work", "__0_0.distcp"]
+
+
 def test_what_a_killed_run_left_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     test_too_little_space_is_seen_before_anything_is_written(tmp_path, monkeypatch)
     left = tmp_path / "out.partial"

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from checkpoint_convert import laid_out
+from checkpoint_convert import laid_out, stored_entries
 from checkpoint_convert.convert import ConvertOptions, convert
 from checkpoint_convert.errors import UnreadableError
+from checkpoint_convert.readers import dcp_part, detect
 from checkpoint_convert.readers.open import open_source
-from checkpoint_convert.write_options import WriteOptions
+from checkpoint_convert.write_options import OutputFormat, Preset, WriteOptions
 from checkpoint_convert.writers.dcp import DcpLayout
 from checkpoint_convert.writers.output import Output
+from checkpoint_convert.writers.safetensors import SafetensorsLayout
 
 
 def save(path: Path) -> None:
@@ -33,18 +35,20 @@ def save(path: Path) -> None:
     torch.save({"model": model, "optim": {"state": state, "param_groups": [group]}, "epoch": 3}, path)
 
 
-def run(folder: Path, name: str) -> Path:
-    write = WriteOptions(chunk_bytes=40)
+def run(folder: Path, name: str, preset: Preset = Preset.TORCH, to: OutputFormat = OutputFormat.DCP) -> Path:
+    file_bytes = 60 if to is OutputFormat.SAFETENSORS else None
+    write = WriteOptions(to=to, chunk_bytes=40, file_bytes=file_bytes, preset=preset)
     with open_source([folder / "full.pt"]) as contents:
         convert(contents, folder / name, ConvertOptions(write), reopen=lambda path: open_source([path]))
     return folder / name
 
 
+@pytest.mark.parametrize("preset", list(Preset))
 def test_the_output_is_the_same_and_is_not_opened_as_a_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(tmp_path / "full.pt")
-    few = run(tmp_path, "few")
+    few = run(tmp_path, "few", preset)
     asked: list[str] = []
     read_item = laid_out.read_item
 
@@ -52,12 +56,18 @@ def test_the_output_is_the_same_and_is_not_opened_as_a_checkpoint(
         asked.append(path.name)
         return read_item(files, path, start, size_bytes)  # type: ignore[arg-type]
 
+    def unread(files: object, directory: Path) -> None:
+        raise AssertionError(f"{directory} was opened as a checkpoint")
+
     monkeypatch.setattr(laid_out, "MANY_CHUNKS", 3)
     monkeypatch.setattr(laid_out, "read_item", noted)
-    many = run(tmp_path, "many")
-    names = sorted(path.name for path in few.iterdir())
+    monkeypatch.setattr(stored_entries, "read_dcp", unread)
+    monkeypatch.setattr(dcp_part, "read_dcp", unread)
+    many = run(tmp_path, "many", preset)
+    names = sorted(path.relative_to(few).as_posix() for path in few.rglob("*") if path.is_file())
     assert filecmp.cmpfiles(few, many, names, shallow=False) == (names, [], [])
-    assert asked == ["__0_0.distcp"] * 6  # lr, betas, eps, weight_decay, params, epoch
+    # lr, betas, eps, weight_decay, params, epoch; torchtitan's has no list of names, the others no epoch.
+    assert asked == ["__0_0.distcp"] * (6 if preset is Preset.TORCH else 5)
 
 
 def flip(path: Path, at: int) -> None:
@@ -91,9 +101,10 @@ def cut_off(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
 
+@pytest.mark.parametrize("preset", [Preset.TORCH, Preset.TORCHTITAN])
 @pytest.mark.parametrize("damage", [metadata, elements, dtype, value, cut_off])
 def test_damage_is_found(
-    damage: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    preset: Preset, damage: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(tmp_path / "full.pt")
     monkeypatch.setattr(laid_out, "MANY_CHUNKS", 3)
@@ -105,5 +116,53 @@ def test_damage_is_found(
 
     monkeypatch.setattr(DcpLayout, "finish", finish_and_damage)
     with pytest.raises(UnreadableError):
-        run(tmp_path, "out")
+        run(tmp_path, "out", preset)
+    assert [path.name for path in tmp_path.iterdir()] == ["full.pt"]
+
+
+def test_safetensors_are_the_same_and_are_not_opened_as_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path / "full.pt")
+    few = run(tmp_path, "few", to=OutputFormat.SAFETENSORS)
+
+    def unread(*_: object) -> None:
+        raise AssertionError("opened as a checkpoint")
+
+    monkeypatch.setattr(laid_out, "MANY_CHUNKS", 3)
+    monkeypatch.setattr(detect, "read_safetensors", unread)
+    many = run(tmp_path, "many", to=OutputFormat.SAFETENSORS)
+    names = sorted(path.relative_to(few).as_posix() for path in few.rglob("*") if path.is_file())
+    assert len(names) > 4  # two files of the model, its index, the optimizer's two, the report
+    assert filecmp.cmpfiles(few, many, names, shallow=False) == (names, [], [])
+
+
+HEADER = "model-00001-of-00002.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("name", "at"),
+    [
+        (HEADER, 40),
+        (HEADER, -1),
+        ("optimizer/optimizer.safetensors", -1),
+        ("optimizer/param_groups.json", -30),
+        ("model.safetensors.index.json", 20),
+    ],
+)
+def test_damage_of_safetensors_is_found(
+    name: str, at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path / "full.pt")
+    monkeypatch.setattr(laid_out, "MANY_CHUNKS", 3)
+    finish = SafetensorsLayout.finish
+
+    def finish_and_damage(self: SafetensorsLayout, out: Output) -> None:
+        finish(self, out)
+        out.settle()
+        flip(out.directory / name, at)
+
+    monkeypatch.setattr(SafetensorsLayout, "finish", finish_and_damage)
+    with pytest.raises(UnreadableError, match="failed its check after writing"):
+        run(tmp_path, "out", to=OutputFormat.SAFETENSORS)
     assert [path.name for path in tmp_path.iterdir()] == ["full.pt"]

@@ -10,8 +10,8 @@ import torch
 from typer.testing import CliRunner, Result
 
 from fsdp_migrate.cli.app import app
-from tests.checkpoint_convert.fsdp_jobs.launch import launch
 from tests.checkpoint_convert.fsdp_jobs.model import build, loss_of
+from tests.ranks import run_module
 
 RANKS = 4
 MESHES = {"1x4": ["--shards", "4"], "2x2": ["--mesh", "replicate=2,shard=2"], "4x1": []}
@@ -43,7 +43,8 @@ def read(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = call("convert-ckpt", source, folder / f"d{shape}", "--model", FACTORY, *options)
         assert done.exit_code == 0, done.stderr
     jobs = [f"{shape}={folder / f'd{shape}'}" for shape in MESHES]
-    launch("tests.checkpoint_convert.fsdp_jobs.local_reads", RANKS, folder, *jobs)
+    logs = tmp_path_factory.mktemp("logs")
+    run_module("tests.checkpoint_convert.fsdp_jobs.local_reads", RANKS, logs, folder, *jobs)
     return folder
 
 

@@ -18,7 +18,10 @@ import torch
 from checkpoint_convert import journal, ranks
 from checkpoint_convert.convert import ConvertOptions, SourceWatch, convert, make_plan
 from checkpoint_convert.errors import CheckpointError, UnreadableError
+from checkpoint_convert.job import Job
 from checkpoint_convert.model import Contents, DType, SourceFormat
+from checkpoint_convert.parallel import Workers
+from checkpoint_convert.progress import Silent
 from checkpoint_convert.ranks import Ranks
 from checkpoint_convert.readers.open import ReadOptions, open_source
 from checkpoint_convert.write_options import OutputFormat, Preset, WriteOptions
@@ -269,6 +272,23 @@ def test_what_a_plan_is(model: dict[str, Counted], tmp_path: Path, write: WriteO
         for options in (WriteOptions(), WriteOptions(), write)
     )
     assert one == same != other
+
+
+def test_a_plan_is_outlined_once(
+    model: dict[str, Counted], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(Contents(SourceFormat.FULL, model), tmp_path, ConvertOptions())
+    watch = SourceWatch([])
+    job = Job(plan, ConvertOptions(), Workers(1), Silent(), watch, open_source)
+    outlines: list[str] = []
+    outline = journal.outline
+    monkeypatch.setattr(journal, "outline", lambda layout: outlines.append(outline(layout)) or outlines[-1])
+    assert (
+        job.fingerprint()
+        == job.fingerprint()
+        == journal.fingerprint(plan.layout, job.outline, watch.identity)
+    )
+    assert outlines == [job.outline]
 
 
 def test_torchrun_is_noticed() -> None:

@@ -21,13 +21,14 @@ from moto.server import ThreadedMotoServer
 from torch.distributed import checkpoint as dcp
 from typer.testing import CliRunner, Result
 
-from checkpoint_convert import job, remote_source
+from checkpoint_convert import job, journal, remote_source
 from checkpoint_convert.convert import ConvertOptions, SourceWatch, convert
 from checkpoint_convert.errors import CheckpointError
 from checkpoint_convert.model import Contents
 from checkpoint_convert.ranks import Ranks
 from checkpoint_convert.readers.open import open_source
 from checkpoint_convert.remote_target import RemoteTarget
+from checkpoint_convert.sent_record import RECORD_NAME
 from checkpoint_convert.write_options import OutputFormat, WriteOptions
 from fsdp_migrate.cli.app import app
 from fsdp_migrate.cli.places import stand_ins
@@ -36,6 +37,9 @@ WEIGHTS = {
     f"layers.{n}.weight": torch.randn(300, 400, generator=torch.Generator().manual_seed(n)) for n in range(24)
 }
 """11 MB: more than what is fetched at once."""
+
+
+SPLIT = WriteOptions(chunk_bytes=300_000, file_bytes=3_000_000)
 
 
 def run(*arguments: object) -> Result:
@@ -322,6 +326,136 @@ def test_ranks_that_are_lost_are_gone_on_with(
     assert written == []
     assert run("verify-ckpt", "memory://out").exit_code == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ranks_that_are_lost_while_one_sends_are_gone_on_with(
+    full: Path, memory: fsspec.AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    written: list[int] = []
+    put, transfer = RemoteTarget._put, job.transfer
+
+    def lost(self: RemoteTarget, path: Path, name: str) -> None:
+        if len(sent) == 3:
+            raise ConnectionError("lost")
+        sent.append(name)
+        put(self, path, name)
+
+    def noted(*arguments: Any) -> Any:
+        written.extend(arguments[4])
+        return transfer(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RemoteTarget, "_put", lost)
+        patch.setattr(RemoteTarget, "give_up", lambda _: None)
+        assert "lost" in by_ranks(full, "memory://out", tmp_path, SPLIT)[0]
+    first, sent[:] = list(sent), []
+    assert len(first) == 3
+    monkeypatch.setattr(RemoteTarget, "_put", lambda *a: sent.append(a[2]) or put(*a))
+    monkeypatch.setattr(job, "transfer", noted)
+    assert by_ranks(full, "memory://out", tmp_path, SPLIT) == ["", ""]
+    assert written == [] and not set(first) & set(sent) and {".metadata", "conversion.json"} <= set(sent)
+    assert run("verify-ckpt", "memory://out").exit_code == 0
+    assert list(tmp_path.iterdir()) == []
+    assert not any("fsdp-migrate" in path or ".work" in path for path in memory.find("memory://out"))
+
+
+def by_one(full: Path, url: str, write: WriteOptions) -> str:
+    """Convert by a process of its own; what it ended with."""
+    try:
+        with stand_ins() as places, open_source([full]) as contents:
+            target = places.target(url, ConvertOptions(write, jobs=2))
+            with target.open() as chosen:
+                convert(
+                    contents,
+                    target.path,
+                    chosen,
+                    reopen=lambda path: open_source([path]),
+                    watch=SourceWatch([full]),
+                )
+    except CheckpointError as error:
+        return error.message
+    return ""
+
+
+class Traffic:
+    """What is sent to the memory store and which tensors are written, of a run after one that was killed."""
+
+    def __init__(self, full: Path, memory: fsspec.AbstractFileSystem, patch: pytest.MonkeyPatch) -> None:
+        self.sent: list[str] = []
+        self.written: list[int] = []
+        put, transfer = type(memory).put_file, job.transfer
+
+        def noted(system: object, source: str, target: str, **options: object) -> None:
+            self.sent.append(target.rpartition("/")[2])
+            put(system, source, target, **options)
+
+        def listed(*arguments: Any) -> Any:
+            self.written.extend(arguments[4])
+            return transfer(*arguments)
+
+        patch.setattr(type(memory), "put_file", noted)
+        patch.setattr(job, "transfer", listed)
+        patch.setattr(journal, "_FLUSH_BYTES", 1)
+        with patch.context() as killed:
+            killed.setattr(job, "check_output", lambda *_: 1 / 0)  # the last moment: most was sent
+            killed.setattr(RemoteTarget, "give_up", lambda _: None)
+            with pytest.raises(ZeroDivisionError):
+                by_one(full, "memory://out", SPLIT)
+        self.first = sorted(set(self.sent))
+        self.sent.clear()
+        self.written.clear()
+
+
+def test_a_run_that_was_killed_while_it_sent_is_gone_on_with(
+    full: Path, memory: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traffic = Traffic(full, memory, monkeypatch)
+    data = [name for name in traffic.first if name.endswith(".distcp")]
+    assert len(data) > 3
+    assert by_one(full, "memory://out", SPLIT) == ""
+    assert set(traffic.sent) == {".metadata", "conversion.json"}
+    assert len(traffic.written) < len(WEIGHTS) // 3  # what the journal did not have when a file was sent
+    assert not any("fsdp-migrate" in path for path in memory.find("memory://out"))
+    assert run("verify-ckpt", "memory://out").exit_code == 0
+
+
+def other_source(full: Path, memory: fsspec.AbstractFileSystem) -> Path:
+    copy = full.with_name("copy.pt")
+    copy.write_bytes(full.read_bytes())
+    return copy
+
+
+def cut_short(full: Path, memory: fsspec.AbstractFileSystem) -> Path:
+    memory.pipe_file("memory://out/__0_2.distcp", memory.cat_file("memory://out/__0_2.distcp")[:-1])
+    return full
+
+
+def damaged_record(full: Path, memory: fsspec.AbstractFileSystem) -> Path:
+    memory.pipe_file(f"memory://out/{RECORD_NAME}", b'{"conversion": 3')
+    return full
+
+
+@pytest.mark.parametrize("change", [other_source, cut_short, damaged_record])
+def test_anything_else_starts_anew(
+    change: Any, full: Path, memory: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traffic = Traffic(full, memory, monkeypatch)
+    source = change(full, memory)
+    assert by_one(source, "memory://out", SPLIT) == ""
+    assert set(traffic.first) <= set(traffic.sent) and len(traffic.written) == len(WEIGHTS)
+    assert run("verify-ckpt", "memory://out").exit_code == 0
+
+
+def test_what_a_killed_run_sent_is_read_back(
+    full: Path, memory: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Traffic(full, memory, monkeypatch)
+    data = bytearray(memory.cat_file("memory://out/__0_2.distcp"))
+    data[len(data) // 2] ^= 1
+    memory.pipe_file("memory://out/__0_2.distcp", bytes(data))
+    assert "CRC-32" in by_one(full, "memory://out", SPLIT)
+    assert memory.find("memory://out") == []
 
 
 def test_what_a_url_cannot_be_asked_for(

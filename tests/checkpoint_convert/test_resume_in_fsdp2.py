@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from fsdp_migrate.cli.app import app
 from tests.checkpoint_convert.fsdp_jobs.fsdp1 import AFTER, BEFORE
-from tests.checkpoint_convert.fsdp_jobs.launch import launch
+from tests.ranks import run_module
 
 FACTORY = "tests.checkpoint_convert.fsdp_jobs.model:build"
 KINDS = ("full", "local", "sharded", "torch_again")
@@ -53,7 +53,7 @@ def convert(*arguments: object) -> None:
 def fsdp1(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders `flat` and `orig` of a trained FSDP1 job with all its checkpoints."""
     folder = tmp_path_factory.mktemp("fsdp1")
-    launch("tests.checkpoint_convert.fsdp_jobs.fsdp1", 2, folder)
+    run_module("tests.checkpoint_convert.fsdp_jobs.fsdp1", 2, tmp_path_factory.mktemp("logs"), folder)
     return folder
 
 
@@ -75,7 +75,8 @@ def fsdp2(converted: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int
         folders[world_size] = tmp_path_factory.mktemp(f"fsdp2_world{world_size}")
         steps = f"{BEFORE}:{BEFORE + AFTER}" if world_size == 2 else "-"
         job = "tests.checkpoint_convert.fsdp_jobs.fsdp2"
-        launch(job, world_size, folders[world_size], steps, *directories)
+        logs = tmp_path_factory.mktemp("logs")
+        run_module(job, world_size, logs, folders[world_size], steps, *directories)
     return folders
 
 

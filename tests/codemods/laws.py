@@ -9,10 +9,12 @@ import ast
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tokenize
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import leftovers
@@ -20,6 +22,7 @@ import leftovers
 NOT_CONTENT = frozenset({".fsdp-migrate", "__pycache__", ".git", ".ruff_cache"})
 RUFF = (sys.executable, "-m", "ruff")
 ISOLATED = ("--isolated", "--no-cache", "--line-length", "88")
+_OTHERS_CONFIGURATION = ("pyproject.toml", "ruff.toml", ".ruff.toml")
 # A comment that only speaks to a linter about a line may go together with that line.
 _LINTER_MARKS = ("# noqa", "# type: ignore", "# pylint:", "# pyright:", "# fmt:", "# isort:")
 
@@ -41,23 +44,13 @@ def parse_errors(folder: Path) -> set[str]:
 
 def ruff_findings(folder: Path, select: str = "F") -> Counter[tuple[str, str, str]]:
     """(path relative to `folder`, code, message) of ruff's rules `select`, in a configuration of nobody's."""
+    return _checked(folder, select, *ISOLATED)
+
+
+def _checked(folder: Path, select: str, *options: str) -> Counter[tuple[str, str, str]]:
+    options = *options, "--quiet", "--exit-zero", "--select", select, "--output-format", "json"
     done = subprocess.run(
-        [
-            *RUFF,
-            "check",
-            *ISOLATED,
-            "--quiet",
-            "--exit-zero",
-            "--select",
-            select,
-            "--output-format",
-            "json",
-            ".",
-        ],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=True,
+        [*RUFF, "check", *options, "."], cwd=folder, capture_output=True, text=True, check=True
     )
     root = folder.resolve()
     return Counter(
@@ -72,8 +65,12 @@ def ruff_findings(folder: Path, select: str = "F") -> Counter[tuple[str, str, st
 
 def unformatted(folder: Path) -> set[str]:
     """Files, relative to `folder`, that `ruff format` would change."""
+    return _not_formatted(folder, *ISOLATED)
+
+
+def _not_formatted(folder: Path, *options: str) -> set[str]:
     done = subprocess.run(
-        [*RUFF, "format", *ISOLATED, "--check", "."],
+        [*RUFF, "format", *options, "--check", "."],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -81,6 +78,32 @@ def unformatted(folder: Path) -> set[str]:
     )
     found = re.findall(r"^(?:Would reformat: |\s*--> )([^:\n]+)", done.stdout, flags=re.MULTILINE)
     return {path.strip() for path in found}
+
+
+class Linted:
+    """What ruff says of many folders, from one launch of the linter and one of the formatter.
+
+    Each folder is copied with a configuration of its own, so that ruff takes it for a project: which imports
+    are first-party is found out within it, as when the folder is linted alone.
+
+    Attributes:
+        findings: of `ruff check`, per folder, as `ruff_findings` gives them.
+        unformatted: files that `ruff format` would change, per folder.
+    """
+
+    def __init__(self, folders: Iterable[Path], select: str, scratch: Path) -> None:
+        names = {str(number): folder for number, folder in enumerate(sorted(folders))}
+        for name, folder in names.items():
+            shutil.copytree(folder, scratch / name, ignore=shutil.ignore_patterns(*_OTHERS_CONFIGURATION))
+            (scratch / name / "ruff.toml").write_text('line-length = 88\nsrc = [".", "src"]\n')
+        self.findings = {folder: Counter[tuple[str, str, str]]() for folder in names.values()}
+        for (path, code, message), number in _checked(scratch, select, "--no-cache").items():
+            name, _, rest = path.partition("/")
+            self.findings[names[name]][rest, code, message] = number
+        self.unformatted: dict[Path, set[str]] = {folder: set() for folder in names.values()}
+        for path in _not_formatted(scratch, "--no-cache"):
+            name, _, rest = path.partition("/")
+            self.unformatted[names[name]].add(rest)
 
 
 def introduced(

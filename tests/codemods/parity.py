@@ -1,14 +1,19 @@
-"""Launches the executable cases: those of one rank count in one set of processes, afresh after a job died."""
+"""Runs the executable cases: those of one rank count in one set of ranks, afresh after a job died.
+
+All ranks are forked from one process that has imported torch.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from fsdp_migrate.demo.ranks import RankJob
+from fsdp_migrate.errors import JobError
+from tests.ranks import forker
 
 WORKER = Path(__file__).with_name("parity_worker.py")
 
@@ -43,7 +48,6 @@ def run_jobs(jobs: list[Job], scratch: Path, timeout_s: float) -> dict[str, Verd
         launch = 0
         while waiting:
             folder = scratch / f"ranks{ranks}-launch{launch}"
-            folder.mkdir(parents=True)
             said = _launch(waiting, ranks, folder, timeout_s)
             done = [job for job in waiting if job.id in said]
             for job in done:
@@ -57,42 +61,15 @@ def run_jobs(jobs: list[Job], scratch: Path, timeout_s: float) -> dict[str, Verd
 
 
 def _launch(jobs: list[Job], ranks: int, folder: Path, timeout_s: float) -> dict[str, Verdict]:
+    folder.mkdir(parents=True)
     listing = folder / "jobs.json"
     listing.write_text(
         json.dumps(
             [{**asdict(job), "scratch": str(folder / f"job{i}")} for i, job in enumerate(jobs)], default=str
         )
     )
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "", "WORLD_SIZE": str(ranks)}
-    processes = []
-    for rank in range(ranks):
-        log = (folder / f"rank{rank}.log").open("wb")
-        processes.append(
-            subprocess.Popen(
-                [
-                    sys.executable,
-                    "-W",
-                    "ignore",
-                    str(WORKER),
-                    str(listing),
-                    str(folder / f"rank{rank}.jsonl"),
-                ],
-                env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        )
-        log.close()
-    try:
-        for process in processes:
-            process.wait(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+    with suppress(JobError):  # a rank that failed has written why, or its log is quoted
+        forker().run(RankJob(str(WORKER), (str(listing), str(folder)), ranks, folder, folder, timeout_s))
     return _collect(folder, ranks)
 
 

@@ -50,6 +50,7 @@ def run_arm(folder: Path, configuration: dict[str, Any], out: Path) -> dict[str,
     out.mkdir(parents=True, exist_ok=True)
     dist.barrier()
     sys.path.insert(0, str(folder))
+    known = set(sys.modules)
     try:
         importlib.invalidate_caches()
         torch.manual_seed(0)
@@ -57,8 +58,8 @@ def run_arm(folder: Path, configuration: dict[str, Any], out: Path) -> dict[str,
         return {name: plain(value) for name, value in returned.items()}
     finally:
         sys.path.remove(str(folder))
-        for name, module in list(sys.modules.items()):
-            if str(getattr(module, "__file__", None) or "").startswith(str(folder)):
+        for name in sys.modules.keys() - known:
+            if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(folder)):
                 del sys.modules[name]
 
 
@@ -208,12 +209,13 @@ def run_job(job: dict[str, Any], rank: int) -> dict[str, Any]:
     }
 
 
-def main(jobs_file: Path, results_file: Path) -> None:
+def main(jobs_file: Path, folder: Path) -> None:
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    results_file = folder / f"rank{rank}.jsonl"
     sys.dont_write_bytecode = True
     torch.set_num_threads(1)
     patch_torch_for_cpu()
-    store = f"file://{results_file.parent / 'store'}"
+    store = f"file://{folder / 'store'}"
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=world_size, timeout=TIMEOUT)
     code = 0
     with results_file.open("a", encoding="utf-8") as results:

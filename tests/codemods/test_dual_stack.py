@@ -446,6 +446,29 @@ def test_parameters_that_only_fsdp1_read_go(tmp_path: Path) -> None:
     assert "def context(model):" in text and "with context(model):" in text and "kind" not in text
 
 
+METHOD = """\
+class Saver:
+    def context(self, model, kind, config=None):
+        if version(model) == 1:
+            return FSDP.state_dict_type(model, kind, config)
+        return nullcontext(model)
+
+    def save(self, model):
+        with self.context(model, "sharded", config=1):
+            return model.state_dict()
+"""
+
+
+def test_parameters_of_methods_go_too(tmp_path: Path) -> None:
+    head = UNREAD[: UNREAD.index("\n\ndef context")]
+    text = dropped(tmp_path, SETTING + head + "\n\n" + METHOD)
+    assert "def context(self, model):" in text and "with self.context(model):" in text
+    # Of two methods of one name, a call can mean either.
+    other = "\n\nclass Other:\n    def context(self, model, kind, config=None):\n        return kind\n"
+    text = dropped(tmp_path, SETTING + head + "\n\n" + METHOD + other)
+    assert 'with self.context(model, "sharded", config=1):' in text
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -190,6 +190,36 @@ def test_imports_come_and_go(name: str, tmp_path: Path) -> None:
     assert texts["main.py"].startswith(start), texts["main.py"]
 
 
+def test_locals_go_with_their_last_use_and_not_because_nothing_reads_them(tmp_path: Path) -> None:
+    text = """\
+        from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+        from torch.distributed.fsdp import StateDictType
+
+        def save(model, batch):
+            model, kind, rows = FSDP(model), StateDictType.FULL_STATE_DICT, batch.shape[0]
+            limit = batch.limit
+            orig = batch.orig
+            model = FSDP(model, use_orig_params=orig)
+            return model, rows
+
+        def load(batch):
+            limit = batch.limit
+            orig = batch.orig
+            return limit, orig
+
+        class Loader:
+            def load(self, batch):
+                limit = batch.limit
+                orig = batch.orig
+                return batch
+        """
+    _, texts = rewrite_of(tmp_path, {"main.py": text})
+    # `limit` was never read in two of the functions; `orig` was read by the wrap alone in the first.
+    assert texts["main.py"].count("limit = batch.limit") == 3
+    assert texts["main.py"].count("orig = batch.orig") == 2
+    assert "orig = batch.orig" not in texts["main.py"].split("def load")[0]
+
+
 def test_lazy_imports_stay_lazy(tmp_path: Path) -> None:
     _, texts = rewrite_of(
         tmp_path,

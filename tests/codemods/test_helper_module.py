@@ -24,7 +24,7 @@ from codemods.editing.helper_assembly import Needs, assemble
 from codemods.editing.helper_draft import KEYWORDS
 from codemods.editing.helper_layout import Style
 from codemods.editing.helper_parts import STATE_DICT_PARTS
-from codemods.editing.helper_policy_text import POLICY_PARTS
+from codemods.editing.helper_policy_text import OWN_SETTINGS, POLICY_PARTS
 from codemods.editing.helper_training_text import TRAINING_PARTS
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +54,11 @@ def _modules(style: Style = _PLAIN) -> list[str]:
     ]
     everything = {"shard_model", *POLICY_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS}
     found.append(_assembled(everything, set(keywords), set(_FIELDS), style))
+    own = {keyword for name in OWN_SETTINGS for keyword in (name, f"own:{name}")}
+    for more in ({"auto_wrap_policy"}, {"auto_wrap_policy", "sync_module_states"}):
+        found.append(_assembled({"shard_model", "CustomPolicy"}, own | more, set(), style))
+        less = {"cpu_offload", "own:cpu_offload", *more}
+        found.append(_assembled({"shard_model", "CustomPolicy"}, less, set(), style))
     for _ in range(30):
         names = {"shard_model", *chance.sample(list(POLICY_PARTS), chance.randint(0, 3))}
         some = set(chance.sample(keywords, chance.randint(0, 9)))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fsdp_migrate.demo.losses import LossCurve
-from fsdp_migrate.demo.ranks import RankForker, RankJob
+from fsdp_migrate.demo.ranks import PRELOAD, RankForker, RankJob
 
 ROOT = Path(__file__).parents[2]
 PROJECTS = Path(__file__).parent / "projects"
@@ -81,7 +81,7 @@ def command(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def ranks() -> Iterator[RankForker]:
-    with RankForker(preload=("torch.distributed.fsdp", *MODELS)) as forker:
+    with RankForker(preload=(*PRELOAD, *MODELS)) as forker:
         yield forker
 
 

@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 import torch
+import torch._dynamo  # an optimizer would import it, in every rank
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import FullyShardedDataParallel

@@ -16,6 +16,7 @@ from codemods.analysis.library_calls import (
 from codemods.configuration import trainer
 from codemods.configuration.named import with_settings
 from codemods.configuration.settings import Decisions, bare, number
+from codemods.configuration.written_values import literal_of, strings_of, told_by, value_of
 from codemods.editing.removal import delete_dict_items
 from codemods.rule import (
     DictValue,
@@ -59,7 +60,7 @@ def training_arguments(project: Project) -> Iterator[Finding]:
     for module in project.looked_at:
         is_axolotls = "from axolotl" in module.text or "import axolotl" in module.text
         for value in values_called_fsdp(project, module) if "fsdp" in module.text else ():
-            strings, around = _strings(value), beside(module, value)
+            strings, around = strings_of(value), beside(module, value)
             if strings and all(_is_fsdp1(s) for s in strings) and not _is_for_xla(around):
                 yield finding(
                     module,
@@ -75,13 +76,13 @@ def training_arguments(project: Project) -> Iterator[Finding]:
 
 def _is_for_xla(around: dict[str, ast.expr]) -> bool:
     config = around.get("fsdp_config")
-    told = _told(config) if isinstance(config, ast.Dict) else None
+    told = told_by(config) if isinstance(config, ast.Dict) else None
     return told is not None and not trainer.is_fsdp1({bare(key): value for key, value in told.items()})
 
 
 def _is_fsdp1(node: ast.expr) -> bool:
     """Whether a value says a sharding strategy in the trainer's words."""
-    words = trainer.words_of(_value(node))
+    words = trainer.words_of(value_of(node))
     return words is not None and bool(words - {"offload", "auto_wrap"})
 
 
@@ -102,10 +103,10 @@ def _call(project: Project, module: Module, call: ast.Call) -> Iterator[Finding]
                 remedy=f"put it into `fsdp_config` as `{bare(keyword.arg or '')}`",
             )
         return
-    strings = _strings(fsdp.value)
+    strings = strings_of(fsdp.value)
     if strings == []:
         return  # switched off, or FSDP2's already
-    if strings is None or any(trainer.words_of(_value(node)) is None for node in strings):
+    if strings is None or any(trainer.words_of(value_of(node)) is None for node in strings):
         if strings is None and not isinstance(fsdp.value, ast.Constant):
             message = (
                 "`fsdp` is made at run time: words such as `full_shard auto_wrap` are FSDP2 with "
@@ -114,8 +115,8 @@ def _call(project: Project, module: Module, call: ast.Call) -> Iterator[Finding]
             )
             yield finding(module, fsdp, "FM617", message, is_note=True)
         return
-    words = {trainer.words_of(_value(node)) for node in strings}
-    values = [_literal(keyword.value) for keyword in former]
+    words = {trainer.words_of(value_of(node)) for node in strings}
+    values = [literal_of(keyword.value) for keyword in former]
     if len(words) != 1 or None in values:
         yield _left(
             module,
@@ -145,7 +146,7 @@ def _with_config(
 ) -> Iterator[Finding]:
     config = _keyword(call, "fsdp_config")
     display = _display(project, module, config)
-    told = _told(display) if display is not None else {}
+    told = told_by(display) if display is not None else {}
     if told is None or (config is not None and display is None and not _is_path(config.value)):
         yield _left(
             module,
@@ -198,35 +199,6 @@ def _left(module: Module, node: ast.AST, message: str, remedy: str) -> Finding:
     return finding(module, node, "FM617", message, remedy=remedy)
 
 
-def _strings(node: ast.expr) -> list[ast.expr] | None:
-    """The non-empty strings or lists that an argument may be; None where it is something else."""
-    if isinstance(node, ast.IfExp):
-        both = [_strings(node.body), _strings(node.orelse)]
-        return None if None in both else [s for some in both for s in some or ()]
-    if isinstance(node, ast.Constant) and (node.value in ("", None) or isinstance(node.value, bool)):
-        return []
-    if isinstance(node, ast.List | ast.Tuple) and node.elts:
-        return [node]
-    return [node] if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
-
-
-def _value(node: ast.expr) -> object:
-    """A string, or a list of strings and `FSDPOption` members by their names."""
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.List | ast.Tuple):
-        return [e.value if isinstance(e, ast.Constant) else ast.unparse(e) for e in node.elts]
-    return None
-
-
-def _literal(node: ast.expr) -> object:
-    try:
-        value: object = ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError):
-        return None
-    return value
-
-
 def _is_path(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
@@ -249,26 +221,6 @@ def _display(project: Project, module: Module, config: ast.keyword | None) -> as
     if len(uses) != 2 or not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Dict):
         return None
     return statement.value
-
-
-def _told(display: ast.Dict) -> dict[str, object] | None:
-    """The settings of a dict display; values made at run time are kept as they are, but not those that
-    decide."""
-    found: dict[str, object] = {}
-    for key, value in zip(display.keys, display.values, strict=True):
-        if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
-            return None
-        said = _literal(value)
-        known = said is not None or (isinstance(value, ast.Constant) and value.value is None)
-        if not known and bare(key.value) in (
-            "reshard_after_forward",
-            "version",
-            "min_num_params",
-            "xla",
-        ):
-            return None
-        found[key.value] = said if known else ast.unparse(value)
-    return found
 
 
 def _display_edits(module: Module, display: ast.Dict, told: dict[str, object], done: Decisions) -> list[Edit]:

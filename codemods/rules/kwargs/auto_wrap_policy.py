@@ -24,6 +24,7 @@ from codemods.shard_call import (
     local_assignment,
     written_at,
 )
+from codemods.unit_settings import own_settings
 
 _WRAP = "torch.distributed.fsdp.wrap."
 
@@ -36,7 +37,9 @@ def auto_wrap_policy(argument: Argument) -> Translation:
     `_or_policy` of these): the loop is written at the call where the classes or the condition can be read
     there. By size, by a function of the project, or chosen at run time: the helper module asks the policy as
     FSDP1 asked it, with the number of parameters that are in no unit yet, and so finds the same units.
-    Policies keep their names and arguments; only their import changes.
+    Policies keep their names and arguments; only their import changes. So does a `CustomPolicy` whose
+    function gives single units a strategy of another time to reshard, a precision or CPU offload of their own
+    (FULL_SHARD, SHARD_GRAD_OP; no precision for buffers): each unit gets what it says of it.
     """
     if isinstance(argument.value, Literal) and argument.value.value is None:
         return Translation(inline=Inline(), keep=False)
@@ -51,12 +54,15 @@ def auto_wrap_policy(argument: Argument) -> Translation:
 
 
 def _custom(argument: Argument) -> Translation:
-    """A function that only says yes or no is a condition; one that gives settings is left to a person."""
+    """A function that only says yes or no is a condition; the helper module asks one that gives settings."""
     assert isinstance(argument.value, CallValue)
     value = argument.value
     module, call = value.origin.module, value.origin.node
     function = value.arguments[0] if value.arguments else value.keywords.get("lambda_fn")
     if function is None or not says_yes_or_no(argument.project, module, function):
+        moved = own_settings(argument, module, call, function) if function is not None else ()
+        if moved:
+            return Translation(inline=None, findings=moved)
         why = "`CustomPolicy` may give single units settings of their own, or remember what it was asked"
         remedy = "loop over the submodules by hand: fully_shard(unit, ...) with each unit's own arguments"
         return Translation(inline=None, refused=why, remedy=remedy)
@@ -66,8 +72,8 @@ def _custom(argument: Argument) -> Translation:
     test = _condition(argument, module, function) if visible and not is_made else None
     if test is not None:
         return Translation(inline=Inline(units=test, consumed=(assignment,) if assignment else ()))
-    moved = as_condition(module, call, function, "FM111")
-    return Translation(inline=None, findings=(moved,))
+    condition = as_condition(module, call, function, "FM111")
+    return Translation(inline=None, findings=(condition,))
 
 
 def _unit_test(argument: Argument, value: Value) -> UnitTest | None:

@@ -62,9 +62,9 @@ def check_is_root(project: Project) -> Iterator[Finding]:
             if not isinstance(node, ast.Attribute):
                 continue
             remedy = _ATTRIBUTES.get(node.attr) or _METHODS[node.attr]
-            if node.attr == "apply" and _leaves_parameters(project, module, module.parent(node)):
-                continue
             if _is_unit(module, node.value) or not isinstance(project.sharded(module, node.value), No):
+                if node.attr == "apply" and _leaves_parameters(project, module, module.parent(node)):
+                    continue
                 what = "sees DTensors, not full parameters" if node.attr == "apply" else "does not exist"
                 yield _finding(module, node, f"`.{node.attr}` of an FSDP2 model {what}", remedy)
         for call in (c for name in ("getattr", "hasattr", "setattr") for c in module.called(name)):

@@ -24,7 +24,6 @@ from codemods.rule import (
     finding,
     in_force,
     is_where_not_instance,
-    is_where_not_wrapped,
     is_where_other_branch_shards,
     may_be_ddp,
     model_loaded,
@@ -60,8 +59,6 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
         if isinstance(holding, No) or is_where_not_instance(call.module, call.node, text):
             continue
         if is_where_other_branch_shards(call.module, call.node, text):
-            continue
-        if is_where_not_wrapped(project, call.module, call.node, call.receiver):
             continue
         told = in_force(project, call.module, call.node, call.receiver)
         if state_dict_block_around(project, call.module, call.node, call.receiver) is not None:

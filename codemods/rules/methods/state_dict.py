@@ -22,7 +22,6 @@ from codemods.rule import (
     finding,
     in_force,
     is_where_not_instance,
-    is_where_not_wrapped,
     is_where_other_branch_shards,
     may_be_ddp,
     model_saved,
@@ -66,8 +65,6 @@ def state_dict(project: Project) -> Iterator[Finding]:
             continue
         if is_where_other_branch_shards(call.module, call.node, text):
             continue
-        if is_where_not_wrapped(project, call.module, call.node, call.receiver):
-            continue
         told = in_force(project, call.module, call.node, call.receiver)
         if state_dict_block_around(project, call.module, call.node, call.receiver) is not None:
             continue  # the block's own rule sees to it
@@ -110,8 +107,6 @@ def _asked_within(project: Project) -> Iterator[Finding]:
         if isinstance(holding, No) or is_where_not_instance(module, node, text):
             continue
         if is_where_other_branch_shards(module, node, text):
-            continue
-        if is_where_not_wrapped(project, module, node, model):
             continue
         if state_dict_block_around(project, module, node, model) is not None:
             continue  # the block's own rule sees to it

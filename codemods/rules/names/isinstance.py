@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.library_calls import lightning_calls
 from codemods.dual_stack.beside import classes_of, is_asked_beside, is_fsdp2_class, without
 from codemods.dual_stack.versions import other_version
 from codemods.editing.plain_unwrapping import plain_unwrapping
@@ -49,6 +50,8 @@ def isinstance_(project: Project) -> Iterator[Finding]:
     FSDP2: `return 1 if isinstance(m, FSDP) else 2` in `fsdp_version` of a program that uses FSDP2.
     `isinstance(x, (FSDP, FSDPModule))` becomes `isinstance(x, FSDPModule)`.
 
+    Where all that shards is a strategy of Lightning, which is left to you, the question is too.
+
     What is new: a sharded module is now also an instance of its own class. Code that met the wrapper and
     then the module inside it meets one object."""
     for use in project.uses(FSDP):
@@ -77,22 +80,31 @@ def isinstance_(project: Project) -> Iterator[Finding]:
             )
             continue
         edit = plain_unwrapping(use.module, use.node) or _edit(project, use)
-        if edit is None:
-            continue
-        yield finding(
-            use.module,
-            use.node,
-            "FM501",
-            "sharded modules are instances of `FSDPModule`",
-            safety=Safety.SAFE,
-            edits=[edit],
-        )
+        if edit is not None:
+            yield _asked(project, use.module, use.node, edit)
     for module in project.looked_at:
         if _NAME in module.text:
-            yield from _by_name(module)
+            yield from _by_name(project, module)
 
 
-def _by_name(module: Module) -> Iterator[Finding]:
+def _asked(project: Project, module: Module, node: ast.expr, edit: Edit) -> Finding:
+    """A question that is for FSDP2's models from now on, unless FSDP1's are all there is."""
+    is_left = not project.wraps and any(True for _ in lightning_calls(project))
+    return finding(
+        module,
+        node,
+        "FM501",
+        "Lightning's strategy wraps with FSDP1 as long as it stays; FSDP2's models are instances of "
+        "`FSDPModule`"
+        if is_left
+        else "sharded modules are instances of `FSDPModule`",
+        remedy="ask for `FSDPModule` once the strategy is changed" if is_left else "",
+        safety=Safety.MANUAL if is_left else Safety.SAFE,
+        edits=[] if is_left else [edit],
+    )
+
+
+def _by_name(project: Project, module: Module) -> Iterator[Finding]:
     """Questions for the name of the class."""
     for question in module.nodes(ast.Compare):
         assert isinstance(question, ast.Compare)
@@ -101,14 +113,8 @@ def _by_name(module: Module) -> Iterator[Finding]:
             continue
         negative = isinstance(question.ops[0], ast.NotEq | ast.NotIn)
         template = ("not " if negative else "") + f"isinstance({{x}}, {_FSDP_MODULE})"
-        yield finding(
-            module,
-            question,
-            "FM501",
-            "a sharded module is an instance of `FSDPModule`, and its class has a name of its own",
-            safety=Safety.SAFE,
-            edits=[replace(module, question, code(module, template, x=subject))],
-        )
+        edit = replace(module, question, code(module, template, x=subject))
+        yield _asked(project, module, question, edit)
 
 
 def _named(question: ast.Compare) -> ast.expr | None:

@@ -85,7 +85,7 @@ def _wrapped_elsewhere(
     wrapped = [
         (site, origins.of(site.module, site.wrapped)) for site in project.wraps if site.wrapped is not None
     ]
-    for module, call, owner in built:
+    for module, call, owner in built if wrapped else ():
         if call in seen or module.function(call) in seen or not project.links.builds_optimizer(module, call):
             continue
         if not isinstance(project.sharded(module, owner), No):
@@ -223,18 +223,20 @@ def _later_wrap(project: Project, module: Module, call: ast.Call, owner: ast.exp
     """The statement after an optimizer's in the same function that rebinds its model to a sharded one, which
     it was not before (`model = torch.compile(model)`)."""
     text, scope = ast.unparse(owner), module.scope_of(call)
+    end = module.span(module.statement(call)).end
+    later = [
+        (node, wraps)
+        for node in module.nodes(ast.Assign)
+        if isinstance(node, ast.Assign) and len(node.targets) == 1
+        if module.scope_of(node) is scope and module.span(node).start >= end and _takes(node.value, text)
+        if project.links.may_be_sharded(node.value)
+        if (wraps := {h for h in project.links.held(module, node.value) if isinstance(h, WrapCall)})
+    ]
+    if not later:
+        return None
     here = [n for n in ast.walk(call) if isinstance(n, ast.Name | ast.Attribute) and ast.unparse(n) == text]
     before = {h for place in (owner, *here) for h in project.links.held(module, place)}
-    end = module.span(module.statement(call)).end
-    for node in module.nodes(ast.Assign):
-        assert isinstance(node, ast.Assign)
-        if module.scope_of(node) is not scope or module.span(node).start < end or len(node.targets) != 1:
-            continue
-        if _takes(node.value, text) and any(
-            isinstance(h, WrapCall) and h not in before for h in project.links.held(module, node.value)
-        ):
-            return node
-    return None
+    return next((node for node, wraps in later if not wraps <= before), None)
 
 
 def _takes(value: ast.expr, text: str) -> bool:

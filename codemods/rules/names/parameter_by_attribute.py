@@ -1,4 +1,4 @@
-"""One parameter of a sharded model, reached by its attribute or through the optimizer's groups.
+"""One parameter of a sharded model, reached by its attribute.
 
 Source: `torch/distributed/tensor` (a reduction of a DTensor can be this rank's part)."""
 
@@ -20,17 +20,17 @@ _REMEDY = "use `full_tensor()` for whole values or `to_local()` for this rank's"
 
 @rule("one parameter", {"FM523": "one sharded parameter is read or written"})
 def parameter_by_attribute(project: Project) -> Iterator[Finding]:
-    """`model.head.weight.norm()`, or `p.grad.norm()` over `optimizer.param_groups`, meets a DTensor.
+    """`model.head.weight.norm()` meets a DTensor.
 
     A reduction of it can be this rank's part (`.item()` gives that without a word), `numpy()` and copying a
-    plain tensor into it raise. Loops over `model.parameters()` are FM514."""
+    plain tensor into it raise. Loops over `model.parameters()` or over an optimizer's groups are FM514."""
     for module in project.looked_at:
         for node in module.attributes(*_READS):
             if not isinstance(module.parent(node), ast.Call):
                 continue
             if is_summoned(module, node):
                 continue
-            if _is_of_model(project, module, node.value) or _is_of_group(project, module, node.value):
+            if _is_of_model(project, module, node.value):
                 yield finding(
                     module,
                     node,
@@ -60,24 +60,3 @@ def _is_of_model(project: Project, module: Module, node: ast.expr) -> bool:
     return at is not None and any(
         not isinstance(project.sharded(module, part), No) for part in chain[at + 1 :]
     )
-
-
-def _is_of_group(project: Project, module: Module, node: ast.expr) -> bool:
-    """Whether it starts at the `p` of `for group in optimizer.param_groups: for p in group["params"]:`."""
-    start = ([node, *_chain(node)])[-1]
-    if not isinstance(start, ast.Name) or any(
-        isinstance(part, ast.Attribute) and part.attr in _READS for part in [node, *_chain(node)]
-    ):
-        return False
-    groups = None
-    for loop in module.ancestors(node):
-        loops = getattr(loop, "generators", [loop])
-        for one in reversed(loops):
-            if not isinstance(one, ast.For | ast.comprehension) or not isinstance(one.target, ast.Name):
-                continue
-            match one.iter:
-                case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value="params")):
-                    groups = name if one.target.id == start.id else groups
-                case ast.Attribute(value=optimizer, attr="param_groups") if one.target.id == groups:
-                    return not isinstance(project.optimizer_of(module, optimizer), No)
-    return False

@@ -9,17 +9,21 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.counts import count_goes_over_ranks
+from codemods.analysis.joined_parameters import joined_parameters, root_of
 from codemods.analysis.name_tests import body_of, test_of_name
+from codemods.analysis.optimizer_classes import own_optimizers, trained
 from codemods.analysis.parameter_lists import parameters_of
 from codemods.analysis.summoned import is_model_summoned
 from codemods.editing.local_norms import local_norm_edits
 from codemods.ignored_parameters import has_only_shards
 from codemods.rule import (
     Finding,
+    Holding,
     Maybe,
     Module,
     No,
     ParameterLoop,
+    Place,
     Project,
     Safety,
     finding,
@@ -61,35 +65,49 @@ def parameter_values(project: Project) -> Iterator[Finding]:
       `dist.all_reduce(p.grad)` raises. Use `full_tensor()` for whole values, `to_local()` for this rank's.
       A norm of one's own, squares of gradients summed in a loop and then over the ranks, is translated: the
       shards of all ranks are the whole gradient, as FSDP1's parts were (not where parameters are ignored).
+      So is said of loops over an optimizer's groups, in the project's own optimizers too, and of lists:
+      `torch.cat([p.grad.flatten() for p in model.parameters()])` gathers every gradient.
     - FM515: `sum(p.numel() for p in model.parameters())` was this rank's share and is the whole model's
       number; a factor of the world size after it, or a sum over ranks, counts twice. A plain count is a
       note, a count that is multiplied or summed needs a person.
 
     Within `summon_full_params` of the same model parameters are whole before and after: nothing is said."""
-    yield from _of_lists(project)
-    for module in project.looked_at:
-        yield from _of_mapped(project, module)
-        told: set[ast.stmt] = set()
-        for loop in parameter_loops(project, module):
-            model = loop.owner
-            if isinstance(project.sharded(module, model), No):
-                continue
-            if is_model_summoned(module, loop.node, model):
-                continue
-            yield from _of_loop(project, module, loop)
-            test = test_of_name(module, loop)
-            if test is None or module.statement(test) in told or uses_orig_params(project, module, model):
-                continue
-            told.add(module.statement(test))  # `decay` and `no_decay` of one statement are one rule
-            yield finding(
-                module,
-                test,
-                "FM509",
-                "sharded parameters have their own names now; without `use_orig_params=True` FSDP1 "
-                "showed `..._flat_param`, one for each unit",
-                remedy="check which parameters this rule is meant to match: it saw other names before",
-                is_note=isinstance(project.sharded(module, model), Maybe),
-            )
+    said: list[Finding] = []
+    for module in _homes(project):
+        said += [*_of_mapped(project, module), *_of_loops(project, module)]
+    yield from said
+    values = [one.place for one in said if one.code == "FM514"]
+    yield from _of_lists(project, values)
+
+
+def _homes(project: Project) -> list[Module]:
+    """The modules to look through: those of the project's own optimizers are led to by no model."""
+    return list(dict.fromkeys((*project.looked_at, *(home for home, _ in own_optimizers(project).values()))))
+
+
+def _of_loops(project: Project, module: Module) -> Iterator[Finding]:
+    told: set[ast.stmt] = set()
+    for loop in parameter_loops(project, module):
+        model = loop.owner
+        holding = project.sharded(module, model)
+        is_model = not isinstance(holding, No)
+        holding = holding if is_model else trained(project, module, model)
+        if isinstance(holding, No) or is_model_summoned(module, loop.node, model):
+            continue
+        yield from _of_loop(project, module, loop, holding, is_of_optimizer=not is_model)
+        test = test_of_name(module, loop) if is_model else None
+        if test is None or module.statement(test) in told or uses_orig_params(project, module, model):
+            continue
+        told.add(module.statement(test))  # `decay` and `no_decay` of one statement are one rule
+        yield finding(
+            module,
+            test,
+            "FM509",
+            "sharded parameters have their own names now; without `use_orig_params=True` FSDP1 "
+            "showed `..._flat_param`, one for each unit",
+            remedy="check which parameters this rule is meant to match: it saw other names before",
+            is_note=isinstance(holding, Maybe),
+        )
 
 
 def _of_mapped(project: Project, module: Module) -> Iterator[Finding]:
@@ -104,35 +122,23 @@ def _of_mapped(project: Project, module: Module) -> Iterator[Finding]:
             yield _finding(project, module, node, code)
 
 
-_OF_LISTS = (
-    *("torch._foreach_norm", "torch.nn.utils.get_total_norm", "torch.nn.utils.clip_grads_with_norm_"),
-    *("torch.nn.utils.parameters_to_vector", "torch.nn.utils.vector_to_parameters"),
-)
+def _of_lists(project: Project, said: list[Place]) -> Iterator[Finding]:
+    """torch's functions over lists of parameters or gradients, made here or a few lines before.
 
-
-def _of_lists(project: Project) -> Iterator[Finding]:
-    """torch's functions over lists of parameters or gradients, made here or a few lines before."""
-    for name in _OF_LISTS:
-        for module, call in project.calls_of(name):
-            for given in call.args[:2]:
-                lists = [given, *_assigned(module, given)]
-                owners = (
-                    n.func.value
-                    for one in lists
-                    for n in ast.walk(one)
-                    if isinstance(n, ast.Call)
-                    and isinstance(n.func, ast.Attribute)
-                    and n.func.attr in ("parameters", "named_parameters")
-                )
-                model = next((o for o in owners if not isinstance(project.sharded(module, o), No)), None)
-                if model is not None and not is_model_summoned(module, call, model):
-                    yield _finding(project, module, call, "FM514")
-
-
-def _assigned(module: Module, node: ast.expr) -> list[ast.expr]:
-    """What a name is given in its function before a place."""
-    found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
-    return [b.value for b in found[1] if b.value is not None] if found is not None else []
+    Args:
+        said: places where values are read one by one: a list of such numbers is no second thing.
+    """
+    told: set[ast.Call] = set()
+    for module, call, owner in joined_parameters(project):
+        span = module.span(module.statement(call))
+        if call in told or any(p.path == module.path and span.holds(p.span) for p in said):
+            continue
+        is_model = not isinstance(project.sharded(module, owner), No)
+        if not is_model and isinstance(trained(project, module, owner), No):
+            continue
+        if not is_model_summoned(module, call, owner):
+            told.add(call)
+            yield _finding(project, module, call, "FM514")
 
 
 def _mapped(module: Module) -> Iterator[tuple[ast.Lambda, ast.expr]]:
@@ -144,21 +150,23 @@ def _mapped(module: Module) -> Iterator[tuple[ast.Lambda, ast.expr]]:
                 yield call.args[0], model
 
 
-def _of_loop(project: Project, module: Module, loop: ParameterLoop) -> Iterator[Finding]:
+def _of_loop(
+    project: Project, module: Module, loop: ParameterLoop, holding: Holding, *, is_of_optimizer: bool
+) -> Iterator[Finding]:
     names = set(loop.parameters)
     for part in body_of(module, loop):
         # `flat = p.grad.view(-1)` is the same tensor under another name.
         if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name):
-            names |= {part.targets[0].id} if _root(part.value) in names else set()
+            names |= {part.targets[0].id} if root_of(part.value) in names else set()
     seen = set()
-    read = [node for node in body_of(module, loop) if _code_of(node, names) == "FM514"]
-    if any(
-        isinstance(n, ast.Name | ast.Attribute) and _last_name(n) == "DTensor" for n in body_of(module, loop)
-    ):
+    # What an optimizer puts into its parameters is made of them, or of their gradients.
+    body = [n for n in body_of(module, loop) if not (is_of_optimizer and _is_copy(n))]
+    read = [node for node in body if _code_of(node, names) == "FM514"]
+    if any(isinstance(n, ast.Name | ast.Attribute) and _last_name(n) == "DTensor" for n in body):
         seen.add("FM514")  # it tells DTensors from plain tensors
-    may_edit = bool(read) and has_only_shards(project, module, loop.owner)
+    may_edit = bool(read) and has_only_shards(project, holding)
     edits = local_norm_edits(project, module, loop, dict.fromkeys(read)) if may_edit else []
-    for node in body_of(module, loop):
+    for node in body:
         code = _code_of(node, names)
         if (
             code is None
@@ -178,6 +186,10 @@ def _of_loop(project: Project, module: Module, loop: ParameterLoop) -> Iterator[
             )
         else:
             yield _finding(project, module, node, code)
+
+
+def _is_copy(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "copy_"
 
 
 def _last_name(node: ast.Name | ast.Attribute) -> str:
@@ -209,32 +221,16 @@ def _is_tensor_like(module: Module, loop: ParameterLoop, name: str) -> bool:
 def _code_of(node: ast.AST, names: set[str]) -> str | None:
     """Which finding a node of the loop's body calls for."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FUNCTIONS:
-        return "FM514" if any(_root(argument) in names for argument in node.args) else None
+        return "FM514" if any(root_of(argument) in names for argument in node.args) else None
     if not isinstance(node, ast.Attribute):
         return None
-    if node.attr in ("numel", "nelement") and _root(node.value) in names:
+    if node.attr in ("numel", "nelement") and root_of(node.value) in names:
         return "FM515"
     if node.attr in _SHAPES and isinstance(node.value, ast.Name) and node.value.id in names:
         return "FM509"
-    if node.attr in _VALUES and _root(node.value) in names:
+    if node.attr in _VALUES and root_of(node.value) in names:
         return "FM514"
     return None
-
-
-def _root(node: ast.expr) -> str:
-    """`p` of `p`, `p.data`, `p.grad`, `p.grad.detach()`, `p.grad.data.norm(2)`, `p ** 2`; nothing of
-    `p.to_local().norm()`, a plain tensor."""
-    while isinstance(node, ast.Attribute | ast.Call | ast.BinOp):
-        match node:
-            case ast.Call():
-                node = node.func
-            case ast.BinOp():
-                node = node.left
-            case ast.Attribute(attr="_local_tensor" | "to_local" | "full_tensor"):
-                return ""
-            case ast.Attribute():
-                node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _finding(project: Project, module: Module, node: ast.AST, code: str) -> Finding:

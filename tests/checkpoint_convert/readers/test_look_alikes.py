@@ -102,6 +102,24 @@ def test_olmo_local_folder_is_refused_by_name(tmp_path: Path) -> None:
         assert "unshard.py" in fails(UnsupportedError, "of OLMo's local checkpoints", path)
 
 
+@pytest.mark.parametrize("has_file", [True, False])
+def test_folders_that_are_only_named_like_olmos_are_not_taken_for_its(tmp_path: Path, has_file: bool) -> None:
+    model, optimizer = trained()
+    for name, value in (("model", model), ("optim", optimizer)):
+        (tmp_path / name).mkdir()
+        torch.save(value, tmp_path / name / "rank0.pt")
+    if has_file:
+        torch.save(model, tmp_path / "full.pt")
+        with open_source([tmp_path]) as contents:
+            assert_same_model(contents, model)
+        return
+    named = fails(UnreadableError, "no checkpoint there", tmp_path)
+    assert str(tmp_path / "model") in named and str(tmp_path / "optim") in named
+    with open_source([tmp_path / "model", tmp_path / "optim"]) as contents:
+        assert_same_model(contents, model)
+        assert_same_state(contents.optimizer, optimizer["state"])
+
+
 def test_a_torchsnapshot_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / ".snapshot_metadata").write_text("version: 0.1.0\nworld_size: 1\nmanifest:\n  0/w: {}\n")
     (tmp_path / "0").mkdir()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,8 @@ from lightning.fabric.strategies import ModelParallelStrategy as FabricModelPara
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from tool import Result, rewrite_in_place
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
+
+from fsdp_migrate.demo.ranks import PRELOAD, RankForker, RankJob
 
 IMPORTS = """\
 from datetime import timedelta
@@ -217,16 +216,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Result,
         said[name] = (rewrite_in_place(after), rewrite_in_place(after))
         programs += [before, after]
     worker = Path(__file__).with_name("lightning_worker.py")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*command, str(worker), *(str(program / "train.py") for program in programs)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    scripts = tuple(str(program / "train.py") for program in programs)
+    with RankForker((*PRELOAD, "lightning.pytorch")) as forker:
+        forker.run(RankJob(str(worker), scripts, 2, folder, folder / "logs", timeout_s=200))
     found = {program.name: [program / f"rank{rank}.json" for rank in range(2)] for program in programs}
-    assert all(path.exists() for paths in found.values() for path in paths), done.stderr[-3000:]
+    assert all(path.exists() for paths in found.values() for path in paths)
     seen = {name: [json.loads(path.read_text()) for path in paths] for name, paths in found.items()}
     return {
         name: (*said[name], seen[f"before{number}"], seen[f"after{number}"])

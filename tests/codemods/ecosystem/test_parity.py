@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,7 @@ import yaml
 from tool import rewrite_in_place
 
 from ecosystem.launched import environment_of
+from fsdp_migrate.demo.ranks import PRELOAD, RankForker, RankJob
 
 WORKER = Path(__file__).with_name("parity_worker.py")
 TOP = {
@@ -59,18 +57,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[Run]]]
         assert rewrite_in_place(path.parent).open_codes == []
         cases[name] = [before, settings_of(path)]
     (folder / "cases.json").write_text(json.dumps(cases))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        [*command, str(WORKER), str(folder / "cases.json"), str(folder)],
-        capture_output=True,
-        text=True,
-        env=env,
-        timeout=240,
-        check=False,
-    )
+    arguments = (str(folder / "cases.json"), str(folder))
+    with RankForker((*PRELOAD, "accelerate.utils.fsdp_utils")) as forker:
+        forker.run(RankJob(str(WORKER), arguments, 4, folder, folder / "logs", timeout_s=240))
     ranks = [folder / f"rank{rank}.json" for rank in range(4)]
-    assert all(path.exists() for path in ranks), done.stderr[-3000:]
     found = [json.loads(path.read_text()) for path in ranks]
     return {name: [[rank[name][arm] for rank in found] for arm in (0, 1)] for name in BLOCKS}
 

@@ -91,6 +91,60 @@ KINDS: dict[str, str | dict[str, str]] = {
                 torch.save(self.optimizer.state_dict(), "o")  # <- FM409
         Trainer(Net()).save(), Sharded(Net()).save()
     """,
+    "a branch where the model is not wrapped": """
+        class Trainer:
+            def __init__(self, config, model):
+                self.config, self.enabled = config, config.enabled
+                self.model = model
+                if config.fsdp:
+                    self.model = FSDP(model)
+            def step(self):
+                if not self.config.fsdp:
+                    with self.model.no_sync():  # <- nothing
+                        pass
+                    self.model.clip_grad_norm_(1.0)  # <- nothing
+                    self.model.save_pretrained("x")  # <- nothing
+                    return [p.grad.norm() for p in self.model.parameters()]  # <- nothing
+                self.model.clip_grad_norm_(1.0)  # <- FM301
+                self.model.save_pretrained("x")  # <- FM402
+                return [p.grad.norm() for p in self.model.parameters()]  # <- FM514
+        Trainer(config, Net()).step()
+    """,
+    "an attribute of one name in another class": """
+        class Wrapping:
+            def __init__(self, model):
+                self.enabled = True
+                self.model = FSDP(model) if self.enabled else model
+            def save(self):
+                if not self.enabled:
+                    torch.save(self.model.state_dict(), "w")  # <- nothing
+        class Saving:
+            def __init__(self, model):
+                self.enabled = False
+                self.model = model
+            def save(self):
+                if not self.enabled:
+                    torch.save(self.model.state_dict(), "s")  # <- FM402
+        wrapping = Wrapping(Net())
+        wrapping.save(), Saving(wrapping.model).save()
+    """,
+    "the parameters of a model in one list with an optimizer": """
+        sharded = FSDP(Net())
+        for one in (Net(), torch.optim.AdamW(sharded.parameters())):
+            print([p.norm() for p in one.parameters()])  # <- nothing
+            print([p.grad.norm() for group in one.param_groups for p in group["params"]])  # <- FM514
+    """,
+    "functions for models of FSDP2": """
+        def fsdp2_load_full_state_dict(model, state):
+            shards = model.state_dict()  # <- nothing
+            return shards, [p.grad.norm() for p in model.parameters()]  # <- nothing
+        def compare_fsdp1_with_fsdp2(model):
+            return model.state_dict()  # <- FM402
+        def fully_sharded_state(model):
+            return model.state_dict()  # <- FM402
+        model = FSDP(Net())
+        fsdp2_load_full_state_dict(model, {}), compare_fsdp1_with_fsdp2(model), fully_sharded_state(model)
+    """,
     "a copy whose failure is caught": """
         def copied(model):
             try:

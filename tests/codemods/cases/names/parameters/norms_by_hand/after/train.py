@@ -45,8 +45,8 @@ def of_gradients(model):
 def of_groups(optimizer):
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            # TODO(fsdp-migrate FM523): use `full_tensor()` for whole values or
-            #   `to_local()` for this rank's
+            # TODO(fsdp-migrate FM514): use `full_tensor()` for whole values or
+            #   `to_local()` for this rank's, and drop reductions of your own
             print(parameter.grad.norm().item())
 
 

@@ -1,0 +1,59 @@
+"""The conditions under which a place is reached. Pure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods.analysis.module import Module
+
+LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+"""Statements behind which the rest of a block is not reached."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def conditions(
+    module: Module, node: ast.AST, *, beyond_function: bool = False
+) -> Iterator[tuple[ast.expr, bool]]:
+    """The tests that decide whether a place is reached, and whether they hold there, without their `not`.
+
+    Args:
+        beyond_function: those around the function too, which held when it was defined.
+    """
+    child, is_within = node, True
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.If | ast.IfExp) and child is not parent.test:
+            body = parent.body if isinstance(parent.body, list) else [parent.body]
+            yield _positive(parent.test, any(child is part for part in body))
+        for branch in _branches(module, child) if is_within else ():
+            if isinstance(branch.body[-1], LEAVES):
+                yield _positive(branch.test, False)
+        is_within = is_within and not isinstance(parent, _FUNCTIONS)
+        if not is_within and not beyond_function:
+            return
+        child = parent
+
+
+def branches_before(module: Module, node: ast.AST) -> Iterator[ast.If]:
+    """The `if` statements before a place in the blocks around it, within its function."""
+    child = node
+    for parent in module.ancestors(node):
+        yield from _branches(module, child)
+        if isinstance(parent, _FUNCTIONS):
+            return
+        child = parent
+
+
+def _branches(module: Module, child: ast.AST) -> Iterator[ast.If]:
+    """The `if` statements of a block before one of its statements."""
+    for statement in module.block(child) if isinstance(child, ast.stmt | ast.ExceptHandler) else ():
+        if statement is child:
+            return
+        if isinstance(statement, ast.If):
+            yield statement
+
+
+def _positive(test: ast.expr, holds: bool) -> tuple[ast.expr, bool]:
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, holds = test.operand, not holds
+    return test, holds

@@ -1,0 +1,127 @@
+"""Models that Accelerate or Transformers shard, told by settings in the same file: no wrap call stands there.
+
+Source: `accelerate/accelerator.py` (`prepare`), `transformers/trainer.py` (`_wrap_model`, `model_wrapped`).
+Their FSDP2 shards the same models in place, so that what is done with them meets DTensors.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from codemods.analysis.classes import Classes
+from codemods.analysis.flow import reaching
+from codemods.analysis.meanings import Meanings
+from codemods.analysis.module import Module
+
+_MODELS = ("model", "net", "policy", "transformer", "actor", "critic", "student", "teacher", "module")
+_OTHERS = ("load", "data", "optim", "sched", "sampler")
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryModel:
+    """What an expression holds.
+
+    Attributes:
+        positions: where it holds a model of a library; None: it is one itself.
+        is_certain: not where the program decides whether FSDP is used at all.
+    """
+
+    positions: tuple[int | None, ...]
+    is_certain: bool = True
+
+
+def library_models(
+    classes: Classes, meanings: Meanings, modules: list[Module]
+) -> dict[ast.expr, LibraryModel]:
+    """What Accelerate and Transformers give back sharded."""
+    found: dict[ast.expr, LibraryModel] = {}
+    for module in modules:
+        if "fsdp_plugin" in module.text:
+            found.update(_prepared(meanings, module))
+        if "fsdp=" in module.text and "Trainer" in module.text:
+            found.update((node, LibraryModel((None,))) for node in _trained(classes, meanings, module))
+    return found
+
+
+def _prepared(meanings: Meanings, module: Module) -> Iterator[tuple[ast.expr, LibraryModel]]:
+    """`accelerator.prepare(model, optimizer)` in a file with an Accelerator that has a plugin for FSDP."""
+    plugins = [
+        next((k.value for k in call.keywords if k.arg == "fsdp_plugin"), None)
+        for call, symbol in meanings.calls(module)
+        if symbol.module is None
+        and symbol.name.startswith("accelerate.")
+        and symbol.name.endswith(".Accelerator")
+    ]
+    said = [made for plugin in plugins for made in _made(module, plugin)]
+    if not any(said):
+        return
+    for call in (*module.called("prepare"), *module.called("prepare_model")):
+        if not isinstance(call.func, ast.Attribute) or any(isinstance(a, ast.Starred) for a in call.args):
+            continue
+        if len(call.args) == 1:
+            if not any(word in ast.unparse(call.args[0]).lower() for word in _OTHERS):
+                yield call, LibraryModel((None,), all(said))
+        elif places := tuple(i for i, given in enumerate(call.args) if _says_model(given)):
+            yield call, LibraryModel(places, all(said))
+
+
+def _made(module: Module, plugin: ast.expr | None) -> list[bool]:
+    """Whether an argument is a plugin, for each of the values that it can have."""
+    found = module.scope_of(plugin).lookup(plugin.id) if isinstance(plugin, ast.Name) else None
+    if found is not None and plugin is not None:
+        values = [binding.value for binding in reaching(module, *found, plugin)]
+    else:
+        values = [plugin]
+    either = [part for v in values for part in ((v.body, v.orelse) if isinstance(v, ast.IfExp) else (v,))]
+    return [isinstance(value, ast.Call) for value in either]
+
+
+def _says_model(node: ast.expr) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return name.lower().endswith(_MODELS)
+
+
+def _trained(classes: Classes, meanings: Meanings, module: Module) -> Iterator[ast.expr]:
+    """`trainer.model` behind `trainer.train()`, and `trainer.model_wrapped`, in a file whose trainers are all
+    told to use FSDP."""
+    calls = [
+        (call, name)
+        for call, symbol in meanings.calls(module)
+        for name in _outside_names(classes, symbol.module, symbol.node, symbol.name)
+        if name.split(".")[0] in ("transformers", "trl")
+    ]
+    told = [_tells_fsdp(call) for call, name in calls if name.endswith(("TrainingArguments", "Config"))]
+    trainers = [call for call, name in calls if name.endswith("Trainer")]
+    if not told or not all(told):
+        return
+    for trainer in trainers:
+        statement = module.statement(trainer)
+        targets = (
+            statement.targets if isinstance(statement, ast.Assign) and statement.value is trainer else []
+        )
+        names = {ast.unparse(target) for target in targets}
+        started = [
+            module.span(call).end
+            for call in module.called("train")
+            if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) in names
+        ]
+        for read in module.attributes("model", "model_wrapped") if started else ():
+            is_behind = module.span(read).start > min(started)
+            if is_behind and isinstance(read.ctx, ast.Load) and ast.unparse(read.value) in names:
+                yield read
+
+
+def _tells_fsdp(call: ast.Call) -> bool:
+    value = next((k.value for k in call.keywords if k.arg == "fsdp"), None)
+    return isinstance(value, ast.Constant) and isinstance(value.value, str | bool) and bool(value.value)
+
+
+def _outside_names(classes: Classes, home: Module | None, node: ast.AST | None, name: str) -> Iterator[str]:
+    """The name of what is called; of a class of the project the names of the libraries' classes it derives
+    from."""
+    if home is None:
+        yield name
+    elif isinstance(node, ast.ClassDef):
+        yield from classes.outside_bases(node, home)

@@ -1,0 +1,40 @@
+"""Branches that are only reached where a model was not wrapped: `if cfg.fsdp: m = FSDP(m)`, and elsewhere `if
+not cfg.fsdp: m.load_state_dict(...)`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from codemods.analysis.conditions import conditions
+from codemods.analysis.holding import WrapCall
+from codemods.analysis.module import Module
+
+
+def is_where_not_wrapped(module: Module, node: ast.AST, sites: Iterable[WrapCall]) -> bool:
+    """Whether a place is reached only if a condition fails under which alone a model is wrapped.
+
+    Args:
+        sites: where it can have been wrapped.
+    """
+    failed = [test for test, holds in conditions(module, node, beyond_function=True) if not holds]
+    return bool(failed) and all(_is_excluded(site, module, node, failed) for site in sites)
+
+
+def _is_excluded(site: WrapCall, module: Module, node: ast.AST, failed: list[ast.expr]) -> bool:
+    """Whether a wrap is made only where one of some tests holds that fail elsewhere."""
+    is_one_function = site.module.function(site.node) is module.function(node)
+    is_one_class = site.module.class_of(site.node) is module.class_of(node)
+    return any(
+        holds and any(_is_same(test, other, is_one_function, is_one_class) for other in failed)
+        for test, holds in conditions(site.module, site.node, beyond_function=True)
+    )
+
+
+def _is_same(one: ast.expr, other: ast.expr, is_one_function: bool, is_one_class: bool) -> bool:
+    """Whether two tests ask the same of a program's settings; names of other functions, and attributes of
+    other classes' objects, can mean others."""
+    if not is_one_function and not isinstance(one, ast.Attribute | ast.Subscript):
+        return False
+    text, against = (ast.unparse(test).removeprefix("self.") for test in (one, other))
+    return text == against and (is_one_function or is_one_class or not text.isidentifier())

@@ -1,0 +1,63 @@
+"""What is done with `trainer.model` where a launch script or settings file tells its trainer to use FSDP.
+
+Source: `transformers/trainer.py` (`_wrap_model`, `model_wrapped`), `accelerate/accelerator.py`
+(`get_state_dict`). Once the settings are FSDP2's, the model's own state dict is shards.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from codemods.analysis.conditions import conditions
+from codemods.analysis.module import Module
+from codemods.editing.code import finding
+from codemods.model import Finding
+
+CODE = "FM623"
+_SETTINGS = frozenset({"FM601", "FM610", "FM614", "FM618"})
+"""Codes of settings away from the program that become FSDP2's."""
+_ASKED = re.compile(rb"\btrainer\.model(?:_wrapped)?\.(?:state_dict|save_pretrained)\(")
+_REMEDY = (
+    "use `trainer.accelerator.get_state_dict(trainer.model)`, called on every rank, or `trainer.save_model()`"
+)
+
+
+def changes_settings(found: Iterable[Finding]) -> bool:
+    """Whether some settings that no program holds become FSDP2's."""
+    return any(one.code in _SETTINGS and one.edits for one in found)
+
+
+def asks_trainer(text: bytes) -> bool:
+    """Whether a file may ask a trainer's model for its state dict, by its words."""
+    return _ASKED.search(text) is not None
+
+
+def trainer_models(module: Module, said: Iterable[Finding]) -> Iterator[Finding]:
+    """The places of a file where a trainer's model is asked for its state dict.
+
+    Args:
+        said: what is known; a place that another finding speaks of is left out.
+    """
+    lines = {one.place.line for one in said if one.place.path == module.path}
+    for call in (*module.called("state_dict"), *module.called("save_pretrained")):
+        if module.place(call).line not in lines and _is_of_trainer(module, call):
+            message = (
+                f"`{ast.unparse(call.func)}` gives, or saves, shards where the trainer's settings are "
+                "FSDP2's, as those of this repository are now"
+            )
+            yield finding(module, call, CODE, message, remedy=_REMEDY)
+
+
+def _is_of_trainer(module: Module, call: ast.Call) -> bool:
+    """Whether a call is one of `trainer.model`, where nothing says that FSDP is not in use."""
+    holder = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if not isinstance(holder, ast.Attribute) or holder.attr not in ("model", "model_wrapped"):
+        return False
+    if ast.unparse(holder.value).rpartition(".")[2] != "trainer":
+        return False
+    if any(keyword.arg in ("state_dict", None) for keyword in call.keywords):
+        return False
+    told = [(ast.unparse(test).lower(), holds) for test, holds in conditions(module, call)]
+    return not any(("fsdp" in test and not holds) or ("deepspeed" in test and holds) for test, holds in told)

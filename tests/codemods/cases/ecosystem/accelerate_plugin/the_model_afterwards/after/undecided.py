@@ -1,0 +1,25 @@
+import torch
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+)
+from model import build, loader
+
+
+def main(args, path):
+    plugin = None
+    if args.shard:
+        plugin = FullyShardedDataParallelPlugin(
+            fsdp_version=2,
+            state_dict_type="FULL_STATE_DICT",
+            reshard_after_forward=True,
+        )
+    accelerator = Accelerator(fsdp_plugin=plugin)
+    model = accelerator.prepare(build())
+    batches = accelerator.prepare(loader())
+    torch.save(batches.state_dict(), path)
+    torch.save(
+        get_model_state_dict(model, options=StateDictOptions(full_state_dict=True)),
+        path,
+    )

@@ -1,0 +1,9 @@
+from torch import nn
+
+
+def build():
+    return nn.Linear(4, 4)
+
+
+def loader():
+    return []
