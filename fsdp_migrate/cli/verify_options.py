@@ -185,14 +185,14 @@ def also_measured(also: list[AlsoOption] | None) -> tuple[str, ...]:
     from fsdp_migrate.errors import UsageError
 
     for one in also or ():
-        if one is not AlsoOption.ddp:
-            package = one.value.replace("-", "_")
-            missing = find_spec(package) is None
+        if one is AlsoOption.megatron_fsdp:
             raise UsageError(
-                f"--also {one.value}: {one.value} is not installed here"
-                if missing
-                else f"--also {one.value}: its engine has a training loop of its own, and this version knows "
-                "no way to run a job of FSDP under it untouched",
-                hint="--also ddp needs nothing more than torch",
+                "--also megatron-fsdp: it runs on GPUs alone, and this version of verify knows no way to run "
+                "a job of FSDP under it",
+                hint="--also ddp and --also deepspeed",
+            )
+        if one is AlsoOption.deepspeed and find_spec("deepspeed") is None:
+            raise UsageError(
+                "--also deepspeed: deepspeed is not installed here", hint="--also ddp needs nothing but torch"
             )
     return tuple(dict.fromkeys(one.value for one in also or ()))

@@ -32,8 +32,11 @@ WORDS = {
     ArmName.CANDIDATE: "the candidate",
     ArmName.UNSHARDED: "the original again, unsharded and in fp32",
     ArmName.DDP: "the original again, under DDP",
+    ArmName.DEEPSPEED: "the original again, under DeepSpeed",
     ArmName.NOISE: "the original again, its gradients perturbed in the last bit",
 }
+ALSO = (ArmName.DDP, ArmName.DEEPSPEED)
+"""What FSDP1 can be run as for its speed."""
 _PRINTED_LINES = 3
 _TIMED_STEPS = 10
 _SILENT_S = 3.0
@@ -147,13 +150,17 @@ class Verification:
         tree = self.trees / arm.value
         self._build_tree(source, tree)
         inside = tree / source.cwd if source.cwd is not None else request.cwd.resolve()
-        self._launch(
-            self._spec(request, source, arm, tree, inside, performance=True, replicated=arm is ArmName.DDP)
-        )
+        under = arm.value if arm in ALSO else ""
+        self._launch(self._spec(request, source, arm, tree, inside, performance=True, under=under))
 
     def time_reference(self, config: ReferenceConfig, arms: tuple[ArmName, ...]) -> None:
         """Run arms of the bundled job for their speed, in one launch."""
-        self._launch(self._reference_spec(replace(config, steps=self.options.steps), arms, performance=True))
+        config = replace(config, steps=self.options.steps)
+        together = tuple(arm for arm in arms if arm is not ArmName.DEEPSPEED)
+        self._launch(self._reference_spec(config, together, performance=True))
+        for arm in arms:
+            if arm not in together:  # it changes FSDP1's class in its processes
+                self._launch(self._reference_spec(config, (arm,), performance=True, under=arm.value))
 
     def reference(
         self, config: ReferenceConfig, arms: tuple[ArmName, ...], *, rounding: RoundingSource | None = None

@@ -23,13 +23,14 @@ SAVED = "saved tensor"
 
 
 class ArmName(str, Enum):
-    """The two jobs under comparison, and the original run again: for rounding noise, unsharded, under DDP."""
+    """The two jobs under comparison, and the original again: for rounding noise, unsharded, under others."""
 
     ORIGINAL = "original"
     CANDIDATE = "candidate"
     NOISE = "noise"
     UNSHARDED = "unsharded"
     DDP = "ddp"
+    DEEPSPEED = "deepspeed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class LaunchOptions:
         measure_noise: when the arms differ by little, run the original again with its gradients perturbed in
             the last bit, and judge against the difference this makes.
         profile: run both arms again, in turns, for their speed and memory.
-        also: what else to run the original under beside them: "ddp".
+        also: what else to run the original under beside them: "ddp", "deepspeed".
         third_arm: run the original once more, unsharded and in fp32, to tell which arm is wrong.
         full_limit_bytes: tensors each rank keeps in full; of later ones it keeps digests and sketches, which
             tell equality and the size of a difference, not its place.

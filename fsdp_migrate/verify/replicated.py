@@ -40,24 +40,33 @@ class Replicated(DistributedDataParallel):
 
 def apply(say: Say) -> None:
     """Patch the class in this process."""
-    signature = inspect.signature(FullyShardedDataParallel.__init__)
 
-    def replicate(cls: type[Any], *arguments: Any, **keywords: Any) -> Replicated:
-        call = signature.bind(None, *arguments, **keywords).arguments
-        module = _without_wrappers(call["module"])
-        device = call.get("device_id")
-        if device is not None:
-            module = module.to(device if not isinstance(device, int) else torch.device("cuda", device))
+    def build(module: nn.Module, call: Mapping[str, Any]) -> nn.Module:
         group = call.get("process_group")
-        made = Replicated(module, process_group=None if isinstance(group, tuple) else group)
-        precision = call.get("mixed_precision")
-        made.compute_dtype = getattr(precision, "param_dtype", None)
+        made = Replicated(
+            without_wrappers(module, Replicated), process_group=None if isinstance(group, tuple) else group
+        )
+        made.compute_dtype = getattr(call.get("mixed_precision"), "param_dtype", None)
         for text in _unlike(call):
             say(text)
         return made
 
+    take_place(build)
+
+
+def take_place(build: Callable[[nn.Module, Mapping[str, Any]], nn.Module]) -> None:
+    """Have `FullyShardedDataParallel(...)` give what `build` makes of the module and the call's arguments."""
+    signature = inspect.signature(FullyShardedDataParallel.__init__)
+
+    def replace(cls: type[Any], *arguments: Any, **keywords: Any) -> nn.Module:
+        call = signature.bind(None, *arguments, **keywords).arguments
+        module, device = call["module"], call.get("device_id")
+        if device is not None:
+            module = module.to(device if not isinstance(device, int) else torch.device("cuda", device))
+        return build(module, call)
+
     # `FSDP(...)` calls no `__init__` on what is no FSDP.
-    FullyShardedDataParallel.__new__ = staticmethod(replicate)  # type: ignore[method-assign,assignment]
+    FullyShardedDataParallel.__new__ = staticmethod(replace)  # type: ignore[method-assign,assignment]
 
 
 def _unlike(call: Mapping[str, Any]) -> Iterator[str]:
@@ -75,12 +84,12 @@ def _unlike(call: Mapping[str, Any]) -> Iterator[str]:
         yield "all ranks are replicas, also where FSDP1 shards within a group of them"
 
 
-def _without_wrappers(module: nn.Module) -> nn.Module:
-    """The module without what was made of wrapped parts of it."""
-    if isinstance(module, Replicated):
-        module = module.module
+def without_wrappers(module: nn.Module, kind: type[nn.Module]) -> nn.Module:
+    """The module without what was made of wrapped parts of it, which are of this kind and hold a `module`."""
+    if isinstance(module, kind):
+        module = module.get_submodule("module")
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, Replicated):
+            if isinstance(child, kind):
                 setattr(parent, name, child.module)
     return module

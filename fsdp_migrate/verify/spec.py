@@ -41,7 +41,7 @@ class WorkerSpec:
         perturb: relative size of the change made to every gradient element, to measure rounding noise; 0 is
             none.
         performance: measure speed and memory, and record no tensor.
-        replicated: run FSDP1 as DistributedDataParallel.
+        under: run FSDP1 as something else: `ArmName.DDP` or `ArmName.DEEPSPEED`, "" as it is.
         unsharded: run FSDP1 as plain data parallelism in fp32.
         tree: the copied project, and the directory it was copied from; entries of `sys.path` inside the
             latter are redirected to the former.
@@ -63,7 +63,7 @@ class WorkerSpec:
     perturb_weights: float = 0.0
     perturb_sums: bool = False
     unsharded: bool = False
-    replicated: bool = False
+    under: str = ""
     performance: bool = False
     tree: tuple[str, str] | None = None
     full_limit_bytes: int = 1 << 30

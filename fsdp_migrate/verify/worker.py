@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from fsdp_migrate.verify import fixed_order, fsdp1_on_cpu, rehearsal, replicated, unsharded
+from fsdp_migrate.verify import fixed_order, fsdp1_on_cpu, partitioned, rehearsal, replicated, unsharded
 from fsdp_migrate.verify.model import ArmName
 from fsdp_migrate.verify.probes.attach import attach_all
 from fsdp_migrate.verify.probes.recorder import Recorder
@@ -107,8 +107,10 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
         rehearsal.never_pin(say)
     if spec.unsharded:
         unsharded.apply()
-    if spec.replicated:
+    if spec.under == ArmName.DDP.value:
         replicated.apply(session.note)
+    elif spec.under == ArmName.DEEPSPEED.value:
+        partitioned.apply(session.note, spec.device)
     if session.fixed_order:
         fixed_order.divide_once_in_fsdp1()
     return mode

@@ -19,7 +19,7 @@ from fsdp_migrate.verify.probes.keys import byte_keys
 from fsdp_migrate.verify.probes.perturb import nudge
 from fsdp_migrate.verify.probes.recorder import Recorder
 from fsdp_migrate.verify.probes.shards import Slot, clean_name
-from fsdp_migrate.verify.probes.sketch import Sketch, sketch, sketches
+from fsdp_migrate.verify.probes.sketch import Sketch, byte_sums_as_floats, sketch, sketches
 from fsdp_migrate.verify.read import read_arm
 from fsdp_migrate.verify.whole import assemble, moved
 
@@ -101,6 +101,19 @@ def test_no_change_of_one_or_two_bytes_of_a_row_is_missed() -> None:
     assert len(np.unique(directions, axis=1).T) == keys.shape[1]
 
 
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bool], ids=str)
+def test_bytes_are_summed_alike_on_every_device(dtype: torch.dtype) -> None:
+    """Products of floats give what products of whole numbers do, also of the largest bytes and keys."""
+    random = torch.randint(-128, 128, (5, 4096 * dtype.itemsize), dtype=torch.int8)
+    for rows in (random, torch.full_like(random, -128)):
+        for keys in (byte_keys(rows.device)[:, : rows.shape[1]].T, torch.full((rows.shape[1], 4), 127)):
+            exact = rows.to(torch.int64) @ keys.to(torch.int64)
+            for precision in ("highest", "high", "medium"):
+                torch.set_float32_matmul_precision(precision)
+                assert torch.equal(byte_sums_as_floats(rows, keys), exact)
+    torch.set_float32_matmul_precision("highest")
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_swaps_that_one_digest_misses_are_found_by_two(tmp_path: Path, dtype: torch.dtype) -> None:
     """Elements that change places, where the keys of both places are the same for the bytes that differ."""
@@ -172,6 +185,15 @@ def test_only_small_tensors_of_a_large_quantity_are_kept_in_full(tmp_path: Path)
         parts = read_arm(tmp_path / name).tensors(step, "weight")
         assert [each for each in sizes if parts[each][0].stored is not None] == kept_names
         assert assemble(parts["large"]).complete
+
+
+def test_record_of_a_large_model_is_no_copy_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsdp_migrate.verify.probes.recorder.START_BYTES", 5 << 20)
+    for name, size, is_kept in (("medium", 1 << 20, True), ("large", 1 << 21, False)):
+        recorder = Recorder(tmp_path / name / "rank0", 1 << 30)
+        recorder.tensors(0, "weight", [(Slot("w", (size,), 0, size, 0), torch.ones(size))])
+        recorder.close()
+        assert (read_arm(tmp_path / name).tensors(0, "weight")["w"][0].stored is not None) == is_kept
 
 
 def test_large_weights_move_only_if_they_do(tmp_path: Path) -> None:

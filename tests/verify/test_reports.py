@@ -14,7 +14,7 @@ import pytest
 from bench import Bench, Benches
 
 from fsdp_migrate.reports import parity
-from fsdp_migrate.verify.model import ParityReport
+from fsdp_migrate.verify.model import ArmName, ParityReport
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
 
@@ -50,6 +50,21 @@ def test_json_is_what_its_schema_says(failing: ParityReport, passing: ParityRepo
     for broken in ({"version": 2}, {"passed": "yes"}, {"surprise": 1}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.Draft202012Validator(SCHEMA).validate(found | broken)
+
+
+def test_schema_knows_every_arm() -> None:
+    lists: list[list[str]] = []
+
+    def collect(node: object) -> None:
+        if isinstance(node, dict):
+            lists.extend([node["enum"]] if "candidate" in node.get("enum", ()) else [])
+        for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+            collect(child)
+
+    collect(SCHEMA)
+    assert len(lists) == 3
+    again = {ArmName.NOISE.value, ArmName.UNSHARDED.value}  # which have no timeline
+    assert all(set(each) | again == {arm.value for arm in ArmName} for each in lists)
 
 
 @pytest.mark.parametrize("name", ["failing", "passing"])

@@ -189,6 +189,19 @@ def test_sketches_tell_the_size_of_a_difference(three_ranks: Bench) -> None:
     assert 1e-4 < report.first.relative < 0.5
 
 
+def test_odd_number_of_ranks_may_add_up_in_another_order(three_ranks: Bench) -> None:
+    """Three ranks that add up in an order of their own differ by rounding, and a mistake by more."""
+    options = replace(three_ranks.run.options, fixed_order=False)
+    unordered = Bench(replace(three_ranks.run, options=options), three_ranks.folder / "unordered")
+    report = unordered.verdict()
+    assert report.passed, report.causes
+    (gradients,) = [check for check in report.checks if check.title == "Gradients before clipping"]
+    assert gradients.outcome is Outcome.WITHIN and 0 < gradients.largest_relative < gradients.tolerance < 1e-3
+    assert "sums taken in another order" in gradients.origin
+    wrong = unordered.verdict(mistake="optimizer-first")
+    assert not wrong.passed and wrong.causes[0].code == "optimizer-before-shard"
+
+
 def test_script_is_timed_under_ddp_too(tmp_path: Path) -> None:
     """FSDP1's wrapper becomes DDP; a script that does what DDP cannot loses a column and no verdict."""
     with bench(tmp_path, 2, steps=2, profile=True, also=("ddp",)) as made:
@@ -205,7 +218,8 @@ def test_script_is_timed_under_ddp_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["deepspeed", "megatron-fsdp"])
 def test_what_cannot_be_measured_here_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=f"--also {name}: "):
+    why = {"deepspeed": "deepspeed is not installed here", "megatron-fsdp": "it runs on GPUs alone"}[name]
+    with pytest.raises(UsageError, match=f"--also {name}: {why}"):
         also_measured([AlsoOption.ddp, AlsoOption(name)])
     assert also_measured([AlsoOption.ddp, AlsoOption.ddp]) == ("ddp",)
 

@@ -27,6 +27,8 @@ SMALL_BYTES = 1 << 14
 """Stretches up to this size are kept in full for as long as the budget lasts."""
 GROUP_BYTES = SMALL_BYTES_PER_RANK
 """So is all of a quantity that one rank holds, where it is no more than this."""
+START_BYTES = 1 << 27
+"""And of the initial weights, which are kept once, up to this: a record of a large model is no copy of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class Recorder:
 
         Args:
             copy: elements may change before they are written.
-            every_element: however large the tensors are (what is kept once costs no step anything).
+            every_element: up to `START_BYTES` (what is kept once costs no step anything).
         """
         held = [_as_real(slot, values) for slot, values in stretches if slot.numel]
         sizes: dict[tuple[torch.dtype, torch.device], int] = {}
@@ -98,7 +100,8 @@ class Recorder:
         for slot, values in held:
             size, group = slot.numel * values.dtype.itemsize, sizes[values.dtype, values.device]
             is_small = size <= SMALL_BYTES or group <= GROUP_BYTES
-            if (is_small or every_element or self._every_element) and size <= left:
+            is_start = every_element and group <= START_BYTES
+            if (is_small or is_start or self._every_element) and size <= left:
                 left -= size
                 found.append(Kept(slot, values.dtype, _copied(values) if copy else values, None))
             else:

@@ -43,6 +43,8 @@ _BLOCK = {"cpu": 1 << 8}
 _LARGE_BLOCK = 1 << 10
 """Rows that are read at once, which bounds what is copied of them."""
 _BOX_CHUNK = 1 << 16
+_EXACT = 1 << 10
+"""Bytes of which the sum of products with keys is below 2**24."""
 _SAFE_SQUARE = (1e-30, 1e30)
 _NARROW = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -217,11 +219,23 @@ def _multiply(rows: Tensor, wide: Tensor, bytes_sums: Tensor, signed: Tensor) ->
     if rows.device.type == "cpu":
         for key, column in zip(keys, bytes_sums.unbind(), strict=True):
             torch._int_mm(as_bytes, key, out=column)
-    else:  # exact: below 2**31
-        bytes_sums.copy_((as_bytes.to(torch.float64) @ torch.cat(keys, 1).to(torch.float64)).T[..., None])
+    else:
+        bytes_sums.copy_(byte_sums_as_floats(as_bytes, torch.cat(keys, 1)).T[..., None])
     tables = sign_tables(wide.device, wide.dtype)
     for stretch, signs, sums in zip(wide.chunk(STRETCHES, 1), tables, signed.unbind(), strict=True):
         torch.mv(stretch, signs, out=sums)
+
+
+def byte_sums_as_floats(rows: Tensor, keys: Tensor) -> Tensor:
+    """Bytes (n, width) times keys (width, columns), where whole numbers have no product: int64, (n, columns).
+
+    Exact: sums over 1024 bytes stay below 2**24, and bytes and keys have seven bits, which is less than any
+    precision that matrix products of float32 may be set to.
+    """
+    pieces = rows.shape[1] // _EXACT
+    factors = rows.view(-1, pieces, _EXACT).to(torch.float32).transpose(0, 1)
+    products = torch.bmm(factors, keys.view(pieces, _EXACT, -1).to(torch.float32))
+    return products.to(torch.int64).sum(0)
 
 
 def _in_range(squares: NDArray[np.float64], blocks: list[Tensor], dtype: torch.dtype) -> NDArray[np.float64]:
