@@ -170,10 +170,10 @@ def test_noise_ends_in_a_value_or_in_our_error(data: bytes) -> None:
 
 def refused(data: bytes, reason: str, limits: Limits | None = None) -> None:
     """An error, and soon."""
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(UnreadableError, match=reason):
         plain(unpickle(data, where="test", limits=limits)[0], "test")
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def doubled(levels: int, pair: bytes) -> bytes:
