@@ -252,17 +252,32 @@ def test_no_false_all_clear(tmp_path: Path) -> None:
     )
 
 
+_SAYS_WHEN_IT_READS = """\
+import sys
+from codemods import sources
+found = sources.find_files
+def find_files(*args, **kwargs):
+    files = found(*args, **kwargs)
+    print("reading", flush=True)
+    return files
+sources.find_files = find_files
+from fsdp_migrate.__main__ import main
+main()
+"""
+
+
 def test_interrupted_while_reading_nothing_is_written(tmp_path: Path) -> None:
     for number in range(400):
         text = TRANSLATED + "".join(f"x{i} = [{i}, {i}, ({i}, 'a')]\n" for i in range(400))
         (tmp_path / f"m{number}.py").write_text(text)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "fsdp_migrate", "rewrite", str(tmp_path)]
+    command = [sys.executable, "-c", _SAYS_WHEN_IT_READS, "rewrite", str(tmp_path)]
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    time.sleep(1.5)
+    assert process.stdout is not None and process.stdout.readline() == "reading\n"
+    time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
