@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from fsdp_migrate.verify.compare import Comparison, difference
 from fsdp_migrate.verify.model import Difference
 from fsdp_migrate.verify.noise import RoundingSource, added_otherwise, entry_limit, measured_limits
-from fsdp_migrate.verify.probes.keys import byte_keys
+from fsdp_migrate.verify.probes.keys import byte_keys, byte_sums_as_floats
 from fsdp_migrate.verify.probes.perturb import nudge
 from fsdp_migrate.verify.probes.recorder import Recorder
 from fsdp_migrate.verify.probes.shards import Slot, clean_name
-from fsdp_migrate.verify.probes.sketch import Sketch, byte_sums_as_floats, sketch, sketches
+from fsdp_migrate.verify.probes.sketch import Sketch, sketch, sketches
 from fsdp_migrate.verify.read import read_arm
 from fsdp_migrate.verify.whole import assemble, moved
 

@@ -20,6 +20,8 @@ STRETCHES = 4
 COLUMNS = 2
 """Of one digest, of which there are two."""
 _WIDEST = 8
+_EXACT = 1 << 10
+"""Bytes of which the sum of products with keys is below 2**24."""
 _SALT = 1 << 25
 RowTables: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.float64]]
 
@@ -42,6 +44,18 @@ def byte_keys(device: torch.device) -> Tensor:
 def byte_columns(device: torch.device, width: int) -> tuple[Tensor, ...]:
     """The keys of the first `width` bytes, as columns (width, 1)."""
     return tuple(key[:width, None].contiguous() for key in byte_keys(device))
+
+
+def byte_sums_as_floats(rows: Tensor, keys: Tensor) -> Tensor:
+    """Bytes (n, width) times keys (width, columns), where whole numbers have no product: int64, (n, columns).
+
+    Exact: sums over 1024 bytes stay below 2**24, and bytes and keys have seven bits, which is less than any
+    precision that matrix products of float32 may be set to.
+    """
+    pieces = rows.shape[1] // _EXACT
+    factors = rows.view(-1, pieces, _EXACT).to(torch.float32).transpose(0, 1)
+    products = torch.bmm(factors, keys.view(pieces, _EXACT, -1).to(torch.float32))
+    return products.to(torch.int64).sum(0)
 
 
 @lru_cache

@@ -30,6 +30,7 @@ from fsdp_migrate.verify.probes.keys import (
     RowTables,
     byte_columns,
     byte_keys,
+    byte_sums_as_floats,
     row_tables,
     sign_tables,
     tables_of_spans,
@@ -43,8 +44,6 @@ _BLOCK = {"cpu": 1 << 8}
 _LARGE_BLOCK = 1 << 10
 """Rows that are read at once, which bounds what is copied of them."""
 _BOX_CHUNK = 1 << 16
-_EXACT = 1 << 10
-"""Bytes of which the sum of products with keys is below 2**24."""
 _SAFE_SQUARE = (1e-30, 1e30)
 _NARROW = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -224,18 +223,6 @@ def _multiply(rows: Tensor, wide: Tensor, bytes_sums: Tensor, signed: Tensor) ->
     tables = sign_tables(wide.device, wide.dtype)
     for stretch, signs, sums in zip(wide.chunk(STRETCHES, 1), tables, signed.unbind(), strict=True):
         torch.mv(stretch, signs, out=sums)
-
-
-def byte_sums_as_floats(rows: Tensor, keys: Tensor) -> Tensor:
-    """Bytes (n, width) times keys (width, columns), where whole numbers have no product: int64, (n, columns).
-
-    Exact: sums over 1024 bytes stay below 2**24, and bytes and keys have seven bits, which is less than any
-    precision that matrix products of float32 may be set to.
-    """
-    pieces = rows.shape[1] // _EXACT
-    factors = rows.view(-1, pieces, _EXACT).to(torch.float32).transpose(0, 1)
-    products = torch.bmm(factors, keys.view(pieces, _EXACT, -1).to(torch.float32))
-    return products.to(torch.int64).sum(0)
 
 
 def _in_range(squares: NDArray[np.float64], blocks: list[Tensor], dtype: torch.dtype) -> NDArray[np.float64]:
