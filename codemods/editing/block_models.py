@@ -55,8 +55,8 @@ def gives_model_away(project: Project, block: Block, call: ast.Call) -> str | No
     match call.func:
         case ast.Attribute(value=ast.Name() as one, attr="state_dict" | "load_state_dict"):
             if is_one_of_modules(block.module, one) and not is_model(project, block, one):
-                name = ast.unparse(call.func)
-                return f"`{name}` asks units, each of which FSDP1 gave to rank 0 of its own group"
+                asked = f"units are asked one by one (`{ast.unparse(call.func)}`)"
+                return f"{asked}, each of which FSDP1 gave to rank 0 of its own group"
     given = [*call.args, *(k.value for k in call.keywords)]
     if not any(isinstance(a, ast.Name | ast.Attribute) and is_model(project, block, a) for a in given):
         func = call.func
