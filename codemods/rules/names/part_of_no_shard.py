@@ -26,15 +26,18 @@ def part_of_no_shard(project: Project) -> Iterator[Finding]:
     the model, or call it between `model.unshard()` and `model.reshard()`. With other strategies FSDP1 failed
     here too, and nothing is said."""
     sites = {site for site in project.wraps if _keeps_all(project, site)}
+    holders: dict[str, set[WrapCall]] = {}
     for module in project.looked_at if sites else ():
         for call in module.calls():
             part = call.func.func if isinstance(call.func, ast.Call) else call.func
             if not isinstance(part, ast.Attribute) or (part is call.func) == part.attr.startswith("get_"):
                 continue
-            holding = project.sharded(module, part.value)
+            if part.attr not in holders:
+                holders[part.attr] = {s for s in sites if _is_part_of_root(project, s, part.attr)}
+            holding = project.sharded(module, part.value) if holders[part.attr] else No()
             if isinstance(holding, No) or not holding.sites <= sites:
                 continue
-            if any(_is_part_of_root(project, site, part.attr) for site in holding.sites):
+            if holding.sites & holders[part.attr]:
                 yield finding(
                     module,
                     call,
