@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -236,6 +237,13 @@ _MOST_SPARE = 16
 _SMALL_BYTES = 32 << 10
 
 
+def _fresh_block() -> mmap.mmap:
+    """Memory of this process alone: as Python makes it, a forked process would write into the same."""
+    if sys.platform == "win32":
+        return mmap.mmap(-1, BLOCK_BYTES)
+    return mmap.mmap(-1, BLOCK_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
 @contextmanager
 def _block(count: int) -> Iterator[memoryview]:
     """Memory for `count` bytes, or for as many as one block has."""
@@ -245,7 +253,7 @@ def _block(count: int) -> Iterator[memoryview]:
     try:
         block = _SPARE.pop()
     except IndexError:
-        block = mmap.mmap(-1, BLOCK_BYTES)
+        block = _fresh_block()
     try:
         yield memoryview(block)
     finally:

@@ -220,7 +220,11 @@ class RemoteTarget:
                 self._forget_shared()
                 return
             sent = {name.removesuffix(".partial") for name in self._sent.values()}
-            left = [path for path in self.local.rglob("*") if path.is_file() and WORK_NAME not in path.parts]
+            left = [
+                path
+                for path in self.local.rglob("*")
+                if path.is_file() and WORK_NAME not in path.relative_to(self.local).parts
+            ]
             left = [path for path in left if path.relative_to(self.local).as_posix() not in sent]
             for path in sorted(left, key=lambda path: (path.name in _LAST, path)):
                 name = path.relative_to(self.local).as_posix()

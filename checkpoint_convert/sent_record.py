@@ -2,7 +2,8 @@
 
 It holds the names of the files that were sent whole, and the journal of the tensors written by then. It
 counts only for the same conversion (`journal.fingerprint`), whose source is a local one: stand-ins of remote
-files are new in every run. What it says is read back from the store before it is trusted.
+files are new in every run. What it says is read back from the store before it is trusted; where ranks send
+together only the sizes there are compared, as with what they send themselves.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def _is_of_olmo(path: Path) -> bool:
     files = OpenFiles()
     try:
         return is_olmo_local(read_torch_file(files, path).value)
-    except CheckpointError:
+    except (CheckpointError, OSError):
         return False  # it is not asked for, only what is around it
     finally:
         files.close()

@@ -70,7 +70,8 @@ class Output:
                 path = self.directory / self._names[file]
                 path.parent.mkdir(parents=True, exist_ok=True)
                 descriptor = self._descriptors[file] = os.open(path, self._flags, 0o666)
-                if file < len(self._sizes):
+                # What an earlier run finished, or sent away and left without its bytes, needs no room.
+                if file < len(self._sizes) and os.fstat(descriptor).st_size < self._sizes[file]:
                     reserve(descriptor, self._sizes[file])
             return self._descriptors[file]
 
