@@ -174,12 +174,12 @@ class Project:
 
     def is_one_program(self, path: str, other: str) -> bool:
         """Whether a file can run together with another: one imports the other, or a third both."""
-        importers = self._importers()
-        return path == other or not reached([path], importers).isdisjoint(reached([other], importers))
+        return path == other or other in self.links.shelf.together(path)
 
     def is_imported(self, path: str, other: str) -> bool:
         """Whether one of two files imports the other, however indirectly."""
-        return other in reached([path], self.imports) or path in reached([other], self.imports)
+        shelf = self.links.shelf
+        return path in shelf.users(other) or other in shelf.users(path)
 
     def _importers(self) -> dict[str, set[str]]:
         """Path -> paths of the files that import it."""

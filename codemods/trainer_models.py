@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from codemods.analysis.conditions import conditions
 from codemods.analysis.module import Module
+from codemods.analysis.spoken_names import is_where_unsharded
 from codemods.editing.code import finding
 from codemods.model import Finding
 
@@ -64,5 +65,6 @@ def _is_of_trainer(module: Module, call: ast.Call) -> bool:
         return False
     if any(keyword.arg in ("state_dict", None) for keyword in call.keywords):
         return False
-    told = [(ast.unparse(test).lower(), holds) for test, holds in conditions(module, call)]
-    return not any(("fsdp" in test and not holds) or ("deepspeed" in test and holds) for test, holds in told)
+    told = conditions(module, call)
+    is_of_other = any("deepspeed" in ast.unparse(test).lower() and holds for test, holds in told)
+    return not is_of_other and not is_where_unsharded(module, call)

@@ -80,7 +80,7 @@ def _owners(project: Project, module: Module, given: ast.expr, depth: int = _DEE
             root = _tensor(given.elt)
             for generator in given.generators:
                 bound = {n.id for n in ast.walk(generator.target) if isinstance(n, ast.Name)}
-                if root in bound and not isinstance(given.elt, ast.Name):
+                if root in bound:
                     yield from _owners(project, module, generator.iter, depth - 1)
         case ast.Call(func=ast.Name(id="map"), args=[ast.Lambda(args=ast.arguments(args=[one])) as f, inner]):
             if _tensor(f.body) == one.arg:
@@ -135,6 +135,19 @@ def _tensor(node: ast.expr) -> str:
             return _tensor(inner) if name in _FLAT else ""
     return (
         ""
-        if any(isinstance(n, ast.Attribute) and n.attr in _NUMBERS for n in ast.walk(node))
+        if any(isinstance(n, ast.Attribute) and n.attr in _NUMBERS for n in _chain(node))
         else root_of(node)
     )
+
+
+def _chain(node: ast.expr) -> Iterator[ast.expr]:
+    """What an expression is made of from its end to its beginning, arguments left out."""
+    while isinstance(node, ast.Attribute | ast.Call | ast.BinOp):
+        yield node
+        match node:
+            case ast.Call():
+                node = node.func
+            case ast.BinOp():
+                node = node.left
+            case ast.Attribute():
+                node = node.value

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from codemods.analysis.index import Symbol
+from codemods.analysis.library_models import names_arguments
 from codemods.analysis.module import Module
 from codemods.analysis.values import (
     CallValue,
@@ -59,11 +60,7 @@ def trainer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
 def is_training_arguments(project: Project, symbol: Symbol, depth: int = 0) -> bool:
     """Whether a name is a class of a trainer's arguments."""
     if symbol.module is None:
-        package, _, _ = symbol.name.partition(".")
-        last = symbol.name.rpartition(".")[2]
-        return (package == "transformers" and last.endswith("TrainingArguments")) or (
-            package == "trl" and last.endswith("Config")
-        )
+        return names_arguments(symbol.name)
     if not isinstance(symbol.node, ast.ClassDef) or depth > _DEEPEST:
         return False
     bases = [project.resolve(symbol.module, base) for base in symbol.node.bases]

@@ -92,7 +92,7 @@ def _trained(classes: Classes, meanings: Meanings, module: Module) -> Iterator[a
         for name in _outside_names(classes, symbol.module, symbol.node, symbol.name)
         if name.split(".")[0] in ("transformers", "trl")
     ]
-    told = [_tells_fsdp(call) for call, name in calls if name.endswith(("TrainingArguments", "Config"))]
+    told = [_tells_fsdp(call) for call, name in calls if names_arguments(name)]
     trainers = [call for call, name in calls if name.endswith("Trainer")]
     if not told or not all(told):
         return
@@ -111,6 +111,13 @@ def _trained(classes: Classes, meanings: Meanings, module: Module) -> Iterator[a
             is_behind = module.span(read).start > min(started)
             if is_behind and isinstance(read.ctx, ast.Load) and ast.unparse(read.value) in names:
                 yield read
+
+
+def names_arguments(name: str) -> bool:
+    """Whether a canonical name is that of a class of a trainer's arguments."""
+    package, last = name.partition(".")[0], name.rpartition(".")[2]
+    is_trl = package == "trl" and last.endswith("Config")
+    return is_trl or (package == "transformers" and last.endswith("TrainingArguments"))
 
 
 def _tells_fsdp(call: ast.Call) -> bool:

@@ -26,9 +26,25 @@ def _is_excluded(site: WrapCall, module: Module, node: ast.AST, failed: list[ast
     is_one_function = site.module.function(site.node) is module.function(node)
     is_one_class = site.module.class_of(site.node) is module.class_of(node)
     return any(
-        holds and any(_is_same(test, other, is_one_function, is_one_class) for other in failed)
+        holds
+        and not _is_set_behind(site, test)
+        and any(_is_same(test, other, is_one_function, is_one_class) for other in failed)
         for test, holds in conditions(site.module, site.node, beyond_function=True)
     )
+
+
+def _is_set_behind(site: WrapCall, test: ast.expr) -> bool:
+    """Whether something that a test reads is changed behind the wrap: `self.pending = False`."""
+    module, function = site.module, site.module.function(site.node) or site.module.tree
+    end = module.span(site.node).end
+    stored = {
+        ast.unparse(node)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name | ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and module.span(node).start >= end
+    }
+    return any(ast.unparse(n) in stored for n in ast.walk(test) if isinstance(n, ast.Name | ast.Attribute))
 
 
 def _is_same(one: ast.expr, other: ast.expr, is_one_function: bool, is_one_class: bool) -> bool:

@@ -6,6 +6,7 @@ that `fully_shard` was given)."""
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from codemods.analysis.holding import Instance
@@ -14,6 +15,11 @@ from codemods.wrap_site import arguments_of
 
 _PARTS = ("lm_head", "embed_tokens", "get_input_embeddings", "get_output_embeddings")
 """What models of Transformers call parts that belong to no unit."""
+_LAYERS = frozenset(
+    {"Linear", "Bilinear", "Embedding", "EmbeddingBag", "LayerNorm", "RMSNorm", "GroupNorm"}
+    | {f"{kind}{n}d" for kind in ("Conv", "ConvTranspose", "BatchNorm") for n in (1, 2, 3)}
+)
+"""Modules of torch with parameters of their own."""
 
 
 @rule("NO_SHARD", {"FM313": "a part of a NO_SHARD model is called by itself"})
@@ -62,6 +68,13 @@ def _has_units(project: Project, site: WrapCall) -> bool:
     return any(not isinstance(policy, Literal) for policy in policies)
 
 
+def _may_be_unit(project: Project, site: WrapCall, name: str) -> bool:
+    """Whether modules of a class of torch may be units: not where the classes are listed without it."""
+    policies = [a for a in arguments_of(project, site)[0] if a.name == "auto_wrap_policy"]
+    texts = [ast.unparse(a.node) for a in policies if not isinstance(a.value, Literal)]
+    return any("ModuleWrapPolicy(" not in text or re.search(rf"\b{name}\b", text) for text in texts)
+
+
 def _is_part_of_root(project: Project, site: WrapCall, name: str) -> bool:
     """Whether an attribute of the wrapped model is a module that is in no unit but the root."""
     held = project.links.held(site.module, site.wrapped) if site.wrapped is not None else ()
@@ -76,7 +89,8 @@ def _is_part_of_root(project: Project, site: WrapCall, name: str) -> bool:
             if store.module.class_of(store.holder) in nodes and isinstance(store.value, ast.Call):
                 symbol = project.resolve(store.module, store.value.func)
                 if symbol is not None and symbol.module is None:
-                    return symbol.name.startswith("torch.nn.")
+                    last = symbol.name.rpartition(".")[2]
+                    return last in _LAYERS and not _may_be_unit(project, site, last)
                 if symbol is not None and symbol.module and isinstance(symbol.node, ast.ClassDef):
                     is_module = links.classes.is_module(symbol.node, symbol.module)
                     return is_module and not _has_units(project, site)

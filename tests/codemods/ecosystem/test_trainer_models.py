@@ -68,3 +68,24 @@ def test_nothing_is_said_where_no_settings_change(tmp_path: Path) -> None:
     done, changed = rewrite_of(tmp_path, {"train.py": _SAVE, "run.sh": "torchrun train.py --fsdp\n"})
     assert not changed
     assert [r for r in done.reported if r.finding.code == "FM623"] == []
+
+
+@pytest.mark.parametrize(
+    ("test", "lines"),
+    [
+        ("not trainer.is_fsdp_enabled and rank == 0", [5]),
+        ("trainer.is_fsdp_enabled and rank == 0", [3, 5]),
+        ("trainer.is_fsdp_enabled", [3]),
+        ("trainer.is_deepspeed_enabled", [5]),
+    ],
+)
+def test_conditions_say_which_state_dicts_can_be_of_fsdp(tmp_path: Path, test: str, lines: list[int]) -> None:
+    program = f"""\
+        def save(trainer, rank, path):
+            if {test}:
+                trainer.model.save_pretrained(path)
+            else:
+                trainer.model.save_pretrained(path)
+        """
+    done, _ = rewrite_of(tmp_path, {"train.py": program, **_SETTINGS["flags"]})
+    assert [r.finding.place.line for r in done.reported if r.finding.code == "FM623"] == lines

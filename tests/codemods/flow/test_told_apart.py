@@ -504,6 +504,71 @@ KINDS: dict[str, str | dict[str, str]] = {
         algo = Algorithm()
         torch.save(Algorithm().state_dict(), "algorithm.pt")  # <- nothing
     """,
+    "a flag that the wrap turns over, and one that stays": {
+        "main.py": """
+            class Trainer:
+                def __init__(self, model):
+                    self.model, self.pending, self.use_it = model, True, True
+                def step(self):
+                    if self.pending:
+                        self.model = FSDP(self.model)
+                        self.pending = False
+                    if not self.pending:
+                        torch.save(self.model.state_dict(), "m")  # <- FM402
+            class Other:
+                def __init__(self, model):
+                    self.model, self.use_it = model, True
+                    if self.use_it:
+                        self.model = FSDP(self.model)
+                def save(self):
+                    if not self.use_it:
+                        torch.save(self.model.state_dict(), "m")  # <- nothing
+                    torch.save(self.model.state_dict(), "m")  # <- FM402
+        """
+    },
+    "a trainer whose file has settings of other kinds": {
+        "main.py": """
+            from transformers import BitsAndBytesConfig, Trainer, TrainingArguments
+            args = TrainingArguments("out", fsdp="full_shard")
+            quantised = BitsAndBytesConfig(load_in_4bit=True)
+            trainer = Trainer(model, args)
+            torch.save(trainer.model.state_dict(), "m")  # <- nothing
+            trainer.train()
+            torch.save(trainer.model.state_dict(), "m")  # <- FM402
+        """
+    },
+    "lists of gradients that are joined as they are": {
+        "main.py": """
+            model = FSDP(Net())
+            grads = [p.grad for p in model.parameters()]
+            flat = torch.cat([g for g in grads])  # <- FM514
+            rows = torch.cat([p.grad.view(p.grad.size(0), -1) for p in model.parameters()])  # <- FM514
+            sizes = torch.stack([torch.tensor(1) for g in grads])  # <- nothing
+        """
+    },
+    "parts with parameters, and parts without": {
+        "main.py": """
+            from torch.distributed.fsdp import ShardingStrategy
+            from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.head = nn.Linear(2, 2)
+                    self.body = nn.Sequential(nn.Linear(2, 2))
+                    self.criterion = nn.CrossEntropyLoss()
+                    self.norm = nn.LayerNorm(2)
+            def run(x, y):
+                net = FSDP(
+                    Net(),
+                    sharding_strategy=ShardingStrategy.NO_SHARD,
+                    auto_wrap_policy=ModuleWrapPolicy({nn.Linear}),
+                )
+                net.criterion(x, y)  # <- nothing
+                net.head(x)  # <- nothing
+                net.body(x)  # <- nothing
+                net.norm(x)  # <- FM313
+        """
+    },
 }
 
 
