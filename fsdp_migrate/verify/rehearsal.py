@@ -17,10 +17,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed import device_mesh, fsdp
+from torch.distributed import fsdp
 from torch.overrides import TorchFunctionMode
 
-from fsdp_migrate.verify import cuda_calls
+from fsdp_migrate.verify import cuda_calls, older_torch
 
 Say = Callable[[str], None]
 
@@ -120,6 +120,9 @@ def _process_groups(say: Say) -> None:
 
 
 def _meshes(say: Say) -> None:
+    device_mesh: Any = older_torch.device_mesh()
+    if device_mesh is None:
+        return
     original = device_mesh.init_device_mesh
 
     @functools.wraps(original)
@@ -134,7 +137,9 @@ def _meshes(say: Say) -> None:
         build(self, _cpu_type(device_type, say), *arguments, **keywords)
 
     device_mesh.DeviceMesh.__init__ = __init__  # type: ignore[method-assign]
-    from_group = device_mesh.DeviceMesh.from_group
+    from_group = getattr(device_mesh.DeviceMesh, "from_group", None)
+    if from_group is None:  # before torch 2.3
+        return
 
     def on_cpu(group: Any, device_type: str, *arguments: Any, **keywords: Any) -> Any:
         return from_group(group, _cpu_type(device_type, say), *arguments, **keywords)
@@ -155,10 +160,13 @@ def _precision(say: Say) -> None:
     def __init__(self: Any, device_type: str, dtype: Any = None, *arguments: Any, **keywords: Any) -> None:
         if device_type == "cuda":
             say("autocast cuda -> cpu")
-            device_type, dtype = "cpu", dtype or torch.get_autocast_dtype("cuda")
+            device_type, dtype = "cpu", dtype or older_torch.cuda_autocast_dtype()
         autocast(self, device_type, dtype, *arguments, **keywords)
 
     torch.amp.autocast_mode.autocast.__init__ = __init__  # type: ignore[method-assign]
+    if not hasattr(torch.amp, "GradScaler"):  # before torch 2.3 there is one for CUDA alone
+        say(f"torch {torch.__version__} scales no gradients on a CPU: gradient scalers are off")
+        return
     scaler = torch.amp.GradScaler.__init__
 
     def scale(self: Any, device: str = "cuda", *arguments: Any, **keywords: Any) -> None:
@@ -171,6 +179,8 @@ def _precision(say: Say) -> None:
 
 def never_pin(say: Say) -> None:
     """Offloading pins memory, which a torch without an accelerator cannot; called in every run on CPUs."""
+    if not hasattr(fsdp, "CPUOffloadPolicy"):  # before torch 2.6, where FSDP2 was private
+        return
     offload = fsdp.CPUOffloadPolicy.__init__
 
     def unpinned(self: Any, pin_memory: bool = True) -> None:

@@ -1,0 +1,95 @@
+"""What the probes need of torch that releases from 2.1 on lack or spell otherwise.
+
+An original may be recorded where it has always run, with the torch that it has always run with. Each function
+asks torch for what it has, and not for its version. Releases before 2.1 are refused: their `FlatParameter`
+does not say where a parameter lies in it (`_shard_param_infos`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as modules
+from torch.utils import _pytree as pytree
+
+OLDEST = (2, 1)
+"""The oldest release whose FSDP1 jobs are recorded."""
+FSDP2_ON_CPU = (2, 7)
+"""The oldest release whose FSDP2 runs on a CPU; before it, torch has no streams there."""
+
+
+def release(version: str) -> tuple[int, int]:
+    """Major and minor number of a version of torch; (0, 0) where it names none."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def tensors_and_others(tree: Any) -> list[Any]:
+    """The leaves of nested containers."""
+    leaves: list[Any] = pytree.tree_flatten(tree)[0]
+    return leaves
+
+
+def autocast_dtype(kind: str) -> torch.dtype | None:
+    """The dtype of the autocast that is on for a type of device; `None` when it is off."""
+    if hasattr(torch, "get_autocast_dtype"):  # 2.4
+        return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+    if kind == "cpu":
+        return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
+    on = kind == "cuda" and torch.is_autocast_enabled()
+    return torch.get_autocast_gpu_dtype() if on else None
+
+
+def cuda_autocast_dtype() -> torch.dtype:
+    """The dtype that an autocast for cuda takes where it is told none."""
+    get = getattr(torch, "get_autocast_dtype", None)
+    dtype: torch.dtype = torch.get_autocast_gpu_dtype() if get is None else get("cuda")
+    return dtype
+
+
+def register_forward_hook(hook: Callable[[nn.Module, Any, Any, Any], None]) -> None:
+    """Call `hook(module, arguments, keywords, output)` after every module call, also one that fails."""
+    try:
+        modules.register_module_forward_hook(hook, with_kwargs=True, always_call=True)
+        return
+    except TypeError:  # before 2.3 the global hook is not given keywords
+        pass
+    keywords_of_calls: list[dict[str, Any]] = []
+    call = nn.Module._call_impl
+
+    def _call_impl(self: nn.Module, *arguments: Any, **keywords: Any) -> Any:
+        keywords_of_calls.append(keywords)
+        try:
+            return call(self, *arguments, **keywords)
+        finally:
+            keywords_of_calls.pop()
+
+    def with_keywords(module: nn.Module, arguments: Any, output: Any) -> None:
+        hook(module, arguments, keywords_of_calls[-1] if keywords_of_calls else {}, output)
+
+    nn.Module._call_impl = _call_impl
+    modules.register_module_forward_hook(with_keywords, always_call=True)
+
+
+def device_mesh() -> ModuleType | None:
+    """`torch.distributed.device_mesh`, which came with 2.2."""
+    try:
+        from torch.distributed import device_mesh as found
+    except ImportError:
+        return None
+    return found
+
+
+def has_whole_number_products() -> bool:
+    """Whether int8 matrices can be multiplied on a CPU."""
+    ones = torch.ones(16, 16, dtype=torch.int8)
+    try:
+        torch._int_mm(ones, ones)
+    except (AttributeError, RuntimeError):
+        return False
+    return True
