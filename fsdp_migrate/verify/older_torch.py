@@ -21,6 +21,8 @@ OLDEST = (2, 1)
 """The oldest release whose FSDP1 jobs are recorded."""
 FSDP2_ON_CPU = (2, 7)
 """The oldest release whose FSDP2 runs on a CPU; before it, torch has no streams there."""
+GLOO_AVERAGES = (2, 9)
+"""The oldest release whose gloo averages; see `older_gloo`."""
 
 
 def release(version: str) -> tuple[int, int]:
@@ -60,9 +62,9 @@ def register_forward_hook(hook: Callable[[nn.Module, Any, Any, Any], None]) -> N
     except TypeError:  # before 2.3 the global hook is not given keywords
         pass
     keywords_of_calls: list[dict[str, Any]] = []
-    call = nn.Module._call_impl
+    call = nn.Module.__call__
 
-    def _call_impl(self: nn.Module, *arguments: Any, **keywords: Any) -> Any:
+    def __call__(self: nn.Module, *arguments: Any, **keywords: Any) -> Any:
         keywords_of_calls.append(keywords)
         try:
             return call(self, *arguments, **keywords)
@@ -72,8 +74,22 @@ def register_forward_hook(hook: Callable[[nn.Module, Any, Any, Any], None]) -> N
     def with_keywords(module: nn.Module, arguments: Any, output: Any) -> None:
         hook(module, arguments, keywords_of_calls[-1] if keywords_of_calls else {}, output)
 
-    nn.Module._call_impl = _call_impl
+    nn.Module.__call__ = __call__  # type: ignore[method-assign]
     modules.register_module_forward_hook(with_keywords, always_call=True)
+
+
+def keep_optimizer_hooks() -> None:
+    """Before 2.3 torch.compile takes their hooks from optimizers, once, when it is first used."""
+    import torch._dynamo.eval_frame as eval_frame
+
+    patcher: Any = getattr(eval_frame, "TorchPatcher", None)
+    if patcher is None or release(torch.__version__) >= (2, 3):
+        return
+    patcher.patch()
+    for kind in vars(torch.optim).values():
+        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) and "step" in vars(kind):
+            kind.step = torch.optim.Optimizer.profile_hook_step(kind.step)  # type: ignore[assignment,method-assign]
+            kind.step.hooked = True  # type: ignore[attr-defined]
 
 
 def device_mesh() -> ModuleType | None:

@@ -139,7 +139,7 @@ def _preload(modules: list[str]) -> int:
     import torch.distributed.fsdp
     import torch.optim
 
-    import fsdp_migrate.verify.worker
+    import fsdp_migrate.verify.worker  # noqa: F401
 
     for module in ("torch.distributed.device_mesh", "torch.distributed.tensor"):
         with contextlib.suppress(ModuleNotFoundError):  # before torch 2.2 and 2.5

@@ -136,7 +136,7 @@ def _meshes(say: Say) -> None:
     def __init__(self: Any, device_type: str, *arguments: Any, **keywords: Any) -> None:
         build(self, _cpu_type(device_type, say), *arguments, **keywords)
 
-    device_mesh.DeviceMesh.__init__ = __init__  # type: ignore[method-assign]
+    device_mesh.DeviceMesh.__init__ = __init__
     from_group = getattr(device_mesh.DeviceMesh, "from_group", None)
     if from_group is None:  # before torch 2.3
         return
@@ -144,7 +144,7 @@ def _meshes(say: Say) -> None:
     def on_cpu(group: Any, device_type: str, *arguments: Any, **keywords: Any) -> Any:
         return from_group(group, _cpu_type(device_type, say), *arguments, **keywords)
 
-    device_mesh.DeviceMesh.from_group = staticmethod(on_cpu)  # type: ignore[method-assign]
+    device_mesh.DeviceMesh.from_group = staticmethod(on_cpu)
 
 
 def _cpu_type(device_type: str, say: Say) -> str:
@@ -165,7 +165,7 @@ def _precision(say: Say) -> None:
 
     torch.amp.autocast_mode.autocast.__init__ = __init__  # type: ignore[method-assign]
     if not hasattr(torch.amp, "GradScaler"):  # before torch 2.3 there is one for CUDA alone
-        say(f"torch {torch.__version__} scales no gradients on a CPU: gradient scalers are off")
+        _scaler_of_cuda(say)
         return
     scaler = torch.amp.GradScaler.__init__
 
@@ -175,6 +175,18 @@ def _precision(say: Say) -> None:
         scaler(self, "cpu" if device == "cuda" else device, *arguments, **keywords)
 
     torch.amp.GradScaler.__init__ = scale  # type: ignore[method-assign]
+
+
+def _scaler_of_cuda(say: Say) -> None:
+    """Such a scaler turns itself off where there is no GPU."""
+    scaler = torch.cuda.amp.GradScaler.__init__
+
+    @functools.wraps(scaler)
+    def off(self: Any, *arguments: Any, **keywords: Any) -> None:
+        say(f"torch {torch.__version__} scales no losses on a CPU: the gradient scaler is off")
+        scaler(self, *arguments, **keywords)
+
+    torch.cuda.amp.GradScaler.__init__ = off  # type: ignore[method-assign]
 
 
 def never_pin(say: Say) -> None:
