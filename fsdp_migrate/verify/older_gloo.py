@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fsdp_migrate.verify.older_torch import GLOO_AVERAGES, release
+from fsdp_migrate.verify.releases import GLOO_AVERAGES, release
 
 Say = Callable[[str], None]
 _REFUSED = "support"

@@ -7,7 +7,6 @@ does not say where a parameter lies in it (`_shard_param_infos`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -17,18 +16,7 @@ from torch import nn
 from torch.nn.modules import module as modules
 from torch.utils import _pytree as pytree
 
-OLDEST = (2, 1)
-"""The oldest release whose FSDP1 jobs are recorded."""
-FSDP2_ON_CPU = (2, 7)
-"""The oldest release whose FSDP2 runs on a CPU; before it, torch has no streams there."""
-GLOO_AVERAGES = (2, 9)
-"""The oldest release whose gloo averages; see `older_gloo`."""
-
-
-def release(version: str) -> tuple[int, int]:
-    """Major and minor number of a version of torch; (0, 0) where it names none."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+from fsdp_migrate.verify.releases import release
 
 
 def tensors_and_others(tree: Any) -> list[Any]:

@@ -28,7 +28,7 @@ from fsdp_migrate.verify.recorded import (
     require_new,
     write_record,
 )
-from fsdp_migrate.verify.releases import named_alike
+from fsdp_migrate.verify.releases import named_alike, require_fsdp2
 from fsdp_migrate.verify.started import started
 from fsdp_migrate.verify.third import which_side
 from fsdp_migrate.verify.timing import Speed, time_reference, time_script
@@ -177,6 +177,7 @@ def verify_reference(
         JobError: the job died or hung.
     """
     with started(launch, progress) as run:
+        require_fsdp2(run.device, "the bundled job under FSDP2")
         arms = run.reference(config, (ArmName.ORIGINAL, ArmName.CANDIDATE))
 
         def noise(rounding: RoundingSource) -> ArmRecord:
