@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.compare import Comparison, Limit
 from fsdp_migrate.verify.record import ArmRecord
 
@@ -50,8 +51,9 @@ class RoundingSource:
     @property
     def factor(self) -> int:
         """How many times the measured noise a difference may reach; less where rounding is coarse already."""
-        fine = self.size < _COARSE and (self.everywhere or not self.weights)
-        return 16 if fine else 12 if self.size >= _COARSE else 4
+        if self.everywhere:
+            return 16 if self.size < _COARSE else 4
+        return 16 if self.size < _COARSE and not self.weights else 12 if self.size >= _COARSE else 4
 
     @property
     def entry(self) -> float:
@@ -101,8 +103,9 @@ def rounding_source(original: ArmRecord, candidate: ArmRecord, *, fixed_order: b
         found.append(_norm_rounding(original))
     coarsest = max(found, key=lambda source: source.size)
     computes = _coarsest([compute, original.autocast]) or "float32"
-    lowest = _coarsest([computes, _gradient_dtype(original)])
     if why := other_kernels(original, candidate):
+        reduces = reduce if world_sizes.differ(original, candidate) else ""
+        lowest = _coarsest([computes, reduces, _gradient_dtype(original)])
         size = max(coarsest.size, _EPS[lowest])
         return RoundingSource(size, why, in_gradients=True, of_sums=True, everywhere=True, compute=computes)
     return replace(coarsest, compute=computes)
@@ -110,6 +113,8 @@ def rounding_source(original: ArmRecord, candidate: ArmRecord, *, fixed_order: b
 
 def other_kernels(original: ArmRecord, candidate: ArmRecord) -> str:
     """Why operations of the two arms round otherwise, one clause; "" where they ran on the same."""
+    if world_sizes.differ(original, candidate):
+        return f"{original.ranks} and {candidate.ranks} ranks take their sums over other parts of a batch"
     releases = [arm.torch_version.partition("+")[0] for arm in (original, candidate)]
     if releases[0] != releases[1]:
         return f"torch {releases[0]} and torch {releases[1]} compute with other kernels"

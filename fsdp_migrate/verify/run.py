@@ -131,7 +131,7 @@ def compare_records(before: Path, after: Path, progress: Progress = _silent) -> 
     right.require_like(left.ranks, fixed_order=left.fixed_order)
     steps = min(left.arm.last_step, right.arm.last_step)
     return report(
-        Circumstances(left.ranks, right.device, left.fixed_order, False, None, progress),
+        Circumstances(right.ranks, right.device, left.fixed_order, False, None, progress),
         first_steps(left.arm, steps),
         first_steps(right.arm, steps),
         None,
@@ -240,7 +240,9 @@ def report(
         nproc=run.ranks,
         device=run.device,
         torch_version=candidate.torch_version,
-        reduction="gradients summed in rank order in both arms" if run.fixed_order else "",
+        reduction="gradients summed in rank order in both arms"
+        if run.fixed_order and original.ranks == candidate.ranks
+        else "",
         steps=steps,
         original=summary(ArmName.ORIGINAL, original),
         candidate=summary(ArmName.CANDIDATE, candidate),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import Cause
 from fsdp_migrate.verify.noise import other_kernels
@@ -95,7 +96,7 @@ def random_state(evidence: Evidence) -> Cause | None:
         evidence.original.steps[first.step], evidence.candidate.steps.get(first.step, []), strict=False
     )
     ranks = [rank for rank, (left, right) in enumerate(pairs) if left.random != right.random]
-    if not ranks:
+    if not ranks or world_sizes.differ(evidence.original, evidence.candidate):
         return _other_numbers(evidence, first.step)
     return Cause(
         "random-state",
@@ -116,7 +117,7 @@ def _other_numbers(evidence: Evidence, step: int) -> Cause | None:
     return Cause(
         "other-random-numbers",
         f"the loss of step {step} differs though weights and inputs are equal, and the job draws random "
-        f"numbers in its steps: {why}, and may draw others from the same state (dropout on a CPU does)",
+        f"numbers in its steps: {why}, and may draw others (dropout on a CPU does)",
         "record and verify without dropout and the like; what they draw cannot be compared",
     )
 
