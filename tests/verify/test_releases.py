@@ -153,7 +153,8 @@ def results(dtype, op):
     return torch.cat([gathered, mine, total, *parts, swapped, sent])
 
 
-kinds = [(dtype, op) for dtype in (torch.float32, torch.bfloat16) for op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG)]
+sums = (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
+kinds = [(dtype, op) for dtype in (torch.float32, torch.bfloat16) for op in sums]
 wanted = [results(*kind) for kind in kinds]
 said = []
 torch.__version__ = "2.1.2"
