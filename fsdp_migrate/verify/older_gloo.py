@@ -43,6 +43,16 @@ def apply(say: Say) -> None:
         setattr(dist, name, _Made(name, parameters, collective, say).wrapped())
 
 
+class _Done:
+    """What an asynchronous call gives here: it has been done before it returns."""
+
+    def wait(self, *_: object) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+
 class _Made:
     """One collective, done by others where this gloo cannot do it."""
 
@@ -56,8 +66,9 @@ class _Made:
         @functools.wraps(self.own)
         def collective(*arguments: Any, **keywords: Any) -> Any:
             call = {**dict(zip(self.parameters, arguments, strict=False)), **keywords}
-            if call.get("async_op") or "gloo" not in str(dist.get_backend(call.get("group"))):
+            if "gloo" not in str(dist.get_backend(call.get("group"))):
                 return self.own(*arguments, **keywords)
+            is_async = call.pop("async_op", False)
             averages = call.get("op") is not None and call["op"] == dist.ReduceOp.AVG
             if averages:
                 self.say(f"{self.name}: this gloo has no averages; the sum is divided")
@@ -65,7 +76,7 @@ class _Made:
             self._do(call)
             if averages:
                 call[self.parameters[0]].div_(dist.get_world_size(call.get("group")))
-            return None
+            return _Done() if is_async else None
 
         return collective
 
@@ -73,6 +84,10 @@ class _Made:
         """What is refused is refused before anything was sent, and on every rank alike."""
         if self.lacking:
             _OTHERS[self.name](call)
+            return
+        if self.name == "all_gather" and len({part.numel() for part in call["tensor_list"]}) > 1:
+            self.say("all_gather: this gloo gathers parts of one size alone; each is broadcast")
+            _gather_uneven(call)
             return
         try:
             self.own(**call)
@@ -110,6 +125,15 @@ def _gather(call: dict[str, Any]) -> None:
     whole: Tensor = call["output_tensor"]
     parts = list(whole.view(-1).chunk(dist.get_world_size(call.get("group"))))
     dist.all_gather(parts, call["input_tensor"].reshape(-1), group=call.get("group"))
+
+
+def _gather_uneven(call: dict[str, Any]) -> None:
+    group = call.get("group")
+    for rank, part in enumerate(call["tensor_list"]):
+        if rank == dist.get_rank(group):
+            part.copy_(call["tensor"].view_as(part))
+        if part.numel():
+            dist.broadcast(part, rank if group is None else dist.get_global_rank(group, rank), group=group)
 
 
 def _scatter(call: dict[str, Any]) -> None:

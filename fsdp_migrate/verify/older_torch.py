@@ -35,6 +35,11 @@ def autocast_dtype(kind: str) -> torch.dtype | None:
     return torch.get_autocast_gpu_dtype() if on else None
 
 
+def cpu_autocast_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype that an autocast for CPUs takes in place of one for cuda: before 2.4 bfloat16 alone."""
+    return dtype if hasattr(torch, "get_autocast_dtype") else torch.bfloat16
+
+
 def cuda_autocast_dtype() -> torch.dtype:
     """The dtype that an autocast for cuda takes where it is told none."""
     get = getattr(torch, "get_autocast_dtype", None)

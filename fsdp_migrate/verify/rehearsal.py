@@ -160,7 +160,10 @@ def _precision(say: Say) -> None:
     def __init__(self: Any, device_type: str, dtype: Any = None, *arguments: Any, **keywords: Any) -> None:
         if device_type == "cuda":
             say("autocast cuda -> cpu")
-            device_type, dtype = "cpu", dtype or older_torch.cuda_autocast_dtype()
+            device_type, wanted = "cpu", dtype or older_torch.cuda_autocast_dtype()
+            dtype = older_torch.cpu_autocast_dtype(wanted)
+            if dtype is not wanted:
+                say(f"autocast in {dtype} and not in {wanted}, which this torch has not on a CPU")
         autocast(self, device_type, dtype, *arguments, **keywords)
 
     torch.amp.autocast_mode.autocast.__init__ = __init__  # type: ignore[method-assign]

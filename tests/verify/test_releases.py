@@ -146,13 +146,18 @@ def results(dtype, op):
     dist.reduce_scatter_tensor(mine, x, op=op)
     total = x.clone()
     dist.all_reduce(total, op)
-    dist.all_gather(parts, x)
+    assert dist.all_gather(parts, x, async_op=True).wait() is not False
     swapped, sent = torch.zeros_like(x), x.clone()
     dist.all_to_all_single(swapped, x)
     dist.broadcast(sent, 1)
+    if "all_gather" in uneven:
+        some = [x.new_zeros(1), x.new_zeros(0)]
+        dist.all_gather(some, x[: 1 - rank])
+        assert some[0].tolist() == [0.0]
     return torch.cat([gathered, mine, total, *parts, swapped, sent])
 
 
+uneven = ()
 sums = (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
 kinds = [(dtype, op) for dtype in (torch.float32, torch.bfloat16) for op in sums]
 wanted = [results(*kind) for kind in kinds]
@@ -162,6 +167,7 @@ for lacks in ((), ("all_gather_into_tensor", "reduce_scatter_tensor")):
     for name in real:
         setattr(dist, name, poor(name))
     older_gloo.apply(said.append)
+    uneven = ("all_gather",)
     found = [results(*kind) for kind in kinds]
     assert all(torch.equal(a, b) for a, b in zip(wanted, found, strict=True)), (lacks, wanted, found)
 assert "reduce_scatter_tensor: this gloo has no averages; the sum is divided" in said
