@@ -225,6 +225,7 @@ _RULES: tuple[Rule, ...] = (
     start_causes.initial_weights,
     optimizer_causes.kind,
     optimizer_causes.lacking,
+    optimizer_causes.holding_more,
     optimizer_causes.state_of_a_checkpoint,
     gradient_causes.reductions,
     gradient_causes.unsynced_gradients_zeroed,
