@@ -24,6 +24,16 @@ MAX_OPEN = 64
 FETCHERS: dict[str, Callable[[int, int], bytes]] = {}
 """Stand-ins of remote files (`remote_source`) and what fetches their bytes, given start and count."""
 
+IDENTITIES: dict[str, str] = {}
+"""Stand-ins of remote files, and what tells such a file and its state from others in every run."""
+
+
+def identity(path: Path) -> str:
+    """What names a file in every run: its path, or the URL it stands for and the state of what is there."""
+    name = str(path)
+    return IDENTITIES.get(name, name)
+
+
 FETCH_BYTES = 8 << 20
 """Asked of a remote file at a time: an answer takes as long to come as a few megabytes to arrive."""
 
