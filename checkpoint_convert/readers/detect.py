@@ -48,7 +48,7 @@ def detect(
             # Lightning's: everything that is neither model nor optimizer.
             holdings.append(Holding(path, None, None, {str(key): item for key, item in file.value.items()}))
         else:
-            holdings.append(read_holding(file.value, path, options.model_key))
+            holdings.append(read_holding(file.value, path, options))
     check_model_parts(holdings)
     for ranks in group_ranks(holdings):
         if is_of_fairscale(ranks.first):
