@@ -50,7 +50,7 @@ def detect(
         else:
             holdings.append(read_holding(file.value, path, options))
     check_model_parts(holdings)
-    for ranks in group_ranks(holdings):
+    for ranks in group_ranks(holdings, use_optimizer=options.use_optimizer):
         if is_of_fairscale(ranks.first):
             parts.append(fairscale_part(ranks, use_optimizer=options.use_optimizer))
         else:
