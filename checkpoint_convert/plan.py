@@ -219,7 +219,11 @@ def _optimizer_items(draft: _Draft, contents: Contents, options: WriteOptions) -
         return
     draft.notices.extend(values.notices)
     for leaf in values.leaves:
-        draft.add(leaf)
+        is_plain_state = leaf.tensor is None and leaf.path[:2] == ("optim", "state") and len(leaf.path) > 2
+        if is_plain_state and options.to is OutputFormat.SAFETENSORS:
+            draft.left_out.append(LeftOut(leaf.path, 0, "safetensors holds an optimizer's tensors only"))
+        else:
+            draft.add(leaf)
 
 
 def _extra_items(draft: _Draft, contents: Contents, options: WriteOptions) -> None:
