@@ -15,9 +15,9 @@ from checkpoint_convert.casting import CASTABLE
 from checkpoint_convert.errors import LayoutError, UnsupportedError
 from checkpoint_convert.items import Items, LeftOut, SharedItem, TensorItem, dotted
 from checkpoint_convert.model import Contents, DType, Notice, SourceFormat, TensorSource, size_bytes
+from checkpoint_convert.optim_groups import OLD_GROUPS
 from checkpoint_convert.optim_items import optimizer_values
 from checkpoint_convert.places import stored_keys
-from checkpoint_convert.readers.dcp_part import OLD_GROUPS
 from checkpoint_convert.readers.resolve import OPAQUE_EXTRA
 from checkpoint_convert.tied import first_names
 from checkpoint_convert.values import Leaf, leaves
