@@ -220,7 +220,7 @@ def _is_given_parts(
 
 def _names_given_parts(project: Project) -> Iterator[str]:
     """What is called with a name that a loop over a sharded model's modules binds in the same file."""
-    for module in project.modules.values():
+    for module in project.looked_at:
         bound = {
             target.id
             for word in _WALKS
