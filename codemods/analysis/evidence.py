@@ -12,7 +12,7 @@ from codemods.analysis.flow import reaching
 from codemods.analysis.index import Index, Symbol
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
-from codemods.torch_names import FSDP
+from codemods.torch_names import FSDP, is_torch_optimizer
 
 _CAN_QUOTE = (ast.Constant, ast.Subscript, ast.BinOp)
 _STATIC = frozenset(
@@ -132,7 +132,7 @@ def _is_same(module: Module, one: ast.expr, other: ast.expr) -> bool:
 
 def is_optimizer(symbol: Symbol | None, call: ast.Call) -> bool:
     """A class of `torch.optim`, or a name that ends like an optimizer and is given parameters."""
-    if symbol is not None and symbol.name.startswith("torch.optim.") and "lr_scheduler" not in symbol.name:
+    if symbol is not None and is_torch_optimizer(symbol.name):
         return True
     # Names first: few calls have such a name, and most have arguments to look through.
     if not any(map(_names_optimizer, _words_of(call.func))):

@@ -24,10 +24,12 @@ class LibraryModel:
     """What an expression holds.
 
     Attributes:
+        module: where it stands.
         positions: where it holds a model of a library; None: it is one itself.
         is_certain: not where the program decides whether FSDP is used at all.
     """
 
+    module: Module
     positions: tuple[int | None, ...]
     is_certain: bool = True
 
@@ -41,7 +43,8 @@ def library_models(
         if "fsdp_plugin" in module.text:
             found.update(_prepared(meanings, module))
         if "fsdp=" in module.text and "Trainer" in module.text:
-            found.update((node, LibraryModel((None,))) for node in _trained(classes, meanings, module))
+            trained = LibraryModel(module, (None,))
+            found.update((node, trained) for node in _trained(classes, meanings, module))
     return found
 
 
@@ -62,9 +65,9 @@ def _prepared(meanings: Meanings, module: Module) -> Iterator[tuple[ast.expr, Li
             continue
         if len(call.args) == 1:
             if not any(word in ast.unparse(call.args[0]).lower() for word in _OTHERS):
-                yield call, LibraryModel((None,), all(said))
+                yield call, LibraryModel(module, (None,), all(said))
         elif places := tuple(i for i, given in enumerate(call.args) if _says_model(given)):
-            yield call, LibraryModel(places, all(said))
+            yield call, LibraryModel(module, places, all(said))
 
 
 def _made(module: Module, plugin: ast.expr | None) -> list[bool]:

@@ -43,7 +43,6 @@ from codemods.analysis.index import Index
 from codemods.analysis.library_models import LibraryModel, library_models
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
-from codemods.analysis.optimizer_classes import calls_given_parameters
 from codemods.analysis.parameter_lists import ParameterLists
 from codemods.analysis.shelf import Shelf
 from codemods.analysis.spread import Spread
@@ -160,11 +159,10 @@ class Links:
         """Whether a call constructs an optimizer."""
         known = self._optimizers.get(module)
         if known is None:
-            own = (c for c in calls_given_parameters(module) if self.is_own_optimizer(module, c))
-            known = self._optimizers[module] = frozenset((*optimizers_in(module, self.meanings), *own))
-        return call in known
+            known = self._optimizers[module] = frozenset(optimizers_in(module, self.meanings))
+        return call in known or self._is_own_optimizer(module, call)
 
-    def is_own_optimizer(self, module: Module, call: ast.Call) -> bool:
+    def _is_own_optimizer(self, module: Module, call: ast.Call) -> bool:
         """Whether a call makes an optimizer of a class of the project."""
         symbol = self.index.resolve(module, call.func)
         if symbol is None or symbol.module is None or not isinstance(symbol.node, ast.ClassDef):

@@ -193,10 +193,15 @@ class Shelf:
     def users(self, path: str) -> frozenset[str]:
         """The files that import a file, however indirectly, and itself."""
         if path not in self._users:
-            if self._importers is None:
-                self._importers = turned(self._imports)
-            self._users[path] = frozenset(reached([path], self._importers))
+            self._users[path] = frozenset(reached([path], self.importers))
         return self._users[path]
+
+    @property
+    def importers(self) -> dict[str, set[str]]:
+        """Path -> paths of the files that import it."""
+        if self._importers is None:
+            self._importers = turned(self._imports)
+        return self._importers
 
     def together(self, path: str) -> frozenset[str]:
         """The files that can run in one program with a file: what anything imports that imports it too.

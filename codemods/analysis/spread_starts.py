@@ -19,10 +19,9 @@ def follow(links: Links, meanings: Meanings) -> Spread:
     spread = Spread(links)
     for site in links.wraps.values():
         spread.add(site.module, site.node, site.node if site.kind == "partial" else MODEL)
+    for node, told in links.by_libraries.items():
+        spread.add(told.module, node, MODEL)
     for module in links.naming:
-        for node in links.by_libraries if links.by_libraries else ():
-            if node in module.table.parents:
-                spread.add(module, node, MODEL)
         named: set[ast.AST] = {node for node, symbol in meanings.of(module) if symbol.name == FSDP}
         _declared(spread, module, named)
         for subject in _said(links, module, named):

@@ -569,6 +569,59 @@ KINDS: dict[str, str | dict[str, str]] = {
                 net.norm(x)  # <- FM313
         """
     },
+    "an average of a model, which is no optimizer": """
+        from torch.optim.swa_utils import AveragedModel
+        class Average(AveragedModel):
+            pass
+        class Own(torch.optim.Optimizer):
+            pass
+        model = FSDP(Net())
+        params = list(model.parameters())
+        own = Own(params)
+        average, other = Average(Net()), AveragedModel(Net(), avg_fn=len(params))
+        torch.save(own.state_dict(), "o")  # <- FM409
+        torch.save(average.state_dict(), "a")  # <- nothing
+        torch.save(other.state_dict(), "a")  # <- nothing
+        net = Net()
+        held = Average(net, params=net.parameters())  # <- nothing
+        built = Own(list(net.parameters()))  # <- FM504
+        wrapped = FSDP(net)
+    """,
+    "the groups of an optimizer that are clipped": """
+        from torch.nn.utils import clip_grad_norm_
+        class Trainer:
+            def __init__(self, use_fsdp):
+                self.use_fsdp = use_fsdp
+                self.model = Net()
+                if use_fsdp:
+                    self.model = FSDP(self.model)
+                self.optimizer = torch.optim.AdamW(self.model.parameters())
+                self.others = torch.optim.AdamW(Net().parameters())
+            def step(self):
+                for group in self.optimizer.param_groups:
+                    clip_grad_norm_(group["params"], 1.0)  # <- FM302
+                clip_grad_norm_([p for p in self.optimizer.param_groups[0]["params"]], 1.0)  # <- FM302
+                clip_grad_norm_(self.others.param_groups[0]["params"], 1.0)  # <- nothing
+                for p in self.optimizer.param_groups[0]["params"]:
+                    clip_grad_norm_(p, 1.0)  # <- FM302
+                for g in self.others.param_groups:
+                    clip_grad_norm_(g["params"], 1.0)  # <- nothing
+            def either(self):
+                if self.use_fsdp:
+                    self.model.clip_grad_norm_(1.0)  # <- FM301
+                else:
+                    clip_grad_norm_(self.optimizer.param_groups[0]["params"], 1.0)  # <- nothing
+            def asked(self):
+                if isinstance(self.model, FSDP):
+                    self.model.clip_grad_norm_(1.0)  # <- FM301
+                else:
+                    clip_grad_norm_(self.optimizer.param_groups[0]["params"], 1.0)  # <- nothing
+            def summoned(self):
+                with FSDP.summon_full_params(self.model, with_grads=True):  # <- FM305
+                    clip_grad_norm_(self.optimizer.param_groups[0]["params"], 1.0)  # <- nothing
+                    clip_grad_norm_(self.model.parameters(), 1.0)  # <- nothing
+        Trainer(True).step()
+    """,
 }
 
 
