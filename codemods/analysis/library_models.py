@@ -14,6 +14,7 @@ from codemods.analysis.classes import Classes
 from codemods.analysis.flow import reaching
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
+from codemods.analysis.spoken_names import says_optimizer
 
 _MODELS = ("model", "net", "policy", "transformer", "actor", "critic", "student", "teacher", "module")
 _OTHERS = ("load", "data", "optim", "sched", "sampler")
@@ -26,12 +27,14 @@ class LibraryModel:
     Attributes:
         module: where it stands.
         positions: where it holds a model of a library; None: it is one itself.
+        optimizers: the same for optimizers of such models.
         is_certain: not where the program decides whether FSDP is used at all.
     """
 
     module: Module
     positions: tuple[int | None, ...]
     is_certain: bool = True
+    optimizers: tuple[int | None, ...] = ()
 
 
 def library_models(
@@ -60,14 +63,20 @@ def _prepared(meanings: Meanings, module: Module) -> Iterator[tuple[ast.expr, Li
     said = [made for plugin in plugins for made in _made(module, plugin)]
     if not any(said):
         return
-    for call in (*module.called("prepare"), *module.called("prepare_model")):
+    names = ("prepare", "prepare_model", "prepare_optimizer")
+    for call in (call for name in names for call in module.called(name)):
         if not isinstance(call.func, ast.Attribute) or any(isinstance(a, ast.Starred) for a in call.args):
             continue
         if len(call.args) == 1:
             if not any(word in ast.unparse(call.args[0]).lower() for word in _OTHERS):
                 yield call, LibraryModel(module, (None,), all(said))
-        elif places := tuple(i for i, given in enumerate(call.args) if _says_model(given)):
-            yield call, LibraryModel(module, places, all(said))
+            elif says_optimizer(call.args[0]):
+                yield call, LibraryModel(module, (), all(said), (None,))
+            continue
+        places = tuple(i for i, given in enumerate(call.args) if _says_model(given))
+        optimizers = tuple(i for i, given in enumerate(call.args) if says_optimizer(given))
+        if places or optimizers:
+            yield call, LibraryModel(module, places, all(said), optimizers)
 
 
 def _made(module: Module, plugin: ast.expr | None) -> list[bool]:

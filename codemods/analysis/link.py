@@ -22,6 +22,8 @@ from codemods.analysis.holding import (
     NOTHING,
     OTHER,
     POSSIBLE,
+    POSSIBLY_PREPARED,
+    PREPARED,
     Declared,
     Defined,
     HeldSet,
@@ -34,6 +36,7 @@ from codemods.analysis.holding import (
     Part,
     Path,
     Possible,
+    Prepared,
     Record,
     Sharded,
     Unseen,
@@ -182,6 +185,9 @@ class Links:
                     case Maybe(owned):
                         sites |= owned
                         certain, found = False, True
+        for held in self.held(module, node) if self.by_libraries and self._can_hold(node, OPTIMIZER) else ():
+            if isinstance(held, Prepared):
+                certain, found = certain and held.is_certain, True
         if not found:
             return No()
         return Sharded(frozenset(sites)) if certain else Maybe(frozenset(sites))
@@ -262,8 +268,12 @@ class Links:
 
     def _at(self, module: Module, node: ast.expr, path: Path) -> HeldSet:
         told = self.by_libraries.get(node)
-        if told is not None and (path[0] if path else None) in told.positions:
+        at = path[0] if path else None
+        if told is not None and at in told.positions:
             return frozenset({DECLARED if told.is_certain else POSSIBLE})
+        if told is not None and at in told.optimizers and isinstance(node, ast.Call):
+            made = frozenset({PREPARED if told.is_certain else POSSIBLY_PREPARED})
+            return made | self.calls.call(module, node, path)
         match node:
             case ast.Name():
                 return self.variables.name(module, node, path)

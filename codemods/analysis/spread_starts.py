@@ -9,7 +9,7 @@ from codemods.analysis.link import Links
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
 from codemods.analysis.spread import Spread
-from codemods.analysis.spread_marks import MODEL, SAID
+from codemods.analysis.spread_marks import MODEL, OPTIMIZER, SAID
 from codemods.analysis.spread_uses import Uses
 from codemods.torch_names import FSDP
 
@@ -20,7 +20,8 @@ def follow(links: Links, meanings: Meanings) -> Spread:
     for site in links.wraps.values():
         spread.add(site.module, site.node, site.node if site.kind == "partial" else MODEL)
     for node, told in links.by_libraries.items():
-        spread.add(told.module, node, MODEL)
+        for mark in (*(MODEL for _ in told.positions[:1]), *(OPTIMIZER for _ in told.optimizers[:1])):
+            spread.add(told.module, node, mark)
     for module in links.naming:
         named: set[ast.AST] = {node for node, symbol in meanings.of(module) if symbol.name == FSDP}
         _declared(spread, module, named)

@@ -587,6 +587,41 @@ KINDS: dict[str, str | dict[str, str]] = {
         built = Own(list(net.parameters()))  # <- FM504
         wrapped = FSDP(net)
     """,
+    "what Accelerate prepares together, and what apart": {
+        "main.py": """
+            from accelerate import Accelerator, FullyShardedDataParallelPlugin
+            accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin())
+            model, optimizer = accelerator.prepare(model, optimizer)  # <- nothing
+            model, first = accelerator.prepare(model, torch.optim.SGD(model.parameters()))  # <- nothing
+            model = accelerator.prepare(model)  # <- FM624
+            model, loader, lr_scheduler = accelerator.prepare(model, loader, lr_scheduler)  # <- FM624
+            model, thing = accelerator.prepare(model, thing)  # <- nothing
+            optimizer, loader = accelerator.prepare(optimizer, loader)  # <- FM624
+            optimizer = accelerator.prepare(optimizer)  # <- FM624
+            loader, scheduler = accelerator.prepare(loader, scheduler)  # <- nothing
+            loader = accelerator.prepare(loader)  # <- nothing
+            model, teacher_model, optimizer = accelerator.prepare(model, teacher_model, optimizer)  # <- FM624
+            model = accelerator.prepare_model(model)  # <- FM624
+            model = accelerator.prepare_model(model, evaluation_mode=True)  # <- nothing
+            model, optimizer = fabric.prepare(model, optimizer)
+        """
+    },
+    "an optimizer that Accelerate gives back, beside a schedule": {
+        "main.py": """
+            from accelerate import Accelerator, FullyShardedDataParallelPlugin
+            accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin())
+            model = Net()
+            optimizer = torch.optim.AdamW(model.parameters())
+            torch.save(optimizer.state_dict(), "o")  # <- nothing
+            model, optimizer, scheduler, loader = accelerator.prepare(model, optimizer, scheduler, loader)
+            torch.save(optimizer.state_dict(), "o")  # <- FM409
+            torch.save(scheduler.state_dict(), "s")  # <- nothing
+            norms = [p.grad.norm() for g in optimizer.param_groups for p in g["params"]]  # <- FM514
+            rates = [g["lr"] for g in optimizer.param_groups]  # <- nothing
+            other = torch.optim.AdamW(Net().parameters())
+            torch.save(other.state_dict(), "o")  # <- nothing
+        """
+    },
     "the groups of an optimizer that are clipped": """
         from torch.nn.utils import clip_grad_norm_
         class Trainer:
