@@ -57,8 +57,8 @@ def library_models(
 def _prepared(
     meanings: Meanings, module: Module, *, is_launched: bool
 ) -> Iterator[tuple[ast.expr, LibraryModel]]:
-    """`accelerator.prepare(model, optimizer)` in a file with an Accelerator that has a plugin for FSDP, or that
-    settings elsewhere may give one."""
+    """`accelerator.prepare(model, optimizer)` in a file whose Accelerator has a plugin for FSDP, or may
+    get one from settings elsewhere."""
     made = [
         call
         for call, symbol in meanings.calls(module)
