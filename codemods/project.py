@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from codemods.analysis.evaluate import Evaluator
-from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
+from codemods.analysis.holding import NO_MODEL, Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.index import Index, Symbol
 from codemods.analysis.link import Links
 from codemods.analysis.meanings import Meanings
@@ -20,6 +20,7 @@ from codemods.analysis.spoken_names import (
     is_other_wrapper,
     is_said_unsharded,
     is_where_unsharded,
+    says_model,
     says_no_model,
     says_no_optimizer,
 )
@@ -136,6 +137,8 @@ class Project:
             return No()
         if holding.sites and is_where_not_wrapped(module, node, holding.sites):
             return No()
+        if is_of_other_engine(module) and any(isinstance(h, NO_MODEL) for h in self.links.held(module, node)):
+            return No()
         return No() if isinstance(holding, Maybe) and self._is_none(module, node) else holding
 
     def _is_none(self, module: Module, node: ast.expr) -> bool:
@@ -156,6 +159,10 @@ class Project:
             return holding
         is_none = says_no_optimizer(node) or is_plain_test(module) or is_where_unsharded(module, node)
         return No() if is_none else holding
+
+    def is_any_object(self, module: Module, node: ast.expr) -> bool:
+        """Whether optimizers can come by, under a name that does not say that it is a model."""
+        return not says_model(node) and bool(self.links.optimizers(module, node))
 
     def group(self, path: str) -> str:
         """A name for files that belong together: one imports the other, or a third imports both."""

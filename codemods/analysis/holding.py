@@ -158,6 +158,8 @@ class OptimizerCall:
     module: Module
 
 
+NO_MODEL = (Other, Instance, Defined, Record, Part)
+"""What is no sharded model."""
 Held: TypeAlias = "WrapCall | Instance | Defined | Record | Part | OptimizerCall | Other | Declared"
 HeldSet: TypeAlias = "frozenset[Held]"
 NOTHING: HeldSet = frozenset()

@@ -19,6 +19,7 @@ from codemods.analysis.evidence import Evidence, optimizers_in
 from codemods.analysis.functions import Functions
 from codemods.analysis.holding import (
     DECLARED,
+    NO_MODEL,
     NOTHING,
     OTHER,
     POSSIBLE,
@@ -28,16 +29,13 @@ from codemods.analysis.holding import (
     Defined,
     HeldSet,
     Holding,
-    Instance,
     Maybe,
     No,
     OptimizerCall,
-    Other,
     Part,
     Path,
     Possible,
     Prepared,
-    Record,
     Sharded,
     Unseen,
     WrapCall,
@@ -133,7 +131,7 @@ class Links:
         declared = declared or self.evidence.is_tested(module, node)
         if not sites and not declared:
             return Maybe(sites) if any(isinstance(h, Possible) for h in held) else No()
-        if declared or not any(isinstance(h, Other | Instance | Defined | Record | Part) for h in held):
+        if declared or not any(isinstance(h, NO_MODEL) for h in held):
             return Sharded(sites)
         return Maybe(sites)
 

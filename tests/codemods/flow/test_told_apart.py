@@ -587,6 +587,42 @@ KINDS: dict[str, str | dict[str, str]] = {
         built = Own(list(net.parameters()))  # <- FM504
         wrapped = FSDP(net)
     """,
+    "optimizers out of one list with models, by their short names": {
+        "main.py": """
+            def prepared(*given):
+                return [FSDP(one) if isinstance(one, nn.Module) else one for one in given]
+            made = prepared(Net(), torch.optim.AdamW(Net().parameters()), loader)
+            for opt in made:
+                torch.save(opt.state_dict(), "o")  # <- nothing
+            for model in made:
+                torch.save(model.state_dict(), "m")  # <- FM402
+            train_dl, optimizers, models = made[2], made, made
+            torch.save(optimizers[0].state_dict(), "o")  # <- nothing
+            torch.save(models[0].state_dict(), "m")  # <- FM402
+            torch.save(train_dl.state_dict(), "d")  # <- nothing
+        """
+    },
+    "another engine's file that is given all kinds of models": {
+        "main.py": """
+            import counting, engine
+            class Plain(nn.Module):
+                pass
+            def start(model: FSDP):
+                counting.count(model), engine.count(model)
+            for one in (FSDP(Net()), Plain()):
+                start(one)
+        """,
+        "counting.py": """
+            import copy
+            def count(model):
+                return sum(p.numel() for p in model.parameters())  # <- FM515
+        """,
+        "engine.py": """
+            import megatron.core
+            def count(model):
+                return sum(p.numel() for p in model.parameters())  # <- nothing
+        """,
+    },
     "what Accelerate prepares together, and what apart": {
         "main.py": """
             from accelerate import Accelerator, FullyShardedDataParallelPlugin
