@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
+from codemods.analysis.conditions import LEAVES, branches_before
 from codemods.analysis.flow import reaching
 from codemods.analysis.index import Index, Symbol
 from codemods.analysis.meanings import Meanings
@@ -72,8 +73,19 @@ class Evidence:
                 if any(self._tests(module, value, text) for value in earlier):
                     return True
             elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                return False
+                break
             child = parent
+        return self._is_left_unless(module, node, text)
+
+    def _is_left_unless(self, module: Module, node: ast.expr, text: str) -> bool:
+        """Whether `if not isinstance(<the same name>, FSDP): raise` stands before a place."""
+        for branch in branches_before(module, node) if isinstance(node, ast.Name) else ():
+            if not isinstance(branch.body[-1], LEAVES):
+                continue
+            match branch.test:
+                case ast.UnaryOp(op=ast.Not(), operand=ast.Call(args=[subject, _]) as test):
+                    if self._tests(module, test, text) and _is_same(module, node, subject):
+                        return True
         return False
 
     def _tests(self, module: Module, test: ast.expr, text: str) -> bool:

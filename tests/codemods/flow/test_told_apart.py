@@ -623,6 +623,18 @@ KINDS: dict[str, str | dict[str, str]] = {
                 return sum(p.numel() for p in model.parameters())  # <- nothing
         """,
     },
+    "a function that leaves unless it is given FSDP's wrapper": """
+        def strict(model):
+            if not isinstance(model, FSDP):  # <- FM501
+                raise TypeError
+            torch.save(model.state_dict(), "m")  # <- FM402
+            model = Net()
+            torch.save(model.state_dict(), "m")  # <- nothing
+        def loose(model):
+            if not isinstance(model, FSDP):  # <- FM501
+                print("plain")
+            torch.save(model.state_dict(), "m")  # <- nothing
+    """,
     "what Accelerate prepares together, and what apart": {
         "main.py": """
             from accelerate import Accelerator, FullyShardedDataParallelPlugin
