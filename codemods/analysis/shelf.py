@@ -80,6 +80,7 @@ class Shelf:
         self._defined: dict[str, bool] = {}
         self._numbers = {path: number for number, path in enumerate(self.paths)}
         self._bits = {path: 1 << number for path, number in self._numbers.items()}
+        self._importers: dict[str, set[str]] | None = None
         self._users: dict[str, int] | None = None
         self._groups: Groups[str] | None = None
         self._together: dict[str, int] | None = None
@@ -193,8 +194,15 @@ class Shelf:
     def users(self, path: str) -> Files:
         """The files that import a file, however indirectly, and itself."""
         if self._users is None:
-            self._users = gathered(self._bits, turned(self._imports))
+            self._users = gathered(self._bits, self.importers)
         return Files(self._numbers, self._users.get(path, 0))
+
+    @property
+    def importers(self) -> dict[str, set[str]]:
+        """Path -> paths of the files that import it."""
+        if self._importers is None:
+            self._importers = turned(self._imports)
+        return self._importers
 
     def together(self, *paths: str) -> Files:
         """The files that can run in one program with one of these: what anything imports that imports it too.
@@ -203,7 +211,7 @@ class Shelf:
         """
         if self._together is None:
             imported = gathered(self._bits, self._imports)
-            self._together = gathered(imported, turned(self._imports))
+            self._together = gathered(imported, self.importers)
         return Files(self._numbers, reduce(or_, (self._together.get(path, 0) for path in paths), 0))
 
     def group(self, path: str) -> str:
