@@ -80,7 +80,7 @@ def bucket() -> Iterator[str]:
 def loaded(folder: Path) -> dict[str, torch.Tensor]:
     """A DCP directory's model, loaded by torch."""
     model = {name: torch.zeros_like(weight) for name, weight in WEIGHTS.items()}
-    dcp.load({"model": model}, checkpoint_id=folder, no_dist=True)
+    dcp.load({"model": model}, checkpoint_id=folder)
     return model
 
 

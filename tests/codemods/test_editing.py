@@ -176,6 +176,19 @@ _IMPORT_CASES = {
         f"{_FSDP} as FSDP  # noqa: F401\n\n{_WRAP}",
         "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP  # noqa: F401\n",
     ),
+    "beside one of the same module, with a name of its own": (
+        f"import torch\n{_FSDP} as FSDP\nimport zlib_ng\n\nimport other\n\n\n"
+        "def f(model, kept):\n    return isinstance(model, FSDP) and kept(FSDP)\n",
+        f"import torch\n{_FSDP} as FSDP\nfrom torch.distributed.fsdp import FSDPModule\nimport zlib_ng\n",
+    ),
+    "in order among others that no blank line parts": (
+        "import os\nimport torch\nfrom packaging import version\nfrom torch.optim import SGD\n"
+        "from tqdm import tqdm\n\nif version:\n"
+        f"    {_FSDP} as FSDP\n\nmodel = FSDP(model)\ntorch.save(model.state_dict(), 'f')\n",
+        "import os\nimport torch\nfrom torch.distributed.checkpoint.state_dict import (\n"
+        "    StateDictOptions,\n    get_model_state_dict,\n)\n"
+        "from torch.distributed.fsdp import fully_shard\nfrom torch.optim import SGD\n",
+    ),
     "own name of that kind": (
         f"{_FSDP} as FSDP\n\n\ndef shard_model(): ...\n\n\n{_WRAP}",
         "import fsdp2_sharding\n\n\ndef shard_model(): ...\n\n\nmodel = fsdp2_sharding.shard_model(",

@@ -79,6 +79,8 @@ def state_dict(project: Project) -> Iterator[Finding]:
             edits = Refused(
                 "the model may be wrapped in DistributedDataParallel too, which names its keys otherwise"
             )
+        if isinstance(holding, Maybe) and project.is_any_object(call.module, call.receiver):
+            edits = Refused("optimizers come by here too, and only a model's state dict changes")
         if isinstance(edits, Refused):
             yield finding(call.module, call.node, "FM402", edits.why, remedy=_REMEDY)
             continue

@@ -1,8 +1,8 @@
 import torch
 import torch.distributed as dist
+from fsdp2_sharding import full_tensors, summon_full_params
 from model import Block, Model, batch, loss_of
 from torch.distributed.fsdp import fully_shard
-from fsdp2_sharding import full_tensors, summon_full_params
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
