@@ -17,9 +17,7 @@ from codemods.model import Code, Edit, Span
 from codemods.project import Project
 
 CHOICES = ("ac=full", "ac=selective", "compile", "prefetch=N")
-_CHECKPOINTS = re.compile(
-    r"apply_activation_checkpointing|checkpoint_wrapper|gradient_checkpointing|utils\.checkpoint"
-)
+_CHECKPOINTS = re.compile(r"checkpointing|checkpoint_wrapper|utils\.checkpoint\b")
 _COMPILES = re.compile(r"\.compile\(")
 _ORDER = ("ac", "compile", "prefetch")
 
@@ -30,11 +28,11 @@ class Improved:
 
     Attributes:
         calls: with `{model}` in text for the sharded model.
-        left_out: why some of what was asked for is not added.
+        left_out: words of the command line that are not heeded, and why.
     """
 
     calls: tuple[Code, ...]
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
 
 
 def is_choice(word: str) -> bool:
@@ -55,19 +53,19 @@ def improved(project: Project, site: WrapCall, *, has_units: bool) -> Improved:
         has_units: parts of the model may be units of their own.
     """
     calls: list[Code] = []
-    left_out: list[str] = []
+    left_out: list[tuple[str, str]] = []
     text = site.module.text
     for word in sorted(project.options.modernize, key=lambda w: _ORDER.index(w.partition("=")[0])):
         kind, _, value = word.partition("=")
         if kind == "ac" and _CHECKPOINTS.search(text):
-            left_out.append("the file has activation checkpointing of its own")
+            left_out.append((word, "the file speaks of activation checkpointing of its own"))
         elif kind == "compile" and _COMPILES.search(text):
-            left_out.append("the file compiles models itself")
+            left_out.append((word, "the file compiles models itself"))
         elif kind != "compile" and not has_units:
-            left_out.append("the whole model is one unit")
+            left_out.append((word, "the whole model is one unit"))
         else:
             calls.append(_call(kind, value))
-    return Improved(tuple(calls), tuple(dict.fromkeys(left_out)))
+    return Improved(tuple(calls), tuple(left_out))
 
 
 def _call(kind: str, value: str) -> Code:

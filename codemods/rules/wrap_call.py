@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from codemods.editing.helper_call import helper_call_edits
 from codemods.editing.inline import Refused, inline_edits
@@ -13,6 +13,7 @@ from codemods.enabled_wraps import enabling
 from codemods.modernize import Improved, added_edits, improved
 from codemods.rule import (
     Finding,
+    Module,
     Project,
     Safety,
     WrapCall,
@@ -28,6 +29,8 @@ from codemods.wrap_site import (
     refusal,
     taken_by_wrap,
 )
+
+_PART_OF_MORE = "the wrap is a part of a larger expression"
 
 
 @rule(
@@ -61,9 +64,22 @@ def wrap_call(project: Project) -> Iterator[Finding]:
     FSDP1 does not have, and a strategy or precision imported from files that are not read: those would stay
     torch's.
     """
+    by_hand: dict[Module, WrapCall] = {}
     for site in project.wraps:
         if site.kind != "wrap":
             yield from _translate(project, site)
+        else:
+            by_hand.setdefault(site.module, site)
+    for site in by_hand.values():
+        yield from _not_added(
+            site, [(word, "its parts are wrapped by hand") for word in project.options.modernize]
+        )
+
+
+def _not_added(site: WrapCall, left_out: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    for word, reason in left_out:
+        message = f"`--modernize {word}` adds nothing here: {reason}"
+        yield finding(site.module, site.node, "FM108", message, is_note=True)
 
 
 def _left(project: Project, site: WrapCall, rule_code: str, message: str, remedy: str) -> Finding:
@@ -107,13 +123,11 @@ def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
     if inline is None and new.calls:
         added = added_edits(site, new.calls) if site.kind == "call" else None
         if added is None:
-            new = Improved((), (*new.left_out, "the wrap is a part of a larger expression"))
+            new = Improved((), tuple((word, _PART_OF_MORE) for word in project.options.modernize))
         else:
             done = dataclasses.replace(done, edits=(*done.edits, *added))
     yield done
-    for reason in new.left_out:
-        message = f"an improvement that `--modernize` asks for is not added here: {reason}"
-        yield finding(site.module, site.node, "FM108", message, is_note=True)
+    yield from _not_added(site, new.left_out)
 
 
 def _improved(project: Project, site: WrapCall, arguments: list[Argument], *, unknown: bool) -> Improved:
