@@ -58,7 +58,7 @@ def convert(
     plan = make_plan(contents, target, options, progress)
     job = Job(plan, options, Workers(jobs_for(plan, options)), progress, watch, reopen)
     try:
-        with _system_errors(target, shared=not ranks.is_alone):
+        with _system_errors(target, _left(options)):
             if not ranks.is_first:
                 partial = beside(target, ".partial")
                 ranks.join(partial, job.outline)
@@ -91,10 +91,20 @@ def jobs_for(plan: Plan, options: ConvertOptions) -> int:
     )
 
 
+def _left(options: ConvertOptions) -> str:
+    """What an error leaves here, for its hint."""
+    if not options.ranks.is_alone:
+        return "what is finished is kept for the next run"
+    return "nothing was left here" if options.then is not None else "nothing was left behind"
+
+
 @contextlib.contextmanager
-def _system_errors(target: Path, *, shared: bool) -> Iterator[None]:
-    """What the system says, in our words; with other ranks, what is finished is left."""
-    left = "what is finished is kept for the next run" if shared else "nothing was left behind"
+def _system_errors(target: Path, left: str) -> Iterator[None]:
+    """What the system says, in our words.
+
+    Args:
+        left: what is left when it ends so.
+    """
     try:
         yield
     except OSError as error:

@@ -29,7 +29,7 @@ def dcp_part(files: OpenFiles, directory: Path, options: ReadOptions) -> Part:
         UnsupportedError: it holds raw optimizer state, of which other ranks' data was never written.
     """
     found = read_dcp(files, directory)
-    holding = read_holding(nested(found), directory, options.model_key)
+    holding = read_holding(nested(found), directory, options)
     name = str(directory)
     model = None
     if holding.model is not None:

@@ -48,9 +48,9 @@ def detect(
             # Lightning's: everything that is neither model nor optimizer.
             holdings.append(Holding(path, None, None, {str(key): item for key, item in file.value.items()}))
         else:
-            holdings.append(read_holding(file.value, path, options.model_key))
+            holdings.append(read_holding(file.value, path, options))
     check_model_parts(holdings)
-    for ranks in group_ranks(holdings):
+    for ranks in group_ranks(holdings, use_optimizer=options.use_optimizer):
         if is_of_fairscale(ranks.first):
             parts.append(fairscale_part(ranks, use_optimizer=options.use_optimizer))
         else:

@@ -45,7 +45,14 @@ def demo(
     import tempfile
 
     from fsdp_migrate.demo.road import Road
+    from fsdp_migrate.verify.releases import GLOO_AVERAGES, require
 
+    require(
+        GLOO_AVERAGES,
+        "the demo, which trains on CPUs,",
+        "before it FSDP2 does not run on CPUs, or takes sums for averages there; rewrite, convert-ckpt and "
+        "verify work with this torch",
+    )
     if directory is not None:
         _make_empty(directory)
     where = directory or Path(tempfile.mkdtemp(prefix="fsdp-migrate-demo-"))

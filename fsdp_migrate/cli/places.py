@@ -39,8 +39,8 @@ class Target:
             remote.check_free(overwrite=self.options.overwrite)
             yield replace(self.options, then=remote.take, restore=remote.restore, durable=False)
             remote.commit()
-        except BaseException:
-            remote.give_up()
+        except BaseException as error:
+            remote.give_up(error)
             raise
 
     def _by_ranks(self, remote: RemoteTarget) -> Iterator[ConvertOptions]:

@@ -33,7 +33,7 @@ WORDS = {
     ArmName.UNSHARDED: "the original again, unsharded and in fp32",
     ArmName.DDP: "the original again, under DDP",
     ArmName.DEEPSPEED: "the original again, under DeepSpeed",
-    ArmName.NOISE: "the original again, its gradients perturbed in the last bit",
+    ArmName.NOISE: "one arm again, perturbed in the last bit",
 }
 ALSO = (ArmName.DDP, ArmName.DEEPSPEED)
 """What FSDP1 can be run as for its speed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fsdp_migrate.verify import (
+    data_causes,
     gradient_causes,
     optimizer_causes,
     precision_causes,
@@ -57,38 +58,6 @@ def _foreign_parameters(evidence: Evidence) -> Cause | None:
         "it was built before fully_shard, which replaces parameters, so its steps change nothing",
         "build the optimizer after the last fully_shard call",
     )
-
-
-def _inputs(evidence: Evidence) -> Cause | None:
-    if (step := _same_on_all_ranks(evidence)) is not None:
-        return Cause(
-            "same-data",
-            f"every rank of the candidate is given the same inputs in step {step}, and ranks of the original "
-            "are given different ones: the data is no longer distributed over the ranks",
-            "give the data loader a DistributedSampler, or seed by rank, as the original does",
-        )
-    for step in sorted(set(evidence.original.steps) & set(evidence.candidate.steps)):
-        pairs = zip(evidence.original.steps[step], evidence.candidate.steps[step], strict=False)
-        ranks = [rank for rank, (left, right) in enumerate(pairs) if left.inputs != right.inputs]
-        if ranks:
-            return Cause(
-                "different-data",
-                f"the model was given other inputs in step {step} (rank {', '.join(map(str, ranks))}): "
-                "the arms read "
-                "different data, so nothing can be said of the numbers after it",
-                "seed the data order in the script itself, and keep the order in which it draws random "
-                "numbers",
-            )
-    return None
-
-
-def _same_on_all_ranks(evidence: Evidence) -> int | None:
-    """The first step in which ranks share their inputs in the candidate alone."""
-    for step in sorted(set(evidence.original.steps) & set(evidence.candidate.steps)):
-        seen = [{one.inputs for one in arm.steps[step]} for arm in (evidence.original, evidence.candidate)]
-        if len(seen[0]) > 1 and len(seen[1]) == 1:
-            return step
-    return None
 
 
 def _parameter_sets(evidence: Evidence) -> Cause | None:
@@ -249,7 +218,7 @@ _RULES: tuple[Rule, ...] = (
     sharding_causes.ignored_sharded,
     _replicas,
     _foreign_parameters,
-    _inputs,
+    data_causes.inputs,
     _parameter_sets,
     sharding_causes.trainable,
     precision_causes.initial_dtypes,

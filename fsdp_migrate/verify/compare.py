@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.model import CLIPPED, SAVED, Difference
 from fsdp_migrate.verify.record import ArmRecord, Part, widen
 from fsdp_migrate.verify.whole import Whole, assemble
@@ -114,7 +115,8 @@ def _tensors(result: Comparison, original: ArmRecord, candidate: ArmRecord, step
                 result.replicas_differ.append((arm, step, quantity, name, whole.replicas_differ))
         if len(pair) == 2:
             _pair(result, step, quantity, name, pair["original"], pair["candidate"])
-            if pair["original"].replicas_differ and pair["candidate"].replicas_differ:
+            both = pair["original"].replicas_differ and pair["candidate"].replicas_differ
+            if both and not world_sizes.differ(original, candidate):
                 _rank_by_rank(result, step, quantity, left[name], right[name])
         for arm, lacking in (("original", "candidate"), ("candidate", "original")):
             if lacking not in pair and not _was_not_due(lacking, original, candidate, step, quantity):
@@ -205,9 +207,14 @@ def _ratio(distance: float, size: float) -> float:
 
 
 def _buffers(result: Comparison, original: ArmRecord, candidate: ArmRecord, step: int) -> None:
-    """Buffers belong to a rank each."""
+    """Buffers belong to a rank each; of other numbers of ranks, those are compared that all ranks share."""
     left, right = original.tensors(step, "buffer"), candidate.tensors(step, "buffer")
     for name in sorted(set(left) & set(right)):
+        if world_sizes.differ(original, candidate):
+            whole = assemble(left[name]), assemble(right[name])
+            if not any(each.replicas_differ for each in whole):
+                _pair(result, step, "buffer", name, *whole)
+            continue
         by_rank = {part.rank: part for part in right[name]}
         for part in left[name]:
             other = by_rank.get(part.rank)
@@ -222,6 +229,13 @@ def _alone(part: Part) -> Whole:
 
 
 def _losses(result: Comparison, original: ArmRecord, candidate: ArmRecord, step: int) -> None:
+    if world_sizes.differ(original, candidate):
+        if world_sizes.passes(original) == world_sizes.passes(candidate):
+            means = (world_sizes.mean_loss(arm, step) for arm in (original, candidate))
+            known = [mean for mean in means if mean is not None]
+            if len(known) == 2:
+                _number(result, step, "loss", "all ranks", *known)
+        return
     for rank, (left, right) in enumerate(_facts(original, candidate, step)):
         if not left.losses or not right.losses:
             continue
@@ -231,6 +245,8 @@ def _losses(result: Comparison, original: ArmRecord, candidate: ArmRecord, step:
 
 def _norms(result: Comparison, original: ArmRecord, candidate: ArmRecord, step: int) -> None:
     for left, right in zip(original.clipped_norms(step), candidate.clipped_norms(step), strict=False):
+        if world_sizes.differ(original, candidate):
+            left, right = left[:1], right[:1]
         for rank, (a, b) in enumerate(zip(left, right, strict=False)):
             _number(result, step, "gradient norm", f"rank {rank}", a, b)
 

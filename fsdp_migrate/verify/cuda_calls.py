@@ -38,7 +38,7 @@ _TOLD = ("accelerate.",)
 _ZERO = ("utilization", "memory_usage", "device_memory_used", "temperature", "power_draw", "clock_rate")
 
 
-class _Event:
+class Event:
     """Stands in for `torch.cuda.Event`: wall-clock times."""
 
     def __init__(self, *_: object, **__: object) -> None:
@@ -47,7 +47,7 @@ class _Event:
     def record(self, *_: object) -> None:
         self.at = time.perf_counter()
 
-    def elapsed_time(self, end: _Event) -> float:
+    def elapsed_time(self, end: Event) -> float:
         return (end.at - self.at) * 1e3
 
     def query(self) -> bool:
@@ -58,7 +58,7 @@ class _Event:
     def wait(self, *_: object) -> None: ...
 
 
-class _Stream:
+class Stream:
     """Stands in for `torch.cuda.Stream`: work is done when it is asked for; nothing has to wait."""
 
     def __init__(self, *_: object, **__: object) -> None: ...
@@ -66,8 +66,8 @@ class _Stream:
     def query(self) -> bool:
         return True
 
-    def record_event(self, event: _Event | None = None) -> _Event:
-        event = event or _Event()
+    def record_event(self, event: Event | None = None) -> Event:
+        event = event or Event()
         event.record()
         return event
 
@@ -78,7 +78,7 @@ class _Stream:
     def wait_stream(self, *_: object) -> None: ...
 
 
-_STREAM = _Stream()
+_STREAM = Stream()
 
 
 def apply(say: Say) -> None:
@@ -106,8 +106,8 @@ def apply(say: Say) -> None:
     for name, answer in answers.items():
         setattr(torch.cuda, name, _stand_in(name, answer, say))
     torch.cuda.is_available = _is_available
-    torch.cuda.Event = _Event  # type: ignore[misc,assignment]
-    torch.cuda.Stream = _Stream  # type: ignore[misc,assignment]
+    torch.cuda.Event = Event  # type: ignore[misc,assignment]
+    torch.cuda.Stream = Stream  # type: ignore[misc,assignment]
     torch.cuda.stream = contextlib.nullcontext  # type: ignore[assignment]
 
 
@@ -128,6 +128,6 @@ def _stand_in(name: str, answer: object, say: Say) -> Callable[..., object]:
 
 def _shown(answer: object) -> str:
     """An answer in words, where it is an object without them."""
-    if isinstance(answer, torch.Tensor | _Stream):
+    if isinstance(answer, torch.Tensor | Stream):
         return "a stand-in"
     return {id(_NO_MEMORY): "zeros", id(_CPU): "those of a CPU"}.get(id(answer), repr(answer))

@@ -1,4 +1,4 @@
-"""Works around what keeps FSDP1 from running, or from running right, on a CPU (torch 2.13 and earlier).
+"""Works around what keeps FSDP1 from running, or from running right, on a CPU (torch 2.1 to 2.14).
 
 - Without `device_id` FSDP1 looks for an accelerator.
 - `sync_module_states=True` refuses CPU tensors (`_init_utils._check_module_states_for_sync_module_states`),
@@ -13,6 +13,7 @@ anyway.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
@@ -22,6 +23,8 @@ from typing import Any
 import torch
 from torch.distributed import fsdp
 from torch.distributed.fsdp import FullyShardedDataParallel, _init_utils
+
+from fsdp_migrate.verify import cuda_calls
 
 Say = Callable[[str], None]
 
@@ -40,6 +43,17 @@ def apply(say: Say) -> None:
         _keep_in_place(config, say)
     _summon(say)
     _devices(say)
+    _streams()
+
+
+def _streams() -> None:
+    """Before torch 2.2 `torch.cpu` has no events, nor the streams that FSDP1 asks it for."""
+    if hasattr(torch.cpu, "Event"):
+        return
+    torch.cpu.Stream, torch.cpu.Event = cuda_calls.Stream, cuda_calls.Event  # type: ignore[misc,assignment]
+    stream = cuda_calls.Stream()
+    torch.cpu.current_stream = lambda _device=None: stream  # type: ignore[assignment,return-value]
+    torch.cpu.stream = contextlib.nullcontext  # type: ignore[assignment]
 
 
 def _devices(say: Say) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.compare import difference
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import CLIPPED, Cause
@@ -44,7 +45,7 @@ def never_over_limit(arm: ArmRecord) -> bool:
 def reductions(evidence: Evidence) -> Cause | None:
     """Gradients are reduced more or less often."""
     before, after = reduced_passes(evidence.original), reduced_passes(evidence.candidate)
-    if before == after or not before:
+    if before == after or not before or world_sizes.differ(evidence.original, evidence.candidate):
         return None
     if after > before:
         return Cause(
@@ -239,16 +240,21 @@ def scale(evidence: Evidence) -> Cause | None:
     return _scaled(evidence, first.step, factors[0])
 
 
+def _loss_of_step(arm: ArmRecord, step: int) -> float:
+    """Summed over backward passes, mean over ranks."""
+    return sum(sum(one.losses) for one in arm.steps[step]) / len(arm.steps[step])
+
+
 def _scaled(evidence: Evidence, step: int, factor: float) -> Cause:
     original, candidate = evidence.original, evidence.candidate
-    left, right = (sum(arm.steps[step][0].losses) for arm in (original, candidate))
+    left, right = (_loss_of_step(arm, step) for arm in (original, candidate))
     words = f"all gradients of step {step} are {factor:.4g} times the original's"
     if left and abs(right / left - factor) < 1e-2 * abs(factor):
-        micro = len(original.steps[step][0].losses)
+        micro = len(candidate.steps[step][0].losses)
         return Cause(
             "loss-scale",
             f"{words}, and so is the loss that backward() is called on ({micro} backward passes in a step, "
-            f"{original.ranks} ranks)",
+            f"{candidate.ranks} ranks)",
             "divide the loss by the number of micro-batches, and scale it by a gradient scaler, as the "
             "original does",
         )

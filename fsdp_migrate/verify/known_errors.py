@@ -1,6 +1,6 @@
 """What torch's errors about FSDP2 mean to someone who comes from FSDP1; pure.
 
-Messages are those of torch 2.6 to 2.13; where a message is not known, nothing is said.
+Messages are those of torch 2.1 to 2.14; where a message is not known, nothing is said.
 """
 
 from __future__ import annotations
@@ -66,6 +66,16 @@ _KNOWN = (
     _known(
         r"mesh_dim_names",
         "a mesh of two dimensions needs names: init_device_mesh(..., mesh_dim_names=('replicate', 'shard'))",
+    ),
+    _known(
+        r"'Stream' object has no attribute '(record|wait)_event'",
+        "FSDP2 runs on CPUs with torch 2.7 and later: rehearse with such a torch, or run on GPUs",
+    ),
+    _known(
+        r"cannot import name '(fully_shard|FSDPModule|MixedPrecisionPolicy|CPUOffloadPolicy)' from "
+        r"'torch.distributed",
+        "FSDP2 has these names with torch 2.6 and later: record the original with this torch (verify SCRIPT "
+        "--record DIR), and compare with a newer one",
     ),
     _known(
         r"KeyError: None|state_dict_type",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.record import ArmRecord, Unit, same_units
 from fsdp_migrate.verify.sharding_causes import listed
 
@@ -13,7 +14,8 @@ def layout_warnings(original: ArmRecord, candidate: ArmRecord) -> Iterator[str]:
     if original.kind != "FSDP1" or candidate.kind != "FSDP2":
         return
     yield from _lost_units(original, candidate)
-    yield from _strategies(same_units(original, candidate))
+    pairs = same_units(original, candidate)
+    yield from _strategies(pairs, same_ranks=not world_sizes.differ(original, candidate))
     if original.checkpointed > candidate.checkpointed:
         yield (
             f"activation checkpointing covers {candidate.checkpointed} modules in the candidate and "
@@ -34,10 +36,10 @@ def _lost_units(original: ArmRecord, candidate: ArmRecord) -> Iterator[str]:
         )
 
 
-def _strategies(pairs: list[tuple[Unit, Unit]]) -> Iterator[str]:
+def _strategies(pairs: list[tuple[Unit, Unit]], *, same_ranks: bool) -> Iterator[str]:
     pairs = [(left, right) for left, right in pairs if left.shards and right.shards]
     for left, right in pairs:
-        if (left.shards, left.replicas) != (right.shards, right.replicas):
+        if same_ranks and (left.shards, left.replicas) != (right.shards, right.replicas):
             yield (
                 f"unit {right.name or '(root)'} is kept in {_layout(right)} in the candidate and "
                 f"in {_layout(left)} in the original ({left.strategy}): HYBRID_SHARD and "

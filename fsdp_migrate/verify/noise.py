@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.compare import Comparison, Limit
 from fsdp_migrate.verify.record import ArmRecord
 
@@ -36,6 +37,7 @@ class RoundingSource:
         in_gradients: whether it enters with the gradients themselves, not only when they are clipped.
         of_sums: whether gradients were added up in another order, which changes small elements as much as
             others.
+        everywhere: whether every operation rounds otherwise, from the first forward pass on.
         compute: dtype the forward pass computes in.
     """
 
@@ -43,11 +45,14 @@ class RoundingSource:
     reason: str
     in_gradients: bool = False
     of_sums: bool = False
+    everywhere: bool = False
     compute: str = "float32"
 
     @property
     def factor(self) -> int:
         """How many times the measured noise a difference may reach; less where rounding is coarse already."""
+        if self.everywhere:
+            return 16 if self.size < _COARSE else 4
         return 16 if self.size < _COARSE and not self.weights else 12 if self.size >= _COARSE else 4
 
     @property
@@ -62,7 +67,9 @@ class RoundingSource:
         A last-bit change of an fp32 weight changes nothing in a bf16 forward pass until one weight crosses a
         rounding boundary, and then as much as bf16 rounding does. This size makes some of them cross at once.
         """
-        return _EPS[self.compute] / 256 if self.compute != "float32" else 0.0
+        if self.compute == "float32":
+            return _FINE if self.everywhere else 0.0
+        return _EPS[self.compute] / 256
 
 
 def added_otherwise(source: RoundingSource, comparison: Comparison) -> RoundingSource:
@@ -95,7 +102,26 @@ def rounding_source(original: ArmRecord, candidate: ArmRecord, *, fixed_order: b
     if original.clips:
         found.append(_norm_rounding(original))
     coarsest = max(found, key=lambda source: source.size)
-    return replace(coarsest, compute=_coarsest([compute, original.autocast]) or "float32")
+    computes = _coarsest([compute, original.autocast]) or "float32"
+    if why := other_kernels(original, candidate):
+        reduces = reduce if world_sizes.differ(original, candidate) else ""
+        lowest = _coarsest([computes, reduces, _gradient_dtype(original)])
+        size = max(coarsest.size, _EPS[lowest])
+        return RoundingSource(size, why, in_gradients=True, of_sums=True, everywhere=True, compute=computes)
+    return replace(coarsest, compute=computes)
+
+
+def other_kernels(original: ArmRecord, candidate: ArmRecord) -> str:
+    """Why operations of the two arms round otherwise, one clause; "" where they ran on the same."""
+    if world_sizes.differ(original, candidate):
+        return f"{original.ranks} and {candidate.ranks} ranks take their sums over other parts of a batch"
+    releases = [arm.torch_version.partition("+")[0] for arm in (original, candidate)]
+    if releases[0] != releases[1]:
+        return f"torch {releases[0]} and torch {releases[1]} compute with other kernels"
+    processors = [arm.processor for arm in (original, candidate)]
+    if all(processors) and processors[0] != processors[1]:
+        return f"{processors[0]} and {processors[1]} compute with other kernels"
+    return ""
 
 
 def _norm_rounding(arm: ArmRecord) -> RoundingSource:
@@ -157,7 +183,9 @@ def _floor(source: RoundingSource, step: int, quantity: str) -> float:
     The loss of the first step comes before every source; its gradients come before clipping.
     """
     first = step == 0 or (
-        step == 1 and (quantity == "loss" or (quantity == "gradient" and not source.in_gradients))
+        step == 1
+        and not source.everywhere
+        and (quantity == "loss" or (quantity == "gradient" and not source.in_gradients))
     )
     return RoundingSource(_FINE, "").entry if first else source.entry
 
@@ -173,7 +201,8 @@ def measured_limits(noise: Comparison, source: RoundingSource) -> Limit:
 
     def limit(step: int, quantity: str, name: str) -> float:
         floor = _floor(source, step, quantity)
-        if step <= 1 and (quantity == "loss" or (source.weights and not source.in_gradients)):
+        before = quantity == "loss" or (source.weights and not source.in_gradients)
+        if step == 0 or (step == 1 and before and not source.everywhere):
             return floor
         until = seen.last if source.weights and step > 1 else step
         own = seen.of_kind(quantity, until) if quantity in _SCALARS else seen.of(quantity, name, step, until)
@@ -182,15 +211,21 @@ def measured_limits(noise: Comparison, source: RoundingSource) -> Limit:
     return limit
 
 
-def measured_origin(source: RoundingSource) -> str:
-    """Where the limits of `measured_limits` come from, for the reader."""
+def measured_origin(source: RoundingSource, arm: str = "original") -> str:
+    """Where the limits of `measured_limits` come from, for the reader.
+
+    Args:
+        arm: which one was run again.
+    """
     words = (
-        f"{source.factor} times what the original differs from itself with its gradients changed by "
+        f"{source.factor} times what the {arm} differs from itself with its gradients changed by "
         f"{source.size:.1e} ({source.reason})"
     )
     if source.of_sums:
         words += ", and small ones by as much as those of usual size: they are sums of terms that cancel"
-    if source.weights:
+    if source.everywhere and source.compute == "float32":
+        words += f"; its weights were changed by {source.weights:.1e}"
+    elif source.weights:
         words += (
             f" and its weights by {source.weights:.1e}: in {source.compute} the last bit of a weight shows "
             "once it crosses a rounding boundary, so steps after the first are judged by the largest of "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.gradient_causes import never_over_limit, norms_reported
 from fsdp_migrate.verify.layout_warnings import layout_warnings
@@ -78,6 +79,8 @@ def not_a_number(arm: ArmRecord) -> int:
 
 def _printed(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) -> list[Printed]:
     """Printed numbers that differ by more than rounding may make the numbers themselves differ."""
+    if world_sizes.differ(original, candidate):  # what rank 0 prints is of its own part of the batch
+        return []
     limits = [2 * one.limit for one in comparison.differences if one.limit < 1]
     return differences(original.printed, candidate.printed, max(limits, default=0.0))
 
@@ -88,6 +91,8 @@ def _numel(arm: ArmRecord) -> int:
 
 def notices_of(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) -> Iterable[str]:
     """What else is not the same, or could not be told, and does not decide."""
+    if world_sizes.differ(original, candidate):
+        yield world_sizes.notice(original, candidate)
     before, after = {unit.name for unit in original.units}, {unit.name for unit in candidate.units}
     if before != after:
         yield (

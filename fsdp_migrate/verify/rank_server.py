@@ -136,12 +136,14 @@ def _preload(modules: list[str]) -> int:
         return 0
     import torch
     import torch._dynamo  # torch.optim imports it at the first step, which takes a second
-    import torch.distributed.device_mesh
     import torch.distributed.fsdp
-    import torch.distributed.tensor
     import torch.optim
 
     import fsdp_migrate.verify.worker  # noqa: F401
+
+    for module in ("torch.distributed.device_mesh", "torch.distributed.tensor"):
+        with contextlib.suppress(ModuleNotFoundError):  # before torch 2.2 and 2.5
+            importlib.import_module(module)
 
     return torch.cuda.device_count()
 

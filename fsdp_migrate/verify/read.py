@@ -115,6 +115,7 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
             record.strayed |= set(event["files"])
         case "end":
             record.ended[rank] = event["reason"]
+            record.processor = record.processor or event.get("processor", "")
             record.peak_bytes, record.peak_is = max(record.peak_bytes, event["peak_bytes"]), event["peak_is"]
 
 

@@ -176,10 +176,12 @@ class ArmRecord:
         sparse: steps of which neither the optimizer's state was recorded, but for counters, nor the gradients
             that it got.
         printed: lines rank 0 printed or logged.
+        processor: what computed, in its maker's words; "" where the record does not say.
     """
 
     ranks: int = 0
     torch_version: str = ""
+    processor: str = ""
     kind: str = "not sharded"
     units: list[Unit] = field(default_factory=list)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)

@@ -107,17 +107,12 @@ class KeptRecord:
         ]
 
     def require_like(self, ranks: int, *, fixed_order: bool) -> None:
-        """What must be equal for the numbers to be.
+        """What must be equal for the numbers of equally many ranks to be.
 
         Raises:
-            UsageError: another number of processes or another order of sums.
+            UsageError: another order of sums.
         """
-        if ranks != self.ranks:
-            raise UsageError(
-                f"{self.path}: recorded on {self.ranks} processes, to be compared with {ranks}",
-                hint=f"give --nproc {self.ranks}: other numbers of processes read other data",
-            )
-        if fixed_order != self.fixed_order:
+        if ranks == self.ranks and fixed_order != self.fixed_order:
             raise UsageError(
                 f"{self.path}: gradients were {'' if self.fixed_order else 'not '}summed in rank order there",
                 hint=f"give --{'' if self.fixed_order else 'no-'}fixed-order",

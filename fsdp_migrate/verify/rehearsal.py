@@ -17,10 +17,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed import device_mesh, fsdp
+from torch.distributed import fsdp
 from torch.overrides import TorchFunctionMode
 
-from fsdp_migrate.verify import cuda_calls
+from fsdp_migrate.verify import cuda_calls, older_torch
 
 Say = Callable[[str], None]
 
@@ -120,6 +120,9 @@ def _process_groups(say: Say) -> None:
 
 
 def _meshes(say: Say) -> None:
+    device_mesh: Any = older_torch.device_mesh()
+    if device_mesh is None:
+        return
     original = device_mesh.init_device_mesh
 
     @functools.wraps(original)
@@ -133,13 +136,15 @@ def _meshes(say: Say) -> None:
     def __init__(self: Any, device_type: str, *arguments: Any, **keywords: Any) -> None:
         build(self, _cpu_type(device_type, say), *arguments, **keywords)
 
-    device_mesh.DeviceMesh.__init__ = __init__  # type: ignore[method-assign]
-    from_group = device_mesh.DeviceMesh.from_group
+    device_mesh.DeviceMesh.__init__ = __init__
+    from_group = getattr(device_mesh.DeviceMesh, "from_group", None)
+    if from_group is None:  # before torch 2.3
+        return
 
     def on_cpu(group: Any, device_type: str, *arguments: Any, **keywords: Any) -> Any:
         return from_group(group, _cpu_type(device_type, say), *arguments, **keywords)
 
-    device_mesh.DeviceMesh.from_group = staticmethod(on_cpu)  # type: ignore[method-assign]
+    device_mesh.DeviceMesh.from_group = staticmethod(on_cpu)
 
 
 def _cpu_type(device_type: str, say: Say) -> str:
@@ -155,10 +160,16 @@ def _precision(say: Say) -> None:
     def __init__(self: Any, device_type: str, dtype: Any = None, *arguments: Any, **keywords: Any) -> None:
         if device_type == "cuda":
             say("autocast cuda -> cpu")
-            device_type, dtype = "cpu", dtype or torch.get_autocast_dtype("cuda")
+            device_type, wanted = "cpu", dtype or older_torch.cuda_autocast_dtype()
+            dtype = older_torch.cpu_autocast_dtype(wanted)
+            if dtype is not wanted:
+                say(f"autocast in {dtype} and not in {wanted}, which this torch has not on a CPU")
         autocast(self, device_type, dtype, *arguments, **keywords)
 
     torch.amp.autocast_mode.autocast.__init__ = __init__  # type: ignore[method-assign]
+    if not hasattr(torch.amp, "GradScaler"):  # before torch 2.3 there is one for CUDA alone
+        _scaler_of_cuda(say)
+        return
     scaler = torch.amp.GradScaler.__init__
 
     def scale(self: Any, device: str = "cuda", *arguments: Any, **keywords: Any) -> None:
@@ -169,8 +180,22 @@ def _precision(say: Say) -> None:
     torch.amp.GradScaler.__init__ = scale  # type: ignore[method-assign]
 
 
+def _scaler_of_cuda(say: Say) -> None:
+    """Such a scaler turns itself off where there is no GPU."""
+    scaler = torch.cuda.amp.GradScaler.__init__
+
+    @functools.wraps(scaler)
+    def off(self: Any, *arguments: Any, **keywords: Any) -> None:
+        say(f"torch {torch.__version__} scales no losses on a CPU: the gradient scaler is off")
+        scaler(self, *arguments, **keywords)
+
+    torch.cuda.amp.GradScaler.__init__ = off  # type: ignore[method-assign]
+
+
 def never_pin(say: Say) -> None:
     """Offloading pins memory, which a torch without an accelerator cannot; called in every run on CPUs."""
+    if not hasattr(fsdp, "CPUOffloadPolicy"):  # before torch 2.6, where FSDP2 was private
+        return
     offload = fsdp.CPUOffloadPolicy.__init__
 
     def unpinned(self: Any, pin_memory: bool = True) -> None:

@@ -11,21 +11,12 @@ from fsdp_migrate.verify.advisories import advisories
 from fsdp_migrate.verify.arms import Circumstances, Progress, Verification
 from fsdp_migrate.verify.baseline import candidate_source, sources
 from fsdp_migrate.verify.causes import likely_causes
-from fsdp_migrate.verify.compare import Comparison, compare
+from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.figures import curves, heat, largest, summary
+from fsdp_migrate.verify.measured import Noise, within_rounding
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, Timeline, VerifyRequest
-from fsdp_migrate.verify.noise import (
-    GROWTH_PER_STEP,
-    MOST_GROWN,
-    RoundingSource,
-    added_otherwise,
-    entry_limit,
-    growing_limit,
-    measured_limits,
-    measured_origin,
-    rounding_source,
-)
+from fsdp_migrate.verify.noise import RoundingSource, other_kernels
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.recorded import (
     RecordFacts,
@@ -37,6 +28,7 @@ from fsdp_migrate.verify.recorded import (
     require_new,
     write_record,
 )
+from fsdp_migrate.verify.releases import named_alike, require_fsdp2
 from fsdp_migrate.verify.started import started
 from fsdp_migrate.verify.third import which_side
 from fsdp_migrate.verify.timing import Speed, time_reference, time_script
@@ -49,8 +41,6 @@ Third = Callable[[], ArmRecord]
 """Runs the original unsharded and in fp32."""
 Timed = Callable[[], Speed]
 """Runs the arms for their speed."""
-Noise = Callable[[RoundingSource], ArmRecord]
-"""Runs the original once more, perturbed by as much as rounding may change it."""
 
 _DEFAULTS = LaunchOptions()
 
@@ -113,9 +103,22 @@ def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> 
     """The candidate alone is run; the original is a record."""
     kept = read_record(folder)
     kept.require_like(run.ranks, fixed_order=run.fixed_order)
-    candidate, _ = run.script(request, candidate_source(request), ArmName.CANDIDATE)
+    source = candidate_source(request)
+    candidate, _ = run.script(request, source, ArmName.CANDIDATE)
     original = first_steps(kept.arm, run.options.steps)
-    return report(run.circumstances, original, candidate, None, subject=request.script, baseline=kept.words)
+
+    def noise(rounding: RoundingSource) -> ArmRecord:
+        return run.script(request, source, ArmName.NOISE, rounding=rounding)[0]
+
+    return report(
+        run.circumstances,
+        original,
+        candidate,
+        noise if other_kernels(original, candidate) else None,
+        subject=request.script,
+        baseline=kept.words,
+        noise_of=ArmName.CANDIDATE,
+    )
 
 
 def compare_records(before: Path, after: Path, progress: Progress = _silent) -> ParityReport:
@@ -128,7 +131,7 @@ def compare_records(before: Path, after: Path, progress: Progress = _silent) -> 
     right.require_like(left.ranks, fixed_order=left.fixed_order)
     steps = min(left.arm.last_step, right.arm.last_step)
     return report(
-        Circumstances(left.ranks, right.device, left.fixed_order, False, None, progress),
+        Circumstances(right.ranks, right.device, left.fixed_order, False, None, progress),
         first_steps(left.arm, steps),
         first_steps(right.arm, steps),
         None,
@@ -174,6 +177,7 @@ def verify_reference(
         JobError: the job died or hung.
     """
     with started(launch, progress) as run:
+        require_fsdp2(run.device, "the bundled job under FSDP2")
         arms = run.reference(config, (ArmName.ORIGINAL, ArmName.CANDIDATE))
 
         def noise(rounding: RoundingSource) -> ArmRecord:
@@ -206,11 +210,13 @@ def report(
     third: Third | None = None,
     timed: Timed | None = None,
     same_api: bool = False,
+    noise_of: ArmName = ArmName.ORIGINAL,
 ) -> ParityReport:
     """Compare two arms and put the verdict together.
 
     Args:
-        noise: `None` where the original cannot be run again.
+        noise: `None` where no arm can be run again.
+        noise_of: the arm that it runs again.
         subject: what was verified, for the reader.
         baseline: where the original came from, for the reader.
         notes: what the reader should know of how the arms ran.
@@ -219,7 +225,8 @@ def report(
         timed: runs both arms for their speed; `None` where that is not wanted.
     """
     run.progress("comparing")
-    comparison, origin = _judged(run, original, candidate, noise)
+    original, candidate = named_alike(original, candidate)
+    comparison, origin = within_rounding(run, original, candidate, noise, noise_of)
     first = next((one for one in comparison.differences if one.fails), None)
     aside = which_side(original, candidate, third(), first or comparison.first) if third else ""
     judged = judge(original, candidate, comparison, origin, same_api=same_api)
@@ -233,7 +240,9 @@ def report(
         nproc=run.ranks,
         device=run.device,
         torch_version=candidate.torch_version,
-        reduction="gradients summed in rank order in both arms" if run.fixed_order else "",
+        reduction="gradients summed in rank order in both arms"
+        if run.fixed_order and original.ranks == candidate.ranks
+        else "",
         steps=steps,
         original=summary(ArmName.ORIGINAL, original),
         candidate=summary(ArmName.CANDIDATE, candidate),
@@ -271,28 +280,3 @@ def _notes(
 def _timelines(original: ArmRecord, candidate: ArmRecord) -> tuple[Timeline, ...]:
     found = (timeline.of_arm(ArmName.ORIGINAL, original), timeline.of_arm(ArmName.CANDIDATE, candidate))
     return tuple(one for one in found if one is not None)
-
-
-def _judged(
-    run: Circumstances, original: ArmRecord, candidate: ArmRecord, noise: Noise | None
-) -> tuple[Comparison, str]:
-    """Compare, and judge what differs by what rounding can do.
-
-    Returns:
-        Differences with their limits, and where the limits come from.
-    """
-    comparison = compare(original, candidate)
-    if not comparison.differences:
-        return comparison, ""
-    source = rounding_source(original, candidate, fixed_order=run.fixed_order)
-    enters = f"rounding where it enters: {source.entry:.1e} for {source.reason}"
-    entering = comparison.judged(entry_limit(source))
-    if not any(one.fails for one in entering.differences):
-        return entering, enters
-    source = added_otherwise(source, entering)
-    first = entering.differences[0]
-    if first.fails or noise is None or not run.measure_noise:
-        grows = f"{enters}, {GROWTH_PER_STEP:g} times that each step since, and {MOST_GROWN:g} at most"
-        return comparison.judged(growing_limit(source, max(1, first.step))), grows
-    measured = compare(original, noise(source))
-    return comparison.judged(measured_limits(measured, source)), measured_origin(source)

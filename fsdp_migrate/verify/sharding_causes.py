@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import Cause
+from fsdp_migrate.verify.noise import other_kernels
 from fsdp_migrate.verify.record import ArmRecord
 
 _SHOWN = 3
@@ -94,14 +96,29 @@ def random_state(evidence: Evidence) -> Cause | None:
         evidence.original.steps[first.step], evidence.candidate.steps.get(first.step, []), strict=False
     )
     ranks = [rank for rank, (left, right) in enumerate(pairs) if left.random != right.random]
-    if not ranks:
-        return None
+    if not ranks or world_sizes.differ(evidence.original, evidence.candidate):
+        return _other_numbers(evidence, first.step)
     return Cause(
         "random-state",
         f"the random number generator is in another state when the model is called in step {first.step} "
         f"(rank {', '.join(map(str, ranks))}): dropout and the like draw other numbers, because the "
         "candidate has drawn more or fewer before",
         "seed again after the model is built and sharded, in both programs, or draw as often as the original",
+    )
+
+
+def _other_numbers(evidence: Evidence, step: int) -> Cause | None:
+    """The generators are alike, the job draws from them, and releases of torch draw other numbers."""
+    original, candidate = evidence.original, evidence.candidate
+    states = {one.random for at in original.steps for one in original.steps[at][:1]}
+    why = other_kernels(original, candidate)
+    if len(states) < 2 or not why:
+        return None
+    return Cause(
+        "other-random-numbers",
+        f"the loss of step {step} differs though weights and inputs are equal, and the job draws random "
+        f"numbers in its steps: {why}, and may draw others (dropout on a CPU does)",
+        "record and verify without dropout and the like; what they draw cannot be compared",
     )
 
 

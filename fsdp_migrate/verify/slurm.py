@@ -166,6 +166,7 @@ class Tasks:
             )
         self.mine, self.gpus, self.launches = mine, 0, 0
         self._on_cpu = on_cpu
+        self._keep, self._refused = keep, keep / f"{mine.name}.refused"
         self._no_tree = keep / f"{mine.name}.node{mine.node}.failed"
         self.trees = Path(tempfile.gettempdir(), f"fsdp-migrate-{os.getuid()}-{mine.name}-{mine.node}")
         self._environment = rank_server_environment(mine.local_size)
@@ -190,12 +191,19 @@ class Tasks:
     def require_new(self, records: Path) -> None:
         """Each task looks for what it would write itself: that of others may be of this run.
 
+        An earlier run of fewer tasks is seen by the first ones alone, which leave word for the others.
+
         Raises:
             UsageError: an earlier run left its records there.
         """
         if any(records.glob(f"*.ranks/rank{self.mine.rank}")):
+            self._refused.touch()
+        self._heed_refusal()
+
+    def _heed_refusal(self) -> None:
+        if self._refused.exists():
             raise UsageError(
-                f"--keep {records}: an earlier run left its records there",
+                f"--keep {self._keep}: an earlier run left its records there",
                 hint=f"for each run a new one, for example --keep verify-{self.mine.name}",
             )
 
@@ -212,6 +220,7 @@ class Tasks:
             return linked
         until = time.monotonic() + _TREE_SECONDS
         while not ready.exists():
+            self._heed_refusal()
             if time.monotonic() > until or self._no_tree.exists():
                 raise JobError(f"the first task of {socket.gethostname()} made no copy of the project")
             time.sleep(0.05)
@@ -251,14 +260,13 @@ class Tasks:
         mine, failed_at, started, step = everyone[self.mine.rank], 0.0, time.time(), 0
         while self._running.poll() is None:
             time.sleep(0.05)
+            self._heed_refusal()
             if on_step is not None and everyone[0].steps > step:
                 step = everyone[0].steps
                 on_step(step)
             signs = [each.alive.stat().st_mtime for each in everyone if each.alive.exists()]
-            if (
-                any(each.hung.exists() for each in everyone)
-                or time.time() - max([started, *signs]) > timeout_s
-            ):
+            silent_s = time.time() - max([started, *signs])
+            if silent_s > timeout_s or any(each.hung.exists() for each in everyone):
                 mine.hung.touch()
                 with suppress(ProcessLookupError):
                     os.kill(self._running.pid, signal.SIGUSR2)

@@ -19,6 +19,7 @@ from fsdp_migrate.verify.agent import Agent
 from fsdp_migrate.verify.arms import Progress, Verification
 from fsdp_migrate.verify.launcher import RankServer, choose_device
 from fsdp_migrate.verify.model import LaunchOptions
+from fsdp_migrate.verify.releases import OLDEST, require
 
 
 @contextmanager
@@ -26,9 +27,10 @@ def started(options: LaunchOptions, progress: Progress) -> Iterator[Verification
     """Start what ranks come from; afterwards no rank and no temporary file is left.
 
     Raises:
-        UsageError: options that cannot be met on this machine.
+        UsageError: options that cannot be met on this machine, or a torch that is too old.
         JobError: torch cannot be imported.
     """
+    require(OLDEST, "verify", "records of older jobs can only be made with a later torch")
     mine = slurm.task(os.environ)
     if mine is not None:
         options = replace(options, nproc=mine.size, nnodes=1)

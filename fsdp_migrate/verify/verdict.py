@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.gradient_causes import norms_reported
 from fsdp_migrate.verify.model import CLIPPED, SAVED, Check, Difference, Outcome
@@ -131,6 +132,11 @@ def _structure(original: ArmRecord, candidate: ArmRecord) -> Check:
 
 def _data(original: ArmRecord, candidate: ArmRecord) -> Check:
     title, seen = "Model inputs", 0
+    if world_sizes.differ(original, candidate):
+        if world_sizes.batches_are_equal(original, candidate):
+            return Check(title, Outcome.EQUAL, "those of all ranks together")
+        words = f"{original.ranks} and {candidate.ranks} ranks take in other parts of a batch"
+        return Check(title, Outcome.NOT_OBSERVED, words)
     for step in sorted(set(original.steps) & set(candidate.steps)):
         for rank, (left, right) in enumerate(zip(original.steps[step], candidate.steps[step], strict=False)):
             seen += len(left.inputs)

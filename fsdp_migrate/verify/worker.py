@@ -21,7 +21,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from fsdp_migrate.verify import fixed_order, fsdp1_on_cpu, partitioned, rehearsal, replicated, unsharded
+from fsdp_migrate.verify import (
+    fixed_order,
+    fsdp1_on_cpu,
+    older_gloo,
+    partitioned,
+    rehearsal,
+    replicated,
+    unsharded,
+)
 from fsdp_migrate.verify.model import ArmName
 from fsdp_migrate.verify.probes.attach import attach_all
 from fsdp_migrate.verify.probes.recorder import Recorder
@@ -92,6 +100,8 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
             session.said.add(text)
             session.recorder.event("substitution", text=text)
 
+    if spec.device == "cpu":
+        older_gloo.apply(say)
     if spec.performance:
         from fsdp_migrate.verify.probes import performance
 

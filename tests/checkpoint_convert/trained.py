@@ -35,6 +35,7 @@ def trained() -> tuple[Net, torch.optim.AdamW]:
     torch.manual_seed(0)
     net = Net()
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    optimizer.param_groups[0].setdefault("decoupled_weight_decay", True)  # torch has it since 2.7
     for _ in range(2):
         optimizer.zero_grad()
         net(torch.arange(20)).square().mean().backward()

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 import xxhash
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.utils import _pytree as pytree
+from torch.nn.modules.module import register_module_forward_pre_hook
 
+from fsdp_migrate.verify.older_torch import autocast_dtype, register_forward_hook, tensors_and_others
 from fsdp_migrate.verify.probes.between import at_first_call
 from fsdp_migrate.verify.probes.perturb import nudge
 from fsdp_migrate.verify.probes.recorder import whole
@@ -86,14 +86,14 @@ def attach(session: Session) -> None:
     """Follow every module call."""
     calls = _Calls(session)
     register_module_forward_pre_hook(calls.before)
-    register_module_forward_hook(calls.after, with_kwargs=True, always_call=True)
+    register_forward_hook(calls.after)
 
 
 def _autocast(arguments: Any) -> str:
     """Dtype of the autocast that is on, for the device the inputs are on; "" when it is off."""
     kinds = {one.device.type for one in _tensors(arguments)} or {"cuda", "cpu"}
-    on = [str(torch.get_autocast_dtype(kind)) for kind in sorted(kinds) if torch.is_autocast_enabled(kind)]
-    return on[0].removeprefix("torch.") if on else ""
+    on = [dtype for kind in sorted(kinds) if (dtype := autocast_dtype(kind)) is not None]
+    return str(on[0]).removeprefix("torch.") if on else ""
 
 
 def _wants_gradient(module: nn.Module) -> bool:
@@ -173,7 +173,7 @@ def write_buffers(session: Session, step: int) -> None:
 
 
 def _tensors(tree: Any) -> list[Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, Tensor)]
+    return [leaf for leaf in tensors_and_others(tree) if isinstance(leaf, Tensor)]
 
 
 def _is_float(tensor: Tensor) -> bool:

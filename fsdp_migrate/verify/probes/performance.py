@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils import _pytree as pytree
 
+from fsdp_migrate.verify.older_torch import tensors_and_others
 from fsdp_migrate.verify.probes import collectives
 from fsdp_migrate.verify.probes.session import Session, StepState, span_words
 from fsdp_migrate.verify.spec import PHASE, TRACE, TRACED_STEPS
@@ -122,7 +122,7 @@ def _of(config: Any, name: str) -> object:
 
 def _token_ids(arguments: Any) -> Tensor | None:
     """The first whole-number tensor of two dimensions, as token ids are."""
-    for leaf in pytree.tree_leaves(arguments):
+    for leaf in tensors_and_others(arguments):
         if isinstance(leaf, Tensor) and not leaf.is_floating_point() and leaf.dim() == 2:
             return leaf
     return None

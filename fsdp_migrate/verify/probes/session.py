@@ -6,6 +6,7 @@ import contextlib
 import gc
 import math
 import os
+import platform
 import time
 import weakref
 from collections import Counter
@@ -241,7 +242,7 @@ class Session:
         """Write the last line of the record; nothing is recorded afterwards."""
         if not self.open:
             return
-        self.recorder.event("end", reason=reason, steps=self.step, **_memory())
+        self.recorder.event("end", reason=reason, steps=self.step, processor=_processor(), **_memory())
         self.recorder.close()
         self.open = False
 
@@ -263,6 +264,17 @@ def _shown_parameters(model: nn.Module) -> Iterator[int]:
 def _cuda_in_use() -> bool:
     used: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return used
+
+
+def _processor() -> str:
+    """What computed, in its maker's words; "" where the system does not say."""
+    if torch.cuda.is_available() and _cuda_in_use():
+        return torch.cuda.get_device_name()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
 
 
 def _memory() -> dict[str, object]:

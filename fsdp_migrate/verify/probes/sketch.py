@@ -17,12 +17,14 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fsdp_migrate.verify.older_torch import has_whole_number_products
 from fsdp_migrate.verify.probes.keys import (
     COLUMNS,
     ROW,
@@ -215,7 +217,7 @@ def _multiply(rows: Tensor, wide: Tensor, bytes_sums: Tensor, signed: Tensor) ->
     """
     as_bytes = rows.view(torch.int8)
     keys = byte_columns(rows.device, as_bytes.shape[1])
-    if rows.device.type == "cpu":
+    if rows.device.type == "cpu" and _has_whole_number_products():
         for key, column in zip(keys, bytes_sums.unbind(), strict=True):
             torch._int_mm(as_bytes, key, out=column)
     else:
@@ -223,6 +225,11 @@ def _multiply(rows: Tensor, wide: Tensor, bytes_sums: Tensor, signed: Tensor) ->
     tables = sign_tables(wide.device, wide.dtype)
     for stretch, signs, sums in zip(wide.chunk(STRETCHES, 1), tables, signed.unbind(), strict=True):
         torch.mv(stretch, signs, out=sums)
+
+
+@lru_cache(maxsize=1)
+def _has_whole_number_products() -> bool:
+    return has_whole_number_products()
 
 
 def _in_range(squares: NDArray[np.float64], blocks: list[Tensor], dtype: torch.dtype) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from fsdp_migrate.verify.model import CLIPPED
+from fsdp_migrate.verify.older_torch import keep_optimizer_hooks
 from fsdp_migrate.verify.probes.between import remember_weights
 from fsdp_migrate.verify.probes.clipping import norm_words
 from fsdp_migrate.verify.probes.models import write_buffers, write_others
@@ -31,6 +32,7 @@ _STATE_DICT_MODULE = "torch.distributed.checkpoint.state_dict"
 
 def attach(session: Session) -> None:
     """Register torch's global optimizer hooks."""
+    keep_optimizer_hooks()
     nesting = [0]  # an optimizer may wrap another one, whose step it calls
     began = [0.0]
     trains = [True]  # whether the outermost step is one of the training

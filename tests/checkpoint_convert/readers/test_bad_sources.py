@@ -478,7 +478,6 @@ def dcp_folder(tmp_path: Path) -> Path:
     dcp.save(
         {"model": {"w": torch.arange(12.0), "n.b": torch.ones(3)}, "epoch": 3},
         checkpoint_id=folder,
-        no_dist=True,
     )
     return folder
 
@@ -631,7 +630,7 @@ def test_raw_optimizer_through_dcp_is_lost(tmp_path: Path) -> None:
         "model": {"w": torch.zeros(10)},
         "optim": {"state": state, "param_groups": [{"params": [0], "lr": 1.0}]},
     }
-    dcp.save(saved, checkpoint_id=tmp_path / "x", no_dist=True)
+    dcp.save(saved, checkpoint_id=tmp_path / "x")
     error = fails(UnsupportedError, "only one rank's part was ever written", [tmp_path / "x"])
     assert "--only model" in error.hint
     with open_source([tmp_path / "x"], ReadOptions(use_optimizer=False)) as contents:

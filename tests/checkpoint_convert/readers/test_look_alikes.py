@@ -39,7 +39,7 @@ def trained() -> tuple[State, State]:
 def save_dcp(state: State, folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        dcp.save(state, checkpoint_id=folder, no_dist=True)
+        dcp.save(state, checkpoint_id=folder)
 
 
 def fails(kind: type[CheckpointError], reason: str, path: Path, options: ReadOptions | None = None) -> str:

@@ -8,7 +8,6 @@ import torch.distributed as dist
 from model import Block, Inner, Model, options
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffload, MixedPrecision, ShardingStrategy, StateDictType
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
@@ -29,11 +28,12 @@ class Fsdp1:
             )
             if choice.norm_unit:
                 precision._module_classes_to_ignore = [nn.LayerNorm]
-        mesh = None
+        mesh = {}
         if "HYBRID" in choice.strategy:
-            mesh = init_device_mesh(
-                "cpu", (2, dist.get_world_size() // 2), mesh_dim_names=("replicate", "shard")
-            )
+            from torch.distributed.device_mesh import init_device_mesh  # torch 2.2 and later
+
+            shape = (2, dist.get_world_size() // 2)
+            mesh = {"device_mesh": init_device_mesh("cpu", shape, mesh_dim_names=("replicate", "shard"))}
         if choice.compile:
             for block in model.blocks:
                 block.compile(backend="eager")
@@ -44,12 +44,12 @@ class Fsdp1:
             ),
             sharding_strategy=ShardingStrategy[choice.strategy],
             mixed_precision=precision,
-            device_mesh=mesh,
             cpu_offload=CPUOffload(offload_params=True) if choice.offload else None,
             ignored_states=[model.side] if choice.ignored else None,
             device_id=torch.device("cpu"),
             sync_module_states=choice.sync,
             use_orig_params=not choice.flat,
+            **mesh,
         )
         if choice.checkpointing:
             apply_activation_checkpointing(wrapped, check_fn=lambda m: isinstance(m, Block))

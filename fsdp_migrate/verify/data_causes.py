@@ -1,0 +1,61 @@
+"""Rules for what the models are given; pure."""
+
+from __future__ import annotations
+
+from fsdp_migrate.verify import gradient_causes, world_sizes
+from fsdp_migrate.verify.evidence import Evidence
+from fsdp_migrate.verify.model import Cause
+
+
+def inputs(evidence: Evidence) -> Cause | None:
+    """The models were given other inputs."""
+    if world_sizes.differ(evidence.original, evidence.candidate):
+        return _other_batches(evidence)
+    if (step := _same_on_all_ranks(evidence)) is not None:
+        return Cause(
+            "same-data",
+            f"every rank of the candidate is given the same inputs in step {step}, and ranks of the original "
+            "are given different ones: the data is no longer distributed over the ranks",
+            "give the data loader a DistributedSampler, or seed by rank, as the original does",
+        )
+    for step in sorted(set(evidence.original.steps) & set(evidence.candidate.steps)):
+        pairs = zip(evidence.original.steps[step], evidence.candidate.steps[step], strict=False)
+        ranks = [rank for rank, (left, right) in enumerate(pairs) if left.inputs != right.inputs]
+        if ranks:
+            return Cause(
+                "different-data",
+                f"the model was given other inputs in step {step} (rank {', '.join(map(str, ranks))}): "
+                "the arms read "
+                "different data, so nothing can be said of the numbers after it",
+                "seed the data order in the script itself, and keep the order in which it draws random "
+                "numbers",
+            )
+    return None
+
+
+def _other_batches(evidence: Evidence) -> Cause | None:
+    """The first numbers differ, and nothing says that the ranks together took in the same batch."""
+    first, original, candidate = evidence.first, evidence.original, evidence.candidate
+    if first is None or world_sizes.same_inputs(original, candidate, max(1, first.step)):
+        return None
+    loss_is_told = world_sizes.passes(original) == world_sizes.passes(candidate)
+    if first.quantity != "loss" and (loss_is_told or first.quantity != "gradient"):
+        return None
+    if gradient_causes.scale(evidence) is not None:
+        return None
+    return Cause(
+        "other-batches",
+        f"the original ran on {original.ranks} ranks and the candidate on {candidate.ranks}, and the "
+        f"{first.quantity} of step {first.step} differs: the ranks together did not take in the same batch",
+        f"keep the batch of a step (ranks x micro-batch x accumulation) and its samples, or give --nproc "
+        f"{original.ranks}",
+    )
+
+
+def _same_on_all_ranks(evidence: Evidence) -> int | None:
+    """The first step in which ranks share their inputs in the candidate alone."""
+    for step in sorted(set(evidence.original.steps) & set(evidence.candidate.steps)):
+        seen = [{one.inputs for one in arm.steps[step]} for arm in (evidence.original, evidence.candidate)]
+        if len(seen[0]) > 1 and len(seen[1]) == 1:
+            return step
+    return None
