@@ -6,9 +6,9 @@ Each contender is a process of its own, run in turn, `--rounds` times; the table
 are taken within each round. The source is a Llama-shaped checkpoint with AdamW state (bf16 weights, fp32
 moments), in the page cache; with `--cold` it is put out of it before every run, and everything else with it.
 What the tool flushes to the disk is compared with a copy that is flushed, the rest (`--no-flush`) with `cp`,
-rank files with `cp` of rank files; where a source has more bytes or fewer than what is copied, the time of the
-copy counts per byte. The slow peers run in the first round alone. "10 MB" rows are the cost of a start. Takes
-about four minutes with `--gib 3` on two cores.
+rank files with `cp` of rank files; where a source has more bytes or fewer than what is copied, the time of
+the copy counts per byte. The slow peers run in the first round alone. "10 MB" rows are the cost of a start.
+Takes about four minutes with `--gib 3` on two cores.
 
 Just before every run as many bytes leave the page cache as it will fill: the output of the run before, or a
 spare copy. A virtual machine returns what has been free for a while to its host, and whoever fills it next
