@@ -6,19 +6,20 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from checkpoint_convert.destination import NO_SPACE, beside, check_free, check_space, partial_directory
 from checkpoint_convert.errors import CheckpointError, DestinationError
 from checkpoint_convert.job import Job
-from checkpoint_convert.laid_out import is_read_so
-from checkpoint_convert.memory_bound import jobs_within
 from checkpoint_convert.model import Contents
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.planned import Conversion, ConvertOptions, Plan, make_plan
 from checkpoint_convert.progress import Progress, Silent
 from checkpoint_convert.ranks import Ranks
-from checkpoint_convert.reopened import Reopen
 from checkpoint_convert.source_watch import SourceWatch
+
+if TYPE_CHECKING:
+    from checkpoint_convert.reopened import Reopen
 
 __all__ = ["Conversion", "ConvertOptions", "Plan", "SourceWatch", "convert", "jobs_for", "make_plan"]
 
@@ -80,6 +81,11 @@ def jobs_for(plan: Plan, options: ConvertOptions) -> int:
     Raises:
         UnsupportedError: `max_memory` cannot be kept.
     """
+    if options.max_memory is None:
+        return options.jobs
+    from checkpoint_convert.laid_out import is_read_so
+    from checkpoint_convert.memory_bound import jobs_within
+
     verify = options.verify and not is_read_so(plan.layout)
     return jobs_within(
         options.max_memory,

@@ -17,7 +17,7 @@ from pathlib import Path
 from checkpoint_convert import digest
 from checkpoint_convert.file_bytes import identity
 from checkpoint_convert.model import TensorSource
-from checkpoint_convert.readers.dcp import ChunkTensor
+from checkpoint_convert.readers.dcp_chunk import ChunkTensor
 from checkpoint_convert.stored_tensor import StoredTensor
 from checkpoint_convert.tensor_sources import BoxTensor, ConcatTensor, SliceTensor, StridedTensor
 from checkpoint_convert.transfer import Digests, Note

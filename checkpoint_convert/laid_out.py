@@ -17,7 +17,7 @@ from checkpoint_convert.laid_out_safetensors import check_bytes, find_in_safeten
 from checkpoint_convert.laid_out_torch_file import find_in_torch_file
 from checkpoint_convert.model import TensorSource
 from checkpoint_convert.readback import Finder, in_entries
-from checkpoint_convert.readers.dcp import ChunkTensor, Item
+from checkpoint_convert.readers.dcp_chunk import ChunkTensor, Item
 from checkpoint_convert.readers.sharded import put_together
 from checkpoint_convert.stored_entries import meta_entries
 from checkpoint_convert.torch_item import read_item

@@ -8,7 +8,6 @@ as it does on local files, and a source of any size takes a few megabytes of dis
 from __future__ import annotations
 
 import importlib
-import re
 import shutil
 import tempfile
 import time
@@ -26,8 +25,6 @@ from checkpoint_convert.errors import (
 )
 from checkpoint_convert.file_bytes import FETCHERS, IDENTITIES
 
-_URL = re.compile(r"^[a-z][a-z0-9+.-]+(://|::)")
-_OF_A_PATH = re.compile(r"^(?:file|local)://")
 _WHOLE_BYTES = 4 << 20
 """Files up to this size are fetched at once."""
 
@@ -43,12 +40,6 @@ _STAMPS = (
 )
 """What stores say of a file's state. Where there is nothing but its size, no later run can know it again."""
 _READ_WHOLE = frozenset({".metadata", ".json", ".yaml", ".yml"})
-
-
-def path_of(text: str) -> Path | None:
-    """The path that a source or destination is, or names as `file://`; None where it lies elsewhere."""
-    named = _OF_A_PATH.sub("", text)
-    return Path(named) if named != text or _URL.match(text) is None else None
 
 
 def file_system(url: str) -> tuple[Any, str]:

@@ -21,6 +21,9 @@ from checkpoint_convert.readers.strange_tensors import refuse_strange_tensors
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 from checkpoint_convert.values import is_tensor
 
+FAIRSCALE = "shard_metadata"
+"""The key that files of fairscale's FSDP have beside the model."""
+
 _DEPTH = 5
 _MODEL_NAMES = (
     "model",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checkpoint_convert.remote_source import path_of
+from checkpoint_convert.urls import path_of
 
 if TYPE_CHECKING:
     from checkpoint_convert.convert import ConvertOptions

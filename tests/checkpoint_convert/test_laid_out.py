@@ -14,7 +14,7 @@ import torch
 from checkpoint_convert import laid_out, stored_entries
 from checkpoint_convert.convert import ConvertOptions, convert
 from checkpoint_convert.errors import UnreadableError
-from checkpoint_convert.readers import dcp_part, detect
+from checkpoint_convert.readers import dcp_part, safetensors
 from checkpoint_convert.readers.open import open_source
 from checkpoint_convert.write_options import OutputFormat, Preset, WriteOptions
 from checkpoint_convert.writers.dcp import DcpLayout
@@ -132,7 +132,7 @@ def test_safetensors_are_the_same_and_are_not_opened_as_a_checkpoint(
         raise AssertionError("opened as a checkpoint")
 
     monkeypatch.setattr(laid_out, "MANY_CHUNKS", 3)
-    monkeypatch.setattr(detect, "read_safetensors", unread)
+    monkeypatch.setattr(safetensors, "read_safetensors", unread)
     many = run(tmp_path, "many", to=OutputFormat.SAFETENSORS)
     names = sorted(path.relative_to(few).as_posix() for path in few.rglob("*") if path.is_file())
     assert len(names) > 4  # two files of the model, its index, the optimizer's two, the report

@@ -177,3 +177,13 @@ def test_the_model_alone_asks_for_no_optimizer(folder: Path, options: ReadOption
     alone = ReadOptions(layout_from=options.layout_from, use_optimizer=False)
     with open_source([folder], alone) as contents:
         assert list(contents.model) == list(SHAPES) and contents.optimizer is None
+
+
+def test_hyper_parameters_that_ranks_do_not_agree_on_are_said(folder: Path, options: ReadOptions) -> None:
+    saved = torch.load(folder / "rank1.pt", weights_only=True)
+    saved["optim"]["param_groups"][0]["lr"] = 0.2
+    torch.save(saved, folder / "rank1.pt")
+    with open_source([folder], options) as contents:
+        assert contents.optimizer is not None and contents.optimizer.groups[0].options["lr"] == 0.1
+        said = [notice.text for notice in contents.notices if notice.code == "CK102"]
+    assert len(said) == 1 and "param_groups 0's lr differ between ranks; the first rank's" in said[0]
