@@ -5,10 +5,10 @@
 Each contender is a process of its own, run in turn, `--rounds` times; the table shows medians of ratios that
 are taken within each round. The source is a Llama-shaped checkpoint with AdamW state (bf16 weights, fp32
 moments), in the page cache; with `--cold` it is put out of it before every run, and everything else with it.
-What the tool flushes to the disk is compared with a copy that is flushed, the rest (`--no-flush`) with `cp`;
-where a source has more bytes or fewer than the file that is copied, the copy's time counts per byte. The slow
-peers run in the first round alone. "10 MB" rows are the cost of a start. Takes about four minutes with
-`--gib 3` on two cores.
+What the tool flushes to the disk is compared with a copy that is flushed, the rest (`--no-flush`) with `cp`,
+rank files with `cp` of rank files; where a source has more bytes or fewer than what is copied, the time of
+the copy counts per byte. The slow peers run in the first round alone. "10 MB" rows are the cost of a start.
+Takes about four minutes with `--gib 3` on two cores.
 
 Just before every run as many bytes leave the page cache as it will fill: the output of the run before, or a
 spare copy. A virtual machine returns what has been free for a while to its host, and whoever fills it next
@@ -282,9 +282,9 @@ def show(results: dict[str, list[Run]], chosen: dict[str, Contender], sizes: dic
     """A table of medians; ratios are taken within each round."""
     print(f"{'':<54}{'wall s':>8}{'x copy':>8}{'limit':>7}{'CPU s':>8}{'MiB':>8}")
     for name, runs in results.items():
-        is_flushed = "->" in name and "no flush" not in name
-        copies = results["cp, flushed" if is_flushed else "cp"]
-        share = sizes[chosen[name].reads] / sizes["full.pt"]
+        copy = _yardstick(name, chosen[name])
+        copies = results[copy]
+        share = sizes[chosen[name].reads] / sizes[chosen[copy].reads]
         ratio = statistics.median(
             run.wall_s / copy.wall_s / share for run, copy in zip(runs, copies, strict=False)
         )
@@ -294,6 +294,13 @@ def show(results: dict[str, list[Run]], chosen: dict[str, Contender], sizes: dic
         cpu = statistics.median(run.cpu_s for run in runs)
         rss = max(run.rss_mib for run in runs)
         print(f"{name:<54}{wall:>8.2f}{ratio:>8.2f}{verdict:>7}{cpu:>8.2f}{rss:>8.0f}")
+
+
+def _yardstick(name: str, one: Contender) -> str:
+    """The copy that a contender's time is held against."""
+    if "->" in name and "no flush" not in name:
+        return "cp, flushed"
+    return "cp of rank files" if one.reads == "ranks" else "cp"
 
 
 def show_peers(results: dict[str, list[Run]]) -> None:

@@ -151,6 +151,7 @@ def main() -> None:
             other = ("--layout", "torchtitan")
             report(folder, f"{options.tensors:,} tensors -> dcp for torchtitan", source, size, *other)
             report(folder, f"{options.tensors:,} tensors -> safetensors", source, size, "--to", "safetensors")
+            report(folder, f"{options.tensors:,} tensors -> torch", source, size, "--to", "torch")
             source.unlink()
         for gib in options.convert_gib:
             layers = max(1, round(gib * 2**30 / 10 / 218e6))

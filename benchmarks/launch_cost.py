@@ -22,9 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from costs import Cost, cost  # noqa: E402
-from ranks import run_ranks  # noqa: E402
 
-from fsdp_migrate.verify.launcher import RankServer  # noqa: E402
+from fsdp_migrate.demo.ranks import RankForker, RankJob  # noqa: E402
 
 LIMIT = 0.5
 _RUN_S = 120.0
@@ -48,10 +47,14 @@ def forked(ranks: int) -> None:
     """The launch as `verify` makes it.
 
     Raises:
-        RuntimeError: a rank failed or did not end. (Status 1 without a traceback is a result to `cost`.)
+        JobError: a rank failed or did not end. (Status 1 without a traceback is a result to `cost`.)
     """
-    with tempfile.TemporaryDirectory(prefix="launch-cost-") as folder, RankServer(nproc=ranks) as server:
-        run_ranks(server, ranks, Path(__file__).resolve(), ["--rank"], Path(folder), _RUN_S)
+    me = str(Path(__file__).resolve())
+    with (
+        tempfile.TemporaryDirectory(prefix="launch-cost-") as folder,
+        RankForker((), nproc=ranks, environment={}) as forker,
+    ):
+        forker.run(RankJob(me, ("--rank",), ranks, Path(folder), Path(folder), _RUN_S))
 
 
 def measure(ranks: int, rounds: int) -> dict[str, Any]:

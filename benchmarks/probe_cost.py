@@ -24,9 +24,8 @@ from typing import Any, get_args
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from ranks import run_ranks  # noqa: E402
-
-from fsdp_migrate.verify.launcher import RankServer  # noqa: E402
+from fsdp_migrate.demo.ranks import RankForker, RankJob  # noqa: E402
+from fsdp_migrate.errors import JobError  # noqa: E402
 from fsdp_migrate.verify.model import LaunchOptions  # noqa: E402
 from fsdp_migrate.verify.reference_job.config import Arm, ReferenceConfig, Size  # noqa: E402
 
@@ -69,7 +68,7 @@ def rank_program() -> None:
 
 
 def run(
-    server: RankServer, ranks: int, arm: str, config: dict[str, Any], probed: bool
+    forker: RankForker, ranks: int, arm: str, config: dict[str, Any], probed: bool
 ) -> list[tuple[float, float]]:
     """Seconds and processor seconds of the counted steps of one run.
 
@@ -77,10 +76,11 @@ def run(
         SystemExit: a rank failed or did not end.
     """
     with tempfile.TemporaryDirectory(prefix="probe-cost-") as folder:
-        words = [arm, json.dumps(config), "probed" if probed else "bare", folder]
+        words = ("--rank", arm, json.dumps(config), "probed" if probed else "bare", folder)
         try:
-            run_ranks(server, ranks, Path(__file__).resolve(), ["--rank", *words], Path(folder), _RUN_S)
-        except RuntimeError as error:
+            me = str(Path(__file__).resolve())
+            forker.run(RankJob(me, words, ranks, Path(folder), Path(folder), _RUN_S))
+        except JobError as error:
             raise SystemExit(f"{arm}: {error}") from None
         of_ranks = [json.loads(Path(folder, f"moments{rank}.json").read_text()) for rank in range(ranks)]
     return [_step(of_ranks, at) for at in range(WARM_UP, WARM_UP + COUNTED)]
@@ -95,12 +95,12 @@ def measure(ranks: int, rounds: int, config: ReferenceConfig) -> list[dict[str, 
     """Medians of both arms, bare and probed."""
     options = {key: getattr(config, key) for key in ("size", "batch", "sequence", "dtype", "steps")}
     found: list[dict[str, Any]] = []
-    with RankServer(nproc=ranks) as server:
+    with RankForker((), nproc=ranks, environment={}) as forker:
         for arm in ARMS:
             runs: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
             for number in range(rounds):
                 for probed in (False, True) if number % 2 == 0 else (True, False):
-                    steps = run(server, ranks, arm, options, probed)
+                    steps = run(forker, ranks, arm, options, probed)
                     runs[probed].append((_mean(steps, 0), _mean(steps, 1)))
             found.append({"arm": arm, **_row(runs)})
             print(f"{arm} is done", file=sys.stderr)

@@ -24,9 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from ranks import run_ranks  # noqa: E402
-
-from fsdp_migrate.verify.launcher import RankServer  # noqa: E402
+from fsdp_migrate.demo.ranks import RankForker, RankJob  # noqa: E402
 from fsdp_migrate.verify.reference_job.config import ReferenceConfig  # noqa: E402
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -114,12 +112,13 @@ def small_job(words: list[str]) -> list[float]:
     return losses
 
 
-def losses_of(server: RankServer, ranks: int, as_zero: bool, options: dict[str, Any] | str) -> list[float]:
+def losses_of(forker: RankForker, ranks: int, as_zero: bool, options: dict[str, Any] | str) -> list[float]:
     """Of one run."""
     with tempfile.TemporaryDirectory(prefix="under-deepspeed-") as folder:
         target = Path(folder, "losses.json")
-        words = ["--rank", "zero" if as_zero else "fsdp1", json.dumps(options), str(target)]
-        run_ranks(server, ranks, Path(__file__).resolve(), words, Path(folder), _RUN_S)
+        words = ("--rank", "zero" if as_zero else "fsdp1", json.dumps(options), str(target))
+        me = str(Path(__file__).resolve())
+        forker.run(RankJob(me, words, ranks, Path(folder), Path(folder), _RUN_S))
         found: list[float] = json.loads(target.read_text(encoding="utf-8"))
         return found
 
@@ -132,7 +131,7 @@ def main() -> int:
     given = parser.parse_args()
     failed = False
     print("| variant | losses under FSDP1 | as ZeRO | apart by at most |\n|---|---|---|---|")
-    with RankServer(nproc=given.ranks) as server:
+    with RankForker((), nproc=given.ranks, environment={}) as forker:
         jobs: dict[str, dict[str, Any] | str] = {
             **{name: {**options, "steps": given.steps} for name, options in VARIANTS.items()},
             **{words: words for words in SMALL},
@@ -142,7 +141,7 @@ def main() -> int:
                 dtype = "fp16" if "fp16" in config else "fp32"
             else:
                 dtype = config.get("dtype", "fp32")
-            plain, zero = (losses_of(server, given.ranks, as_zero, config) for as_zero in (False, True))
+            plain, zero = (losses_of(forker, given.ranks, as_zero, config) for as_zero in (False, True))
             apart = max(abs(a - b) / abs(a) for a, b in zip(plain, zero, strict=True))
             failed = failed or not apart <= _APART[dtype]
             shown = (" ".join(f"{loss:.5f}" for loss in losses) for losses in (plain, zero))

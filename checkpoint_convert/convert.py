@@ -6,19 +6,20 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from checkpoint_convert.destination import NO_SPACE, beside, check_free, check_space, partial_directory
 from checkpoint_convert.errors import CheckpointError, DestinationError
 from checkpoint_convert.job import Job
-from checkpoint_convert.laid_out import is_read_so
-from checkpoint_convert.memory_bound import jobs_within
 from checkpoint_convert.model import Contents
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.planned import Conversion, ConvertOptions, Plan, make_plan
 from checkpoint_convert.progress import Progress, Silent
 from checkpoint_convert.ranks import Ranks
-from checkpoint_convert.reopened import Reopen
 from checkpoint_convert.source_watch import SourceWatch
+
+if TYPE_CHECKING:
+    from checkpoint_convert.reopened import Reopen
 
 __all__ = ["Conversion", "ConvertOptions", "Plan", "SourceWatch", "convert", "jobs_for", "make_plan"]
 
@@ -58,7 +59,7 @@ def convert(
     plan = make_plan(contents, target, options, progress)
     job = Job(plan, options, Workers(jobs_for(plan, options)), progress, watch, reopen)
     try:
-        with _system_errors(target, shared=not ranks.is_alone):
+        with _system_errors(target, _left(options)):
             if not ranks.is_first:
                 partial = beside(target, ".partial")
                 ranks.join(partial, job.outline)
@@ -80,6 +81,11 @@ def jobs_for(plan: Plan, options: ConvertOptions) -> int:
     Raises:
         UnsupportedError: `max_memory` cannot be kept.
     """
+    if options.max_memory is None:
+        return options.jobs
+    from checkpoint_convert.laid_out import is_read_so
+    from checkpoint_convert.memory_bound import jobs_within
+
     verify = options.verify and not is_read_so(plan.layout)
     return jobs_within(
         options.max_memory,
@@ -91,10 +97,20 @@ def jobs_for(plan: Plan, options: ConvertOptions) -> int:
     )
 
 
+def _left(options: ConvertOptions) -> str:
+    """What an error leaves here, for its hint."""
+    if not options.ranks.is_alone:
+        return "what is finished is kept for the next run"
+    return "nothing was left here" if options.then is not None else "nothing was left behind"
+
+
 @contextlib.contextmanager
-def _system_errors(target: Path, *, shared: bool) -> Iterator[None]:
-    """What the system says, in our words; with other ranks, what is finished is left."""
-    left = "what is finished is kept for the next run" if shared else "nothing was left behind"
+def _system_errors(target: Path, left: str) -> Iterator[None]:
+    """What the system says, in our words.
+
+    Args:
+        left: what is left when it ends so.
+    """
     try:
         yield
     except OSError as error:

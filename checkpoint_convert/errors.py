@@ -2,6 +2,7 @@
 
 CheckpointError             what, where, what to do next
 ├── UnreadableError         damaged, truncated or hostile bytes; no checkpoint at all
+│   └── UnreachableError    a server or its connection failed; the bytes may be as they should
 ├── AmbiguousFormatError    two equally good answers to "what is this?"
 ├── IncompleteError         a rank file is missing, or ranks of different runs are mixed
 ├── LayoutError             names and shapes are not known, or do not fit the bytes
@@ -26,6 +27,10 @@ class CheckpointError(Exception):
 
 class UnreadableError(CheckpointError):
     """Damaged, truncated or hostile bytes, or no checkpoint at all."""
+
+
+class UnreachableError(UnreadableError):
+    """A server or the connection to it failed; the bytes behind it may be as they should."""
 
 
 class AmbiguousFormatError(CheckpointError):

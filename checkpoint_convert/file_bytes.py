@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from checkpoint_convert.checksum import Checksum
 from checkpoint_convert.errors import UnreadableError
 from checkpoint_convert.model import BLOCK_BYTES
 
@@ -22,6 +23,16 @@ MAX_OPEN = 64
 
 FETCHERS: dict[str, Callable[[int, int], bytes]] = {}
 """Stand-ins of remote files (`remote_source`) and what fetches their bytes, given start and count."""
+
+IDENTITIES: dict[str, str] = {}
+"""Stand-ins of remote files, and what tells such a file and its state from others in every run."""
+
+
+def identity(path: Path) -> str:
+    """What names a file in every run: its path, or the URL it stands for and the state of what is there."""
+    name = str(path)
+    return IDENTITIES.get(name, name)
+
 
 FETCH_BYTES = 8 << 20
 """Asked of a remote file at a time: an answer takes as long to come as a few megabytes to arrive."""
@@ -36,9 +47,8 @@ class OpenFiles:
         self._handles: OrderedDict[str, int] = OrderedDict()  # paths compare slowly, text does not
         self._users: dict[str, int] = {}
 
-    @contextmanager
-    def borrow(self, path: Path) -> Iterator[int]:
-        """A file descriptor of `path` that stays open for the `with` block."""
+    def take(self, path: Path) -> int:
+        """A file descriptor of `path` that stays open until it is given back."""
         name = str(path)
         with self._lock:
             handle = self._handles.get(name)
@@ -47,11 +57,20 @@ class OpenFiles:
                 handle = self._handles[name] = _open(path)
             self._handles.move_to_end(name)
             self._users[name] = self._users.get(name, 0) + 1
+        return handle
+
+    def give_back(self, path: Path) -> None:
+        """Whoever took it needs it no more."""
+        with self._lock:
+            self._users[str(path)] -= 1
+
+    @contextmanager
+    def borrow(self, path: Path) -> Iterator[int]:
+        """A file descriptor of `path` that stays open for the `with` block."""
         try:
-            yield handle
+            yield self.take(path)
         finally:
-            with self._lock:
-                self._users[name] -= 1
+            self.give_back(path)
 
     def close(self) -> None:
         """Close what nobody reads."""
@@ -76,121 +95,6 @@ def _open(path: Path) -> int:
         ) from None
 
 
-_LOCKS = tuple(threading.Lock() for _ in range(64))
-"""Shared by all checksums, of which there may be hundreds of thousands."""
-
-
-class Checksum:
-    """CRC-32 of one zip record, put together from the pieces of it that were read, in any order. Thread-safe.
-
-    Attributes:
-        path, name: file and record, for messages.
-        start, size_bytes: where the record's data lies in its file.
-        expected: the CRC the file promises.
-    """
-
-    __slots__ = ("_pieces", "done", "expected", "name", "path", "size_bytes", "start")
-
-    def __init__(self, path: Path, name: str, start: int, size_bytes: int, expected: int) -> None:
-        self.path, self.name = path, name
-        self.start, self.size_bytes, self.expected = start, size_bytes, expected
-        self.done = False
-        self._pieces: list[tuple[int, int, int]] | None = None  # (from, to, crc): sorted, disjoint, apart
-
-    @property
-    def _lock(self) -> threading.Lock:
-        return _LOCKS[hash(self.start) % len(_LOCKS)]
-
-    def saw(self, position: int, data: memoryview) -> None:
-        """Take note of bytes read at a file position.
-
-        Raises:
-            UnreadableError: the record is now complete and its CRC is another one.
-        """
-        if self.done or not len(data):
-            return
-        begin = position - self.start
-        if begin == 0 and len(data) == self.size_bytes:
-            self._finish(_crc32(data))
-            return
-        with self._lock:
-            pieces = self._pieces = self._pieces or []
-            if pieces and pieces[-1][1] == begin:  # in order, as nearly all is read
-                first, _, crc = pieces[-1]
-                pieces[-1] = (first, begin + len(data), _crc32(data, crc))
-            else:
-                self._fill_in(pieces, begin, data)
-            if not self.done and pieces[0][:2] == (0, self.size_bytes):
-                self._finish(pieces[0][2])
-
-    def _fill_in(self, pieces: list[tuple[int, int, int]], begin: int, data: memoryview) -> None:
-        for gap_from, gap_to in self._gaps(begin, begin + len(data)):
-            _insert(pieces, gap_from, gap_to, _crc32(data[gap_from - begin : gap_to - begin]))
-
-    def is_untouched(self) -> bool:
-        """Whether nothing of the record was read yet."""
-        return not self.done and self._pieces is None
-
-    def saw_all(self, crc: int) -> None:
-        """The whole record was read by somebody who computed its CRC on the way.
-
-        Raises:
-            UnreadableError: it is not the one the file promises.
-        """
-        self._finish(crc)
-
-    def _finish(self, crc: int) -> None:
-        self.done, self._pieces = True, None
-        if crc != self.expected:
-            raise UnreadableError(
-                f"{self.path}, record {self.name}: its bytes do not match the CRC-32 stored with them "
-                f"({crc:08x}, should be {self.expected:08x})",
-                hint="The file was damaged after it was written. Take another copy of it.",
-            )
-
-    def unseen(self) -> list[tuple[int, int]]:
-        """File positions of what is still missing, if reading has begun; nothing otherwise."""
-        with self._lock:
-            if self.done or not self._pieces:
-                return []
-            return [(self.start + a, self.start + b) for a, b in self._gaps(0, self.size_bytes)]
-
-    def _gaps(self, begin: int, end: int) -> list[tuple[int, int]]:
-        gaps, at = [], begin
-        for piece_from, piece_to, _ in self._pieces or ():
-            if piece_to <= at:
-                continue
-            if piece_from >= end:
-                break
-            if piece_from > at:
-                gaps.append((at, piece_from))
-            at = piece_to
-        if at < end:
-            gaps.append((at, end))
-        return gaps
-
-
-def _insert(pieces: list[tuple[int, int, int]], begin: int, end: int, crc: int) -> None:
-    """Enter a piece, joined with those it touches."""
-    from isal.isal_zlib import crc32_combine
-
-    index = next((i for i, piece in enumerate(pieces) if piece[0] >= end), len(pieces))
-    if index and pieces[index - 1][1] == begin:
-        before = pieces.pop(index - 1)
-        index -= 1
-        begin, crc = before[0], crc32_combine(before[2], crc, end - begin)
-    if index < len(pieces) and pieces[index][0] == end:
-        after = pieces.pop(index)
-        crc, end = crc32_combine(crc, after[2], after[1] - after[0]), after[1]
-    pieces.insert(index, (begin, end, crc))
-
-
-def _crc32(data: memoryview, before: int = 0) -> int:
-    from isal.isal_zlib import crc32
-
-    return int(crc32(data, before))
-
-
 def read_at(files: OpenFiles, path: Path, position: int, count: int) -> bytes:
     """`count` bytes of a file.
 
@@ -200,10 +104,17 @@ def read_at(files: OpenFiles, path: Path, position: int, count: int) -> bytes:
     fetch = FETCHERS.get(str(path))
     if fetch is not None:
         return _fetched(fetch, path, position, count)
-    buffer = bytearray(count)
     with files.borrow(path) as handle:
-        _fill(handle, path, memoryview(buffer), position)
-    return bytes(buffer)
+        try:
+            data = os.pread(handle, count, position)
+        except OSError as error:
+            raise _failed(path, position, error) from None
+        if len(data) < count:  # a read may give a part first
+            buffer = bytearray(count)
+            buffer[: len(data)] = data
+            _fill(handle, path, memoryview(buffer)[len(data) :], position + len(data))
+            data = bytes(buffer)
+    return data
 
 
 def read_blocks(
@@ -212,19 +123,26 @@ def read_blocks(
     """The same in blocks of at most `BLOCK_BYTES`, each valid until the next is asked for."""
     if count <= 0:
         return
-    fetch = FETCHERS.get(str(path))
+    fetch = FETCHERS.get(str(path)) if FETCHERS else None
     if fetch is not None:
         yield from _fetched_blocks(fetch, path, position, count, checksum)
         return
-    with _block(count) as block, files.borrow(path) as handle:
+    block = _take_block(count)
+    whole, handle = memoryview(block), files.take(path)
+    try:
         while count:
-            view = block[: min(count, BLOCK_BYTES)]
+            size = min(count, BLOCK_BYTES)
+            view = whole[:size]
             _fill(handle, path, view, position)
             if checksum is not None:
                 checksum.saw(position, view)
             yield view
-            position += len(view)
-            count -= len(view)
+            position += size
+            count -= size
+    finally:
+        files.give_back(path)
+        if isinstance(block, mmap.mmap) and len(_SPARE) < _MOST_SPARE:
+            _SPARE.append(block)
 
 
 _SPARE: list[mmap.mmap] = []
@@ -244,21 +162,14 @@ def _fresh_block() -> mmap.mmap:
     return mmap.mmap(-1, BLOCK_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
-@contextmanager
-def _block(count: int) -> Iterator[memoryview]:
+def _take_block(count: int) -> mmap.mmap | bytearray:
     """Memory for `count` bytes, or for as many as one block has."""
     if count <= _SMALL_BYTES:
-        yield memoryview(bytearray(count))
-        return
+        return bytearray(count)
     try:
-        block = _SPARE.pop()
+        return _SPARE.pop()
     except IndexError:
-        block = _fresh_block()
-    try:
-        yield memoryview(block)
-    finally:
-        if len(_SPARE) < _MOST_SPARE:
-            _SPARE.append(block)
+        return _fresh_block()
 
 
 def _fetched_blocks(
@@ -284,18 +195,22 @@ def _fetched(fetch: Callable[[int, int], bytes], path: Path, position: int, coun
 
 
 def _fill(handle: int, path: Path, view: memoryview, position: int) -> None:
-    done = 0
-    while done < len(view):
+    size, done = len(view), 0
+    while done < size:
         try:
-            got = os.preadv(handle, [view[done:]], position + done)
+            got = os.preadv(handle, [view[done:] if done else view], position + done)
         except OSError as error:
-            raise UnreadableError(
-                f"{path}: reading at byte {position + done} failed: {error.strerror}",
-                hint="The file system reports an error; copy the file elsewhere and retry.",
-            ) from None
+            raise _failed(path, position + done, error) from None
         if not got:
             raise UnreadableError(
-                f"{path}: ends at byte {position + done}, where {len(view) - done} more bytes should follow",
+                f"{path}: ends at byte {position + done}, where {size - done} more bytes should follow",
                 hint="The file was cut short, perhaps while it was written or copied.",
             )
         done += got
+
+
+def _failed(path: Path, position: int, error: OSError) -> UnreadableError:
+    return UnreadableError(
+        f"{path}: reading at byte {position} failed: {error.strerror}",
+        hint="The file system reports an error; copy the file elsewhere and retry.",
+    )

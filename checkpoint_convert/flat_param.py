@@ -7,7 +7,7 @@ against torch's own handles in the tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from checkpoint_convert.layout import ModelLayout, ParameterSpec
@@ -75,28 +75,36 @@ def unit_members(
         prefixes: FQNs of the wrapped modules; the root, "", is always one.
         ignored: FQNs that FSDP1 was told to ignore.
     """
-    known = sorted({"", *prefixes}, key=len, reverse=True)
-    owners = {spec.fqn: _owner(spec.fqn, known) for spec in layout.parameters if spec.fqn not in ignored}
+    known = {"", *prefixes}
+    inside: dict[str, list[ParameterSpec]] = {}
+    for spec in layout.parameters:
+        if spec.fqn not in ignored:
+            inside.setdefault(_owner(spec.fqn, known), []).append(spec)
     taken: dict[int, str] = {}
     members: dict[str, list[ParameterSpec]] = {}
     for prefix in _wrap_order(layout, known):
-        for spec in layout.parameters:
+        for spec in inside.get(prefix, ()):
             once = spec.tensor if use_orig_params else spec.slot
-            if owners.get(spec.fqn) == prefix and taken.setdefault(once, prefix) == prefix:
+            if taken.setdefault(once, prefix) == prefix:
                 members.setdefault(prefix, []).append(spec)
     order = {module.fqn: number for number, module in enumerate(layout.modules)}
     return {prefix: tuple(members[prefix]) for prefix in sorted(members, key=lambda p: order.get(p, -1))}
 
 
-def _owner(fqn: str, longest_first: Sequence[str]) -> str:
-    return next(prefix for prefix in longest_first if _inside(fqn, prefix))
+def _owner(fqn: str, prefixes: Collection[str]) -> str:
+    """The longest of the prefixes, the root among them, that the name is below of."""
+    while fqn:
+        fqn = fqn.rpartition(".")[0]
+        if fqn in prefixes:
+            break
+    return fqn
 
 
 def _inside(fqn: str, prefix: str) -> bool:
     return not prefix or fqn.startswith(f"{prefix}.")
 
 
-def _wrap_order(layout: ModelLayout, prefixes: Sequence[str]) -> list[str]:
+def _wrap_order(layout: ModelLayout, prefixes: Collection[str]) -> list[str]:
     """Post-order: a module after those inside it, siblings in the model's order."""
     place = {module.fqn: number for number, module in enumerate(layout.modules)}
     order: list[str] = []

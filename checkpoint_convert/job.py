@@ -7,10 +7,9 @@ import shutil
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from checkpoint_convert import journal, laid_out
-from checkpoint_convert.against import check_against
+from checkpoint_convert import journal
 from checkpoint_convert.destination import REPORT_NAME, publish
 from checkpoint_convert.errors import CheckpointError, DestinationError
 from checkpoint_convert.model import Contents, size_bytes
@@ -18,12 +17,14 @@ from checkpoint_convert.parallel import Workers
 from checkpoint_convert.planned import SINGLE_FILE, Conversion, ConvertOptions, Plan
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.readback import Finder, beside_safetensors, check_output, in_contents, in_entries
-from checkpoint_convert.reopened import Beside, Entries, Reopen, Whole, reopened
 from checkpoint_convert.report import write_report
 from checkpoint_convert.source_watch import SourceWatch
 from checkpoint_convert.transfer import DigestTable, transfer
 from checkpoint_convert.write_options import OutputFormat
 from checkpoint_convert.writers.output import Output
+
+if TYPE_CHECKING:
+    from checkpoint_convert.reopened import Reopen
 
 _Found: TypeAlias = "tuple[Finder, Callable[[int], object] | None]"
 """What finds things in an output by path, and, where there is a shorter way, its tensors by number."""
@@ -81,6 +82,8 @@ class Job:
             plan.layout.finish(out)
             same = None
             if against is not None:
+                from checkpoint_convert.against import check_against
+
                 same = check_against(
                     against, plan.items, self.digests, self.workers, self.progress, options.write.only
                 )
@@ -195,6 +198,9 @@ def _output(plan: Plan, partial: Path, options: ConvertOptions, *, anew: bool) -
 @contextlib.contextmanager
 def _found(partial: Path, plan: Plan, options: ConvertOptions, reopen: Reopen) -> Iterator[_Found]:
     """The output, opened like any checkpoint, or read where it was laid out."""
+    from checkpoint_convert import laid_out
+    from checkpoint_convert.reopened import Beside, Entries, Whole, reopened
+
     write = options.write
     if laid_out.is_read_so(plan.layout):
         with laid_out.laid_out(partial, plan.layout, plan.items, write.preset) as found:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkpoint_convert import digest
+from checkpoint_convert.file_bytes import identity
 from checkpoint_convert.model import TensorSource
-from checkpoint_convert.readers.dcp import ChunkTensor
+from checkpoint_convert.readers.dcp_chunk import ChunkTensor
 from checkpoint_convert.stored_tensor import StoredTensor
 from checkpoint_convert.tensor_sources import BoxTensor, ConcatTensor, SliceTensor, StridedTensor
 from checkpoint_convert.transfer import Digests, Note
@@ -118,9 +119,9 @@ def _where(source: TensorSource) -> str:
     head = f"{type(source).__name__}{source.dtype.torch_name}{source.shape}"
     if isinstance(source, StoredTensor):
         storage = source.storage
-        return f"{head}{storage.path}@{storage.position}+{source.offset}{source.stride}"
+        return f"{head}{identity(storage.path)}@{storage.position}+{source.offset}{source.stride}"
     if isinstance(source, ChunkTensor):
-        return f"{head}{source.item.path}@{source.item.start}"
+        return f"{head}{identity(source.item.path)}@{source.item.start}"
     if isinstance(source, SliceTensor):
         return f"{head}+{source.offset}({_where(source.whole)})"
     if isinstance(source, StridedTensor):
@@ -160,9 +161,23 @@ def finished(directory: Path, tensors: int) -> dict[int, Finished]:
     return found
 
 
-def text(directory: Path) -> bytes:
-    """What all journals of an unfinished output say, as it stands there; see `parsed`."""
-    return b"".join(path.read_bytes() for path in sorted((directory / WORK_NAME).glob(f"{_PREFIX}*")))
+class NewLines:
+    """What the journals of an unfinished output say that was not asked for yet; see `parsed`."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, int] = {}
+
+    def take(self, directory: Path) -> bytes:
+        """The whole lines that came since the last call."""
+        found = []
+        for path in sorted((directory / WORK_NAME).glob(f"{_PREFIX}*")):
+            at = self._read.get(path.name, 0)
+            with path.open("rb") as file:
+                file.seek(at)
+                whole = file.read().rpartition(b"\n")
+            found.append(whole[0] + whole[1])
+            self._read[path.name] = at + len(found[-1])
+        return b"".join(found)
 
 
 def parsed(data: bytes, tensors: int) -> dict[int, Finished]:

@@ -1,4 +1,4 @@
-"""Outputs of very many chunks, read back at the places they were laid out with: DCP and safetensors.
+"""Outputs of very many chunks, read back at the places they were laid out with.
 
 Opened like any checkpoint they would take more memory than they took to write: all of `.metadata` as objects.
 Here its bytes are compared with those that were written, and every item is read as any archive is.
@@ -14,9 +14,10 @@ from typing import TypeAlias
 from checkpoint_convert.file_bytes import OpenFiles
 from checkpoint_convert.items import Items
 from checkpoint_convert.laid_out_safetensors import check_bytes, find_in_safetensors
+from checkpoint_convert.laid_out_torch_file import find_in_torch_file
 from checkpoint_convert.model import TensorSource
 from checkpoint_convert.readback import Finder, in_entries
-from checkpoint_convert.readers.dcp import ChunkTensor, Item
+from checkpoint_convert.readers.dcp_chunk import ChunkTensor, Item
 from checkpoint_convert.readers.sharded import put_together
 from checkpoint_convert.stored_entries import meta_entries
 from checkpoint_convert.torch_item import read_item
@@ -26,9 +27,10 @@ from checkpoint_convert.writers.dcp import METADATA_NAME, DcpLayout
 from checkpoint_convert.writers.joined import JoinedLayout, Section
 from checkpoint_convert.writers.layout import Layout
 from checkpoint_convert.writers.safetensors import SafetensorsLayout
+from checkpoint_convert.writers.torch_file import TorchFileLayout
 
-MANY_CHUNKS = 20_000
-"""More than these are read back so; with fewer the objects of `.metadata` take less than 60 MiB."""
+MANY_CHUNKS = 1_000
+"""More than these are read back so; fewer objects of `.metadata` take a few hundredths of a second."""
 
 Found: TypeAlias = "tuple[Finder, Callable[[int], object]]"
 """What finds values and second names by path, and tensors by number."""
@@ -36,7 +38,7 @@ Found: TypeAlias = "tuple[Finder, Callable[[int], object]]"
 
 def is_read_so(layout: Layout) -> bool:
     """Whether an output is read back where it was laid out."""
-    is_possible = isinstance(layout, SafetensorsLayout) or bool(_directories(layout))
+    is_possible = isinstance(layout, SafetensorsLayout | TorchFileLayout) or bool(_directories(layout))
     return is_possible and layout.chunk_count > MANY_CHUNKS
 
 
@@ -61,6 +63,9 @@ def laid_out(directory: Path, layout: Layout, items: Items, preset: Preset) -> I
     try:
         if isinstance(layout, SafetensorsLayout):
             yield find_in_safetensors(files, directory, layout, items)
+            return
+        if isinstance(layout, TorchFileLayout):
+            yield find_in_torch_file(files, directory / layout.files[0].name, layout, items)
             return
         beside = dict(meta_entries(files, directory)) if preset is Preset.LIGHTNING else {}
         parts = [_Directory(files, directory, section) for section in _directories(layout)]

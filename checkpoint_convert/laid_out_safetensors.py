@@ -48,15 +48,16 @@ def find_in_safetensors(
     return find, tensor
 
 
-def check_bytes(path: Path, written: bytes, size_bytes: int | None = None) -> None:
-    """Hold the first bytes of a file, or all of them, against their digest.
+def check_bytes(path: Path, written: bytes, size_bytes: int | None = None, *, start: int = 0) -> None:
+    """Hold so many bytes of a file from `start` on, or all of them, against their digest.
 
     Raises:
         UnreadableError: they are others.
     """
     running = digest.new()
     with path.open("rb", buffering=0) as file:
-        left = path.stat().st_size if size_bytes is None else size_bytes
+        file.seek(start)
+        left = path.stat().st_size - start if size_bytes is None else size_bytes
         while left and (block := file.read(min(left, BLOCK_BYTES))):
             running.update(block)
             left -= len(block)

@@ -25,6 +25,9 @@ class DType(enum.Enum):
     BFLOAT16 = ("bfloat16", 2, "BFloat16Storage", "BF16")
     FLOAT8_E4M3FN = ("float8_e4m3fn", 1, "", "F8_E4M3")
     FLOAT8_E5M2 = ("float8_e5m2", 1, "", "F8_E5M2")
+    FLOAT8_E4M3FNUZ = ("float8_e4m3fnuz", 1, "", "F8_E4M3FNUZ")
+    FLOAT8_E5M2FNUZ = ("float8_e5m2fnuz", 1, "", "F8_E5M2FNUZ")
+    FLOAT8_E8M0FNU = ("float8_e8m0fnu", 1, "", "F8_E8M0")
     INT64 = ("int64", 8, "LongStorage", "I64")
     INT32 = ("int32", 4, "IntStorage", "I32")
     INT16 = ("int16", 2, "ShortStorage", "I16")
@@ -34,6 +37,7 @@ class DType(enum.Enum):
     UINT32 = ("uint32", 4, "", "U32")
     UINT16 = ("uint16", 2, "", "U16")
     BOOL = ("bool", 1, "BoolStorage", "BOOL")
+    COMPLEX32 = ("complex32", 4, "", "")
     COMPLEX64 = ("complex64", 8, "ComplexFloatStorage", "C64")
     COMPLEX128 = ("complex128", 16, "ComplexDoubleStorage", "")
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from checkpoint_convert.pickle_machine import Damaged, Machine
 
 STOP = pickle.STOP[0]
+_INT32 = struct.Struct("<i").unpack_from
+_UINT32 = struct.Struct("<I").unpack_from
 
 
 def _unknown(machine: Machine) -> None:
@@ -37,18 +39,16 @@ def _constant(code: bytes, value: object) -> None:
     HANDLERS[code[0]] = lambda machine: machine.stack.append(value)
 
 
-def _sized(code: bytes, width: int, make: Callable[[Machine, bytes], object]) -> None:
+def _sized(code: bytes, width: int, make: Callable[[bytes], object]) -> None:
     """An opcode of a `width`-byte length and that many bytes."""
-    HANDLERS[code[0]] = lambda machine: machine.stack.append(
-        make(machine, machine.take(machine.number(width)))
-    )
+    HANDLERS[code[0]] = lambda machine: machine.stack.append(make(machine.take(machine.number(width))))
 
 
-def _text(machine: Machine, data: bytes) -> object:
+def _text(data: bytes) -> object:
     return data.decode("utf-8", "surrogatepass")
 
 
-def _old_string(machine: Machine, data: bytes) -> object:
+def _old_string(data: bytes) -> object:
     # Python 2 wrote text and bytes alike; what is not text stays bytes.
     try:
         return data.decode("utf-8")
@@ -56,11 +56,11 @@ def _old_string(machine: Machine, data: bytes) -> object:
         return data
 
 
-def _raw(machine: Machine, data: bytes) -> object:
+def _raw(data: bytes) -> object:
     return data
 
 
-def _long(machine: Machine, data: bytes) -> object:
+def _long(data: bytes) -> object:
     return int.from_bytes(data, "little", signed=True)
 
 
@@ -68,7 +68,6 @@ for _code, _value in ((pickle.NONE, None), (pickle.NEWTRUE, True), (pickle.NEWFA
     _constant(_code, _value)
 for _code, _width, _make in (
     (pickle.SHORT_BINUNICODE, 1, _text),
-    (pickle.BINUNICODE, 4, _text),
     (pickle.BINUNICODE8, 8, _text),
     (pickle.SHORT_BINSTRING, 1, _old_string),
     (pickle.BINSTRING, 4, _old_string),
@@ -80,6 +79,15 @@ for _code, _width, _make in (
     (pickle.LONG4, 4, _long),
 ):
     _sized(_code, _width, _make)
+
+
+@on(pickle.BINUNICODE)  # every name is one
+def _binunicode(machine: Machine) -> None:
+    at = machine.at + 4
+    machine.at = stop = at + _UINT32(machine.data, machine.at)[0]
+    if stop > machine.end:
+        raise Damaged(f"it promises {stop - at} bytes where {machine.end - at} are left")
+    machine.stack.append(machine.data[at:stop].decode("utf-8", "surrogatepass"))
 
 
 @on(pickle.PROTO)
@@ -97,7 +105,9 @@ def _frame(machine: Machine) -> None:
 
 @on(pickle.BININT)
 def _binint(machine: Machine) -> None:
-    machine.stack.append(int.from_bytes(machine.take(4), "little", signed=True))
+    at = machine.at
+    machine.stack.append(_INT32(machine.data, at)[0])
+    machine.at = at + 4
 
 
 @on(pickle.BININT1)

@@ -6,12 +6,16 @@ Importing `HANDLERS` from here gives the table with all of them entered.
 from __future__ import annotations
 
 import pickle
+import struct
 
 from checkpoint_convert.opcodes import HANDLERS, on
 from checkpoint_convert.pickle_machine import Damaged, Machine, checked_key
 from checkpoint_convert.symbols import Record, Symbol
 
 __all__ = ["HANDLERS"]
+
+_BEFORE_TUPLE1 = pickle.TUPLE1[0] - 1
+_UINT32 = struct.Struct("<I").unpack_from
 
 
 @on(pickle.EMPTY_TUPLE)
@@ -21,11 +25,12 @@ def _empty_tuple(machine: Machine) -> None:
 
 @on(pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3)
 def _short_tuple(machine: Machine) -> None:
-    count = machine.data[machine.at - 1] - pickle.TUPLE1[0] + 1
-    if len(machine.stack) - (machine.marks[-1] if machine.marks else 0) < count:
+    stack, marks = machine.stack, machine.marks
+    base = len(stack) - (machine.data[machine.at - 1] - _BEFORE_TUPLE1)
+    if base < (marks[-1] if marks else 0):
         raise Damaged("a tuple reaches below its mark")
-    values = machine.stack[-count:]
-    del machine.stack[-count:]
+    values = stack[base:]
+    del stack[base:]
     machine.push_tuple(values)
 
 
@@ -79,8 +84,12 @@ def _appends(machine: Machine) -> None:
 
 @on(pickle.SETITEM)
 def _setitem(machine: Machine) -> None:
-    value, key = machine.stack.pop(), machine.stack.pop()
-    _assign(machine, [key, value])
+    stack = machine.stack
+    value, key = stack.pop(), stack.pop()
+    if type(stack[-1]) is dict and type(key) is str:
+        stack[-1][key] = value
+    else:
+        _assign(machine, [key, value])
 
 
 @on(pickle.SETITEMS)
@@ -113,7 +122,8 @@ def _assign(machine: Machine, values: list[object]) -> None:
     if len(values) % 2:
         raise Damaged("a key has no value")
     for position in range(0, len(values), 2):
-        target[checked_key(values[position])] = values[position + 1]
+        key = values[position]
+        target[key if type(key) is str else checked_key(key)] = values[position + 1]
 
 
 @on(pickle.MARK)
@@ -175,7 +185,12 @@ def _binget(machine: Machine) -> None:
 
 @on(pickle.LONG_BINGET)
 def _long_binget(machine: Machine) -> None:
-    machine.recall(machine.number(4))
+    index, memo = _UINT32(machine.data, machine.at)[0], machine.memo
+    machine.at += 4
+    if index < len(memo):
+        machine.stack.append(memo[index])
+    else:
+        machine.recall(index)
 
 
 @on(pickle.GLOBAL)

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from checkpoint_convert.model import Value
 
+OLD_GROUPS = "CK105"
+"""The groups of a distributed checkpoint lack keys that newer torch releases ask for when loading."""
+
 _COMMON: Mapping[str, Value] = {"maximize": False, "foreach": None, "differentiable": False}
 _CAPTURABLE: Mapping[str, Value] = {**_COMMON, "capturable": False}
 

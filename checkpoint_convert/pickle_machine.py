@@ -36,8 +36,13 @@ class Damaged(Exception):
 
 _PLAIN_KEYS = frozenset({str, int, float, bool, bytes, type(None), Record, Symbol, complex})
 _KEY_PARTS = 4096
-_BUILT = {("collections", "OrderedDict"): dict, ("builtins", "set"): set, ("__builtin__", "set"): set}
+_BUILT: dict[tuple[str, str], type] = {
+    ("collections", "OrderedDict"): dict,
+    ("builtins", "set"): set,
+    ("__builtin__", "set"): set,
+}
 _SIZE = ("torch", "Size")
+_INTS = frozenset({int})
 _ROW = 8
 
 
@@ -57,6 +62,7 @@ class Machine:
         self.memo: list[object] = []  # torch and Python number what they store 0, 1, 2, ...
         self.memo_out_of_order: dict[int, object] = {}
         self.objects = 0
+        self._most_objects = limits.objects
         self._rows: dict[tuple[object, ...], tuple[object, ...]] = {}
 
     # Reading operands.
@@ -90,21 +96,17 @@ class Machine:
 
     # Building.
 
-    def count_object(self) -> None:
-        """One more container or record."""
-        self.objects += 1
-        if self.objects > self.limits.objects:
-            raise Damaged(f"it builds more than {self.limits.objects} objects")
-
     def push(self, value: object) -> None:
         """Put a container or record on the stack."""
-        self.count_object()
+        self.objects += 1
+        if self.objects > self._most_objects:
+            raise Damaged(f"it builds more than {self._most_objects} objects")
         self.stack.append(value)
 
     def push_tuple(self, values: list[object]) -> None:
         """Put a tuple on the stack; equal rows of integers, of which shapes are made, are one object."""
         row = tuple(values)
-        if len(row) <= _ROW and all(type(value) is int for value in row):
+        if len(row) <= _ROW and _INTS.issuperset(map(type, row)):
             row = self._rows.setdefault(row, row)
         self.push(row)
 
@@ -148,16 +150,16 @@ class Machine:
         """Record a call; the containers torch's state dicts are made of are built."""
         if not isinstance(args, tuple):
             raise Damaged("arguments of a call are no tuple")
-        if not isinstance(target, Symbol | Record):
-            raise Damaged(f"it calls a {type(target).__name__}")
-        if isinstance(target, Symbol):
-            container = _BUILT.get((target.module, target.name))
-            if container is not None and len(args) <= 1:
-                self.push(_filled(container, args))
+        if type(target) is Symbol:
+            name = (target.module, target.name)
+            if len(args) <= 1 and name in _BUILT:
+                self.push(_filled(_BUILT[name], args) if args else _BUILT[name]())
                 return
-            if (target.module, target.name) == _SIZE and len(args) == 1 and type(args[0]) is tuple:
+            if name == _SIZE and len(args) == 1 and type(args[0]) is tuple:
                 self.push(args[0])
                 return
+        elif type(target) is not Record:
+            raise Damaged(f"it calls a {type(target).__name__}")
         self.push(_record(target, args))
 
     def persist(self, key: object) -> None:
@@ -189,7 +191,7 @@ def checked_key(key: object) -> object:
 
 def _record(target: Symbol | Record, args: tuple[object, ...]) -> Record:
     """A call; the protocols' own helpers stand for the class they are given."""
-    if isinstance(target, Symbol) and target.module in ("copyreg", "copy_reg") and args:
+    if type(target) is Symbol and target.module in ("copyreg", "copy_reg") and args:
         kind = args[0]
         if target.name == "__newobj__":
             return Record(kind, args[1:])

@@ -15,9 +15,9 @@ from checkpoint_convert.casting import CASTABLE
 from checkpoint_convert.errors import LayoutError, UnsupportedError
 from checkpoint_convert.items import Items, LeftOut, SharedItem, TensorItem, dotted
 from checkpoint_convert.model import Contents, DType, Notice, SourceFormat, TensorSource, size_bytes
+from checkpoint_convert.optim_groups import OLD_GROUPS
 from checkpoint_convert.optim_items import optimizer_values
 from checkpoint_convert.places import stored_keys
-from checkpoint_convert.readers.dcp_part import OLD_GROUPS
 from checkpoint_convert.readers.resolve import OPAQUE_EXTRA
 from checkpoint_convert.tied import first_names
 from checkpoint_convert.values import Leaf, leaves
@@ -219,7 +219,11 @@ def _optimizer_items(draft: _Draft, contents: Contents, options: WriteOptions) -
         return
     draft.notices.extend(values.notices)
     for leaf in values.leaves:
-        draft.add(leaf)
+        is_plain_state = leaf.tensor is None and leaf.path[:2] == ("optim", "state") and len(leaf.path) > 2
+        if is_plain_state and options.to is OutputFormat.SAFETENSORS:
+            draft.left_out.append(LeftOut(leaf.path, 0, "safetensors holds an optimizer's tensors only"))
+        else:
+            draft.add(leaf)
 
 
 def _extra_items(draft: _Draft, contents: Contents, options: WriteOptions) -> None:

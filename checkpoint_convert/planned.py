@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checkpoint_convert import digest
-from checkpoint_convert.items import Items
+from checkpoint_convert.items import Items, dotted
 from checkpoint_convert.model import Contents, Notice, size_bytes
 from checkpoint_convert.plan import plan_items
 from checkpoint_convert.progress import Progress, Silent
@@ -19,6 +19,10 @@ from checkpoint_convert.writers.layout import Layout, PlannedFile
 
 SINGLE_FILE = "checkpoint.pt"
 """Name of the one file inside `.partial` that `--to torch` publishes under the destination's name."""
+
+
+_ROW_BYTES = 120
+"""Of the report, per tensor: its dtype, shape and digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ class Plan:
     """What a conversion will do; nothing has been written.
 
     Attributes:
-        needed_bytes: about what the output takes on disk (exact but for the closing metadata).
+        needed_bytes: about what the output takes on disk (exact but for the closing metadata and the report).
     """
 
     contents: Contents
@@ -108,8 +112,15 @@ def make_plan(
     unequal = _unequal_ties(contents, progress or Silent())
     items = plan_items(contents, options.write, unequal_ties=unequal)
     layout = _layout(items, options.write)
-    needed = sum(file.size_bytes for file in layout.files) + layout.closing_bytes
+    needed = sum(file.size_bytes for file in layout.files) + layout.closing_bytes + _report_bytes(items)
     return Plan(contents, target, items, layout, needed)
+
+
+def _report_bytes(items: Items) -> int:
+    """About the size of the report, and at least what the journal takes until then."""
+    shared = sum(len(dotted(alias.path)) for alias in items.shared)
+    names = sum(len(dotted(item.path)) for item in items.tensors) + shared
+    return 1024 + names + _ROW_BYTES * (len(items.tensors) + len(items.shared))
 
 
 def _layout(items: Items, options: WriteOptions) -> Layout:

@@ -205,6 +205,6 @@ def misfit(where: str, misfits: Sequence[Misfit], *, local_at_hand: bool) -> Lay
     )
     return LayoutError(
         f"{where}: the optimizer does not fit the model: {closest.reason}",
-        hint="Give the FSDP1 policy with --wrap pkg.module:Block, the job's groups in a layout.json"
+        hint="Give the FSDP1 policy with --wrap pkg.module:Block, the job's groups with --param-groups"
         f"{beside}.",
     )

@@ -164,7 +164,7 @@ def _opened(target: Path, report: Mapping[str, Any]) -> Iterator[tuple[_Tensors,
             case Beside(model, optimizer, groups):
                 found = dict(_named("model", model))
                 found.update(_named(OPTIM_KEY, optimizer))
-                yield found, _by_key(groups)
+                yield found, {**_stateless(report), **_by_key(groups)}
 
 
 def _planned(contents: Contents, to: OutputFormat, keys: Mapping[str, str]) -> tuple[_Tensors, _Values]:
@@ -180,6 +180,12 @@ def _planned(contents: Contents, to: OutputFormat, keys: Mapping[str, str]) -> t
 def _named(key: str, contents: Contents | None) -> Iterator[tuple[str, TensorSource]]:
     for name, source in contents.model.items() if contents is not None else ():
         yield f"{key}.{name}", source
+
+
+def _stateless(report: Mapping[str, Any]) -> _Values:
+    """The state of an optimizer that has none, for which safetensors files have no place."""
+    empty: _Values = {f"{OPTIM_KEY}.state": {}}
+    return empty if any(empty.keys() & set(_places(row)) for row in report["values"]) else {}
 
 
 def _by_key(groups: Sequence[Mapping[str, object]]) -> _Values:

@@ -8,20 +8,23 @@ as it does on local files, and a source of any size takes a few megabytes of dis
 from __future__ import annotations
 
 import importlib
-import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from checkpoint_convert.errors import CheckpointError, DestinationError, UnreadableError
-from checkpoint_convert.file_bytes import FETCHERS
+from checkpoint_convert.errors import (
+    CheckpointError,
+    DestinationError,
+    UnreachableError,
+    UnreadableError,
+)
+from checkpoint_convert.file_bytes import FETCHERS, IDENTITIES
 
-_URL = re.compile(r"^[a-z][a-z0-9+.-]+(://|::)")
-_OF_A_PATH = re.compile(r"^(?:file|local)://")
 _WHOLE_BYTES = 4 << 20
 """Files up to this size are fetched at once."""
 
@@ -31,14 +34,12 @@ _EDGE_BYTES = 1 << 20
 _PIECE_BYTES = 16 << 20
 _TRIES = 4
 _WAIT_S = 0.5
-_STAMPS = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "size")
+_STAMPS = (
+    *("ETag", "etag", "Content-MD5", "md5Hash", "Digest", "generation", "VersionId", "version_id"),
+    *("LastModified", "Last-Modified", "last_modified", "updated", "mtime", "created", "size"),
+)
+"""What stores say of a file's state. Where there is nothing but its size, no later run can know it again."""
 _READ_WHOLE = frozenset({".metadata", ".json", ".yaml", ".yml"})
-
-
-def path_of(text: str) -> Path | None:
-    """The path that a source or destination is, or names as `file://`; None where it lies elsewhere."""
-    named = _OF_A_PATH.sub("", text)
-    return Path(named) if named != text or _URL.match(text) is None else None
 
 
 def file_system(url: str) -> tuple[Any, str]:
@@ -76,12 +77,13 @@ class Mirror:
                 f"{staging}: {error.strerror}", hint="Name an existing folder with --staging."
             ) from None
         self.names: dict[str, str] = {}
-        self._seen: list[tuple[Any, str, str]] = []
+        self._seen: list[tuple[Any, str, dict[str, str]]] = []
 
     def close(self) -> None:
         """Forget the stand-ins."""
-        for path in [path for path in FETCHERS if Path(path).is_relative_to(self.folder)]:
-            del FETCHERS[path]
+        for known in (FETCHERS, IDENTITIES):
+            for path in [path for path in known if Path(path).is_relative_to(self.folder)]:
+                del known[path]
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def local(self, text: str) -> Path:
@@ -144,7 +146,8 @@ class Mirror:
             system.invalidate_cache()
             with _told(path):
                 now = _stamp(system.info(path))
-            if now != stamp:
+            # A list of files may say less of each than the store says when it is asked for one.
+            if any(now.get(key, value) != value for key, value in stamp.items()):
                 raise UnreadableError(
                     f"{path} changed while it was being converted",
                     hint="convert again when the job that writes it has finished",
@@ -159,7 +162,10 @@ class Mirror:
     def _add(self, system: Any, path: str, info: dict[str, Any], target: Path) -> None:
         if info.get("type") == "directory":
             return
-        self._seen.append((system, path, _stamp(info)))
+        stamp = _stamp(info)
+        self._seen.append((system, path, stamp))
+        if stamp.keys() - {"size"}:
+            IDENTITIES[str(target)] = f"{_store(system).__name__}:{path} {stamp}"
         target.parent.mkdir(parents=True, exist_ok=True)
         size = info.get("size")
         fetch = fetcher(system, path)
@@ -211,7 +217,7 @@ def fetcher(system: Any, path: str) -> Callable[[int, int], bytes]:
                 raise UnreadableError(f"{path}: is gone", hint="Check the URL.") from None
             except Exception as error:  # each file system has errors of its own
                 if not left:
-                    raise UnreadableError(
+                    raise UnreachableError(
                         f"{path}: reading at byte {start} failed: {error}",
                         hint="The server or the connection reports an error; try again.",
                     ) from None
@@ -235,7 +241,7 @@ def _told(url: str) -> Iterator[None]:
     except FileNotFoundError:
         raise UnreadableError(f"{url}: there is nothing", hint="Check the URL.") from None
     except Exception as error:  # each file system has errors of its own
-        raise UnreadableError(
+        raise UnreachableError(
             f"{url}: cannot be reached: {type(error).__name__}: {error}",
             hint="Check the URL, the connection and the credentials.",
         ) from None
@@ -248,5 +254,12 @@ def _store(system: Any) -> type:
     return type(system)
 
 
-def _stamp(info: dict[str, Any]) -> str:
-    return ",".join(f"{key}={info[key]}" for key in _STAMPS if info.get(key) is not None)
+def _stamp(info: dict[str, Any]) -> dict[str, str]:
+    """What tells a file's state, as text."""
+    return {key: _as_text(info[key]) for key in _STAMPS if info.get(key) not in (None, "")}
+
+
+def _as_text(value: object) -> str:
+    """A time is one text whether a store gives it as a time or as seconds."""
+    seconds = value.timestamp() if isinstance(value, datetime) else value
+    return f"{seconds:.6f}" if isinstance(seconds, float) else str(seconds)

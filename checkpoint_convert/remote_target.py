@@ -14,7 +14,13 @@ from pathlib import Path
 
 from checkpoint_convert import digest, journal
 from checkpoint_convert.destination import MARK_NAME, REPORT_NAME, beside
-from checkpoint_convert.errors import DestinationError
+from checkpoint_convert.errors import (
+    CheckpointError,
+    DestinationError,
+    IncompleteError,
+    UnreachableError,
+    UnreadableError,
+)
 from checkpoint_convert.file_bytes import FETCHERS
 from checkpoint_convert.journal import WORK_NAME
 from checkpoint_convert.memory_bound import SEND_BYTES
@@ -155,7 +161,7 @@ class RemoteTarget:
             self._put(path, name)
             self._is_there(path, name, path.stat().st_size)
             partial = beside(self.local, ".partial")
-            self._record.write([sent.relative_to(partial).as_posix() for sent in self._sent], partial)
+            self._record.note(path.relative_to(partial).as_posix(), partial)
 
     def _is_there(self, path: Path, name: str, size_bytes: int) -> None:
         """A file was sent: it is read from there, and takes no room here."""
@@ -205,7 +211,7 @@ class RemoteTarget:
         """The output is checked: send what is left, in the order that makes it readable last.
 
         Raises:
-            DestinationError: it could not be sent; what was is removed.
+            DestinationError: it could not be sent.
         """
         with _told(self._url):
             self._begin()
@@ -230,8 +236,7 @@ class RemoteTarget:
                 name = path.relative_to(self.local).as_posix()
                 self._put(path, name)
                 if self.is_shared:
-                    sent.add(name)
-                    self._record.write(sent, self.local)
+                    self._record.note(name, self.local)
             for name in self._sent.values():
                 if name.endswith(".partial"):
                     self._system.mv(self._at(name), self._at(name).removesuffix(".partial"))
@@ -254,11 +259,18 @@ class RemoteTarget:
             f"{self._url} was taken by another conversion", hint="wait for it, or name another destination"
         )
 
-    def give_up(self) -> None:
-        """Remove what was sent."""
-        if self._is_begun:
+    def give_up(self, error: BaseException) -> None:
+        """Remove what was sent, unless a run after this one can go on with it: that says the error then."""
+        if not self._is_begun:
+            return
+        # Bytes that are not what they should be, here or in the source, are nothing to go on from.
+        is_wrong = isinstance(error, UnreadableError | IncompleteError)
+        if not self._record.stands or (is_wrong and not isinstance(error, UnreachableError)):
             with contextlib.suppress(Exception):
                 self._clear()
+        elif isinstance(error, CheckpointError):
+            kept = f"what arrived at {self._url} stays there: run the same command again to go on from it"
+            error.hint = f"{error.hint}; {kept}" if error.hint else kept
 
     @property
     def _places(self) -> tuple[str, str, str]:

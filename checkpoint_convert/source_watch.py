@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from checkpoint_convert.errors import IncompleteError
+from checkpoint_convert.file_bytes import IDENTITIES
 
 
 class SourceWatch:
@@ -28,7 +29,8 @@ class SourceWatch:
     @property
     def identity(self) -> str:
         """The files and the state they are in, as text."""
-        return "\n".join([self._asked, *(f"{path}:{stamp}" for path, stamp in self._seen.items())])
+        files = (IDENTITIES.get(str(path), f"{path}:{stamp}") for path, stamp in self._seen.items())
+        return "\n".join([self._asked, *files])
 
     def check(self) -> None:
         """Compare sizes and times with those at the start.

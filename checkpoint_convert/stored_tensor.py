@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from checkpoint_convert.checksum import Checksum
 from checkpoint_convert.errors import UnreadableError
-from checkpoint_convert.file_bytes import Checksum, OpenFiles, read_blocks
-from checkpoint_convert.model import DType, TensorSource, numel
+from checkpoint_convert.file_bytes import OpenFiles, read_blocks
+from checkpoint_convert.model import DType, numel
 from checkpoint_convert.strided import strided_blocks
 
 _EXPANDED_BYTES = 64 << 20
@@ -67,21 +68,6 @@ class StoredTensor:
         item, storage = self.dtype.itemsize, self.storage
         position = storage.position + first * item
         return read_blocks(storage.files, storage.path, position, count * item, storage.checksum)
-
-
-def unchecked(source: TensorSource) -> tuple[TensorSource, Checksum] | None:
-    """A tensor that is all of a record, to be read without the check, and the check; None for any other.
-
-    Who computes a CRC of the same bytes anyway may check with that (`Checksum.saw_all`).
-    """
-    if not isinstance(source, StoredTensor) or not source.contiguous or source.offset:
-        return None
-    storage, checksum = source.storage, source.storage.checksum
-    is_all = numel(source.shape) * source.dtype.itemsize == storage.size_bytes
-    if checksum is None or not is_all or not checksum.is_untouched():
-        return None
-    bare = Storage(storage.files, storage.path, storage.position, storage.size_bytes)
-    return StoredTensor(bare, source.dtype, source.shape, source.stride), checksum
 
 
 def is_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:

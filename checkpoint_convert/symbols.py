@@ -32,6 +32,7 @@ class _Attributes:
 
 _NAMES: dict[tuple[str, ...], tuple[str, ...]] = {}
 _MOST_NAMES = 1000
+_TEXTS = frozenset({str})
 
 
 class Record:
@@ -57,7 +58,7 @@ class Record:
 
     def build(self, state: object) -> None:
         """Take the state; attributes are kept as names and values, a third of a dictionary's size."""
-        if type(state) is dict and state and all(type(key) is str for key in state):
+        if type(state) is dict and state and _TEXTS.issuperset(map(type, state)):
             names = tuple(state)
             if len(_NAMES) < _MOST_NAMES:
                 names = _NAMES.setdefault(names, names)

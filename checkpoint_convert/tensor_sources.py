@@ -40,22 +40,25 @@ class ConcatTensor:
 
     Args:
         shape: of the whole; its elements are those of `parts` in order, and no others.
+
+    Attributes:
+        starts: the number of each part's first element, and after them that of all elements.
     """
 
-    __slots__ = ("_starts", "dtype", "parts", "shape")
+    __slots__ = ("dtype", "parts", "shape", "starts")
 
     def __init__(self, parts: Sequence[TensorSource], dtype: DType, shape: tuple[int, ...]) -> None:
         self.parts = tuple(part for part in parts if numel(part.shape))
         self.dtype, self.shape = dtype, shape
-        self._starts = (0, *accumulate(numel(part.shape) for part in self.parts))
-        if self._starts[-1] != numel(shape):
-            raise ValueError(f"parts of {self._starts[-1]} elements for a tensor of size {shape}")
+        self.starts = (0, *accumulate(numel(part.shape) for part in self.parts))
+        if self.starts[-1] != numel(shape):
+            raise ValueError(f"parts of {self.starts[-1]} elements for a tensor of size {shape}")
 
     def blocks(self, start: int, stop: int) -> Iterator[memoryview]:
         """See `TensorSource.blocks`."""
-        index = max(0, bisect_right(self._starts, start) - 1)
+        index = max(0, bisect_right(self.starts, start) - 1)
         while start < stop:
-            begin, end = self._starts[index], self._starts[index + 1]
+            begin, end = self.starts[index], self.starts[index + 1]
             until = min(stop, end)
             yield from self.parts[index].blocks(start - begin, until - begin)
             start, index = until, index + 1

@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from isal import isal_zlib
+from isal.isal_zlib import crc32, crc32_combine
 
 from checkpoint_convert import digest
 from checkpoint_convert.casting import Cast, cast_between
 from checkpoint_convert.errors import UnreadableError
-from checkpoint_convert.file_bytes import Checksum
 from checkpoint_convert.items import dotted
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.progress import Progress
-from checkpoint_convert.stored_tensor import unchecked
+from checkpoint_convert.runs import blocks_with_crc, file_runs
 from checkpoint_convert.writers.layout import Layout, Span
 from checkpoint_convert.writers.output import Output
 
@@ -124,10 +123,6 @@ class _Tensor:
         self._progress = progress
         self._source = self._item.source
         self._cast: Cast | None = cast_between(self._source.dtype, self._item.dtype)
-        self._checksum: Checksum | None = None
-        # The CRC of what is written is that of what was read, where nothing is converted: one is enough.
-        if layout.wants_crc and self._cast is None and (found := unchecked(self._source)) is not None:
-            self._source, self._checksum = found
         self._read = digest.new()
         self._written = digest.new() if self._cast else self._read
         self.crcs: list[int] = []
@@ -137,40 +132,46 @@ class _Tensor:
         if self._layout.is_linked(self._number):
             self._progress.advance(self._item.size_bytes)
             return Digests(b"", b"")
-        whole = 0
         for span in self._layout.spans(self._number):
             crc = self._copy_span(span)
             self._layout.close_span(self._out, self._number, span, crc)
             self.crcs.append(crc)
-            if self._checksum is not None:
-                size = (span.stop - span.start) * self._source.dtype.itemsize
-                whole = isal_zlib.crc32_combine(whole, crc, size)
-        if self._checksum is not None:
-            self._checksum.saw_all(whole)
         read = self._read.digest()
         return Digests(read, self._written.digest() if self._cast else read)
 
     def _copy_span(self, span: Span) -> int:
-        crc, offset, read = 0, span.offset, 0
-        wants_crc, write, cast = self._layout.wants_crc, self._out.write, self._cast
-        for block in self._source.blocks(span.start, span.stop):
-            self._workers.check()
+        check, write, advance = self._workers.check, self._out.write, self._progress.advance
+        file, offset, crc, update = span.file, span.offset, 0, self._written.update
+        read_item, written_item = self._source.dtype.itemsize, self._item.dtype.itemsize
+        for block, of_block in self._blocks(span):
+            check()
             size = len(block)
-            self._read.update(block)
-            if cast is not None:
-                block = cast(block)
-                self._written.update(block)
-            if wants_crc:
-                crc = isal_zlib.crc32(block, crc)
-            write(span.file, offset, block)
-            offset += len(block)
-            read += size
-            self._progress.advance(size)
-        expected = (span.stop - span.start) * self._source.dtype.itemsize
-        if read != expected:
+            update(block)
+            write(file, offset, block)
+            offset += size
+            crc = crc32_combine(crc, of_block, size)
+            advance(size // written_item * read_item)
+        given, expected = (offset - span.offset) // written_item, span.stop - span.start
+        if given != expected:
             raise UnreadableError(
-                f"{dotted(self._item.path)}: elements {span.start} to {span.stop} are {expected} bytes, "
-                f"the source gave {read}",
+                f"{dotted(self._item.path)}: elements {span.start} to {span.stop} are "
+                f"{expected * read_item} bytes, the source gave {given * read_item}",
                 hint="the source file is damaged, or is being written",
             )
         return crc
+
+    def _blocks(self, span: Span) -> Iterator[tuple[memoryview, int]]:
+        """What is to be written, and the CRC-32 of each block; 0 where nobody wants to know."""
+        if self._cast is None and self._layout.wants_crc:
+            runs = file_runs(self._source, span.start, span.stop)
+            if runs is not None:
+                return blocks_with_crc(runs)
+        return self._other_blocks(span)
+
+    def _other_blocks(self, span: Span) -> Iterator[tuple[memoryview, int]]:
+        cast, wants_crc = self._cast, self._layout.wants_crc
+        for block in self._source.blocks(span.start, span.stop):
+            if cast is not None:
+                self._read.update(block)
+                block = cast(block)
+            yield block, crc32(block) if wants_crc else 0

@@ -15,7 +15,9 @@ from checkpoint_convert.opcodes import STOP
 from checkpoint_convert.opcodes_of_objects import HANDLERS
 from checkpoint_convert.pickle_machine import Buffer, Damaged, Limits, Machine, PersistentLoad
 
-_BINGET, _BININT1, _MARK = pickle.BINGET[0], pickle.BININT1[0], pickle.MARK[0]
+_BINGET, _LONG_BINPUT, _BININT1 = pickle.BINGET[0], pickle.LONG_BINPUT[0], pickle.BININT1[0]
+_MARK, _EMPTY_TUPLE = pickle.MARK[0], pickle.EMPTY_TUPLE[0]
+_U32 = struct.Struct("<I").unpack_from
 
 
 def unpickle(
@@ -62,29 +64,43 @@ def _unreadable(where: str, at: int, reason: str) -> UnreadableError:
 
 def _run(machine: Machine) -> object:
     data, stack, end = machine.data, machine.stack, machine.end
-    marks, memo = machine.marks, machine.memo
-    handlers, stack_limit = HANDLERS, machine.limits.stack
-    while True:
-        at = machine.at
-        if at >= end:
-            raise Damaged("the stream ends too early")
-        code = data[at]
-        machine.at = at + 1
-        # Every other opcode of a large state dict is one of these three, so they cost no call.
-        if code == _BINGET and data[at + 1] < len(memo):
-            stack.append(memo[data[at + 1]])
-            machine.at = at + 2
-        elif code == _BININT1:
-            stack.append(data[at + 1])
-            machine.at = at + 2
-        elif code == _MARK and len(marks) < stack_limit:
-            marks.append(len(stack))
-        elif code == STOP:
-            break
-        else:
-            handlers[code](machine)
-        if len(stack) > stack_limit:
-            raise Damaged(f"more than {stack_limit} values wait on its stack")
+    marks, memo, late = machine.marks, machine.memo, machine.memo_out_of_order
+    handlers, stack_limit, memo_limit = HANDLERS, machine.limits.stack, machine.limits.memo
+    at = machine.at
+    try:
+        while True:
+            if at >= end:
+                raise Damaged("the stream ends too early")
+            code = data[at]
+            at += 1
+            # Most opcodes of a large state dict are one of these, so they cost no call.
+            if code == _LONG_BINPUT and not late:
+                index = _U32(data, at)[0]
+                at += 4
+                if index == len(memo) and index < memo_limit:
+                    memo.append(stack[-1])
+                else:
+                    machine.remember(index)
+            elif code == _BINGET and data[at] < len(memo):
+                stack.append(memo[data[at]])
+                at += 1
+            elif code == _BININT1:
+                stack.append(data[at])
+                at += 1
+            elif code == _MARK and len(marks) < stack_limit:
+                marks.append(len(stack))
+            elif code == _EMPTY_TUPLE:
+                stack.append(())
+            elif code == STOP:
+                break
+            else:
+                machine.at = at
+                handlers[code](machine)
+                at = machine.at
+            if len(stack) > stack_limit:
+                raise Damaged(f"more than {stack_limit} values wait on its stack")
+    finally:
+        machine.at = max(at, machine.at)
     if len(stack) != 1 or marks:
         raise Damaged("it stops with an unfinished value")
     return stack[0]

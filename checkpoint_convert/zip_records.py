@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from checkpoint_convert.checksum import Checksum
 from checkpoint_convert.errors import UnreadableError
-from checkpoint_convert.file_bytes import Checksum, OpenFiles, read_at
+from checkpoint_convert.file_bytes import OpenFiles, read_at
 
 _END = struct.Struct("<4s4H2LH")
 _END64_LOCATOR = struct.Struct("<4sLQL")

@@ -10,11 +10,13 @@ _STARTS = re.compile(r"fsdp(?!-migrate)|launch|torchrun|mp\.spawn|init_process_g
 _TRACES = re.compile(r"\b(?:symbolic_trace|prepare_fx|convert_fx)\(")
 _OTHER_ENGINES = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:megatron|deepspeed)\b", re.MULTILINE)
 
+_TESTS = frozenset({"test", "tests", "test_utils"})
+
 
 def is_plain_test(module: Module) -> bool:
     """Whether a file is a test that does not speak of FSDP."""
     *folders, name = module.path.split("/")
-    is_test = name.startswith("test_") or bool({"test", "tests"} & set(folders))
+    is_test = name.startswith("test_") or bool(_TESTS & set(folders))
     return is_test and "fsdp" not in module.text.lower()
 
 
@@ -37,4 +39,4 @@ def is_one_process(module: Module) -> bool:
 def is_test_path(path: str) -> bool:
     """Whether a file is a test, by where it stands and what it is called."""
     *folders, name = path.split("/")
-    return name.startswith("test_") or bool({"test", "tests"} & set(folders))
+    return name.startswith("test_") or bool(_TESTS & set(folders))

@@ -16,6 +16,7 @@ from codemods.analysis.library_calls import surroundings
 from codemods.configuration.plan import plan_configuration
 from codemods.editing.changes import file_changes
 from codemods.find import find_all
+from codemods.launched_programs import in_launched_programs, may_be_launched
 from codemods.model import (
     WHOLE_FILE,
     FileChange,
@@ -35,7 +36,7 @@ from codemods.project import Project
 from codemods.shown_places import dropped, shown
 from codemods.sources import is_configuration
 from codemods.suppressions import check_suppression, suppressions_in
-from codemods.trainer_models import CODE, asks_trainer, changes_settings, trainer_models
+from codemods.trainer_models import asks_trainer, changes_settings, trainer_models
 from codemods.whole import only_whole
 from codemods.wrap_reports import DROPPED_BRANCH, wrap_reports
 
@@ -72,9 +73,9 @@ def plan_rewrite(
     elsewhere = Counter(f.place.path for f in absent if not f.is_note)
     settings = plan_configuration(target, configs, options, surroundings(project), every, only=only)
     absent += settings.absent
-    if options.wants(CODE) and changes_settings([*every, *(f for _, some in settings.found for f in some)]):
-        asking = [p for p in files if (only is None or p in only) and asks_trainer(reader.code_of(p))]
-        findings += _of_trainers(project, reader, asking, every)
+    if changes_settings([*every, *(f for _, some in settings.found for f in some)]):
+        mine = [path for path in files if only is None or path in only]
+        findings += _of_launched(project, reader, mine, every)
 
     def decided(held: dict[Finding, str]) -> list[Reported]:
         return decided_together(project, findings, only, absent, held, settings.decide)
@@ -107,10 +108,18 @@ def plan_rewrite(
     )
 
 
-def _of_trainers(project: Project, reader: Reader, paths: list[str], said: list[Finding]) -> list[Finding]:
-    """What is done with the models of trainers, in files that may never say FSDP."""
-    modules = [project.modules.get(path) or reader.load(path) for path in paths if not is_test_path(path)]
-    return [found for module in modules if module is not None for found in trainer_models(module, said)]
+def _of_launched(project: Project, reader: Reader, paths: list[str], said: list[Finding]) -> list[Finding]:
+    """What is done with models that settings elsewhere shard, in programs most of which never say FSDP."""
+    asking = [path for path in paths if asks_trainer(reader.code_of(path)) and not is_test_path(path)]
+    modules = [project.modules.get(path) or reader.load(path) for path in asking]
+    found = [f for module in modules if module is not None for f in trainer_models(module, said)]
+    told = {(one.place.path, one.place.line) for one in found}
+    programs = [path for path in paths if may_be_launched(reader.code_of(path))]
+    here = frozenset(paths)
+    for one in in_launched_programs(project, reader, programs, said):
+        if one.place.path in here and (one.place.path, one.place.line) not in told:
+            found.append(one)
+    return [one for one in found if project.options.wants(one.code)]
 
 
 def _in_order(found: list[Suppression]) -> tuple[Suppression, ...]:

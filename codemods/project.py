@@ -8,18 +8,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from codemods.analysis.evaluate import Evaluator
-from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
+from codemods.analysis.holding import NO_MODEL, Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.index import Index, Symbol
 from codemods.analysis.link import Links
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
-from codemods.analysis.reach import reached, turned
+from codemods.analysis.reach import reached
 from codemods.analysis.spoken_names import (
     is_for_fsdp2,
     is_made_for_one,
     is_other_wrapper,
     is_said_unsharded,
     is_where_unsharded,
+    says_model,
     says_no_model,
     says_no_optimizer,
 )
@@ -92,7 +93,6 @@ class Project:
     line_length: int | None = None
     memo: dict[str, object] = field(default_factory=dict)
     dropped: Shortened | None = None
-    _imported_by: dict[str, set[str]] = field(default_factory=dict)
     _seen: set[Module] = field(default_factory=set)
     _also: set[Module] = field(default_factory=set)
     _uses: dict[str, list[NameUse]] = field(default_factory=dict)
@@ -137,6 +137,8 @@ class Project:
             return No()
         if holding.sites and is_where_not_wrapped(module, node, holding.sites):
             return No()
+        if is_of_other_engine(module) and any(isinstance(h, NO_MODEL) for h in self.links.held(module, node)):
+            return No()
         return No() if isinstance(holding, Maybe) and self._is_none(module, node) else holding
 
     def _is_none(self, module: Module, node: ast.expr) -> bool:
@@ -151,10 +153,16 @@ class Project:
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds the optimizer of a sharded model."""
         holding = self.links.optimizer_of(module, node)
+        if isinstance(holding, No) or (holding.sites and is_where_not_wrapped(module, node, holding.sites)):
+            return No()
         if not isinstance(holding, Maybe):
             return holding
         is_none = says_no_optimizer(node) or is_plain_test(module) or is_where_unsharded(module, node)
         return No() if is_none else holding
+
+    def is_any_object(self, module: Module, node: ast.expr) -> bool:
+        """Whether optimizers can come by, under a name that does not say that it is a model."""
+        return not says_model(node) and bool(self.links.optimizers(module, node))
 
     def group(self, path: str) -> str:
         """A name for files that belong together: one imports the other, or a third imports both."""
@@ -166,7 +174,7 @@ class Project:
         sites = {site.module.path for site in self.wraps}
         speaking = {
             path
-            for path in reached(sites, self._importers())
+            for path in reached(sites, self.links.shelf.importers)
             if path in self.modules and "fsdp" in self.modules[path].text.lower()
         }
         found = reached(sites, self.imports) | speaking
@@ -180,12 +188,6 @@ class Project:
         """Whether one of two files imports the other, however indirectly."""
         shelf = self.links.shelf
         return path in shelf.users(other) or other in shelf.users(path)
-
-    def _importers(self) -> dict[str, set[str]]:
-        """Path -> paths of the files that import it."""
-        if not self._imported_by:
-            self._imported_by = turned(self.imports)
-        return self._imported_by
 
     def method_calls(self, *names: str) -> Iterator[MethodCall]:
         """Every `x.<name>(...)`, whatever x is."""
@@ -212,7 +214,7 @@ class Project:
         Args:
             names: path -> names.
         """
-        shelf, importers = self.links.shelf, self._importers()
+        shelf, importers = self.links.shelf, self.links.shelf.importers
         wanted = set(names)
         for path, words in names.items():
             waiting, asked = [path], {path}

@@ -38,6 +38,6 @@ def dropped(project: Project, left: frozenset[str]) -> list[Reported]:
     return [
         Reported(finding, Outcome.TODO, "the file was left as it is")
         if finding.place.path in left
-        else Reported(finding, Outcome.DONE)
+        else Reported(finding, Outcome.NOTE if finding.is_note else Outcome.DONE)
         for finding in dict.fromkeys(found)
     ]

@@ -14,6 +14,9 @@ FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
 CONFIG_TYPES = frozenset({"ShardingStrategy", "MixedPrecision", "CPUOffload", "BackwardPrefetch"})
 """Types of values given to the constructor; configuration files and dataclasses hold them too."""
 
+_NO_OPTIMIZERS = ("lr_scheduler", "swa_utils")
+"""Modules of `torch.optim` without optimizers."""
+
 MIXED_PRECISION_FIELDS = (
     "param_dtype",
     "reduce_dtype",
@@ -158,3 +161,8 @@ def public_names_of(module: str) -> frozenset[str]:
     if module == f"{_PREFIX}.wrap":
         return POLICIES | {"wrap", "enable_wrap"}
     return frozenset()
+
+
+def is_torch_optimizer(name: str) -> bool:
+    """Whether a canonical name stands for an optimizer of torch: no schedule, no average of a model."""
+    return name.startswith("torch.optim.") and not any(other in name for other in _NO_OPTIMIZERS)

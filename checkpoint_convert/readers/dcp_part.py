@@ -8,6 +8,7 @@ from pathlib import Path
 from checkpoint_convert.errors import UnsupportedError
 from checkpoint_convert.file_bytes import OpenFiles
 from checkpoint_convert.model import Notice, SourceFormat
+from checkpoint_convert.optim_groups import OLD_GROUPS
 from checkpoint_convert.optim_state import SavedOptimizer, group_keys
 from checkpoint_convert.readers.dcp import DcpDirectory, nested, read_dcp
 from checkpoint_convert.readers.holdings import read_holding
@@ -17,8 +18,6 @@ from checkpoint_convert.readers.parts import Part
 from checkpoint_convert.readers.resolve import whole_tensors
 from checkpoint_convert.values import is_tensor
 
-OLD_GROUPS = "CK105"
-"""The optimizer's groups lack keys that newer torch releases ask for when loading (pytorch#146157)."""
 _NEW_GROUP_KEYS = {"decoupled_weight_decay": frozenset({"betas", "eps", "weight_decay"})}
 
 
@@ -29,7 +28,7 @@ def dcp_part(files: OpenFiles, directory: Path, options: ReadOptions) -> Part:
         UnsupportedError: it holds raw optimizer state, of which other ranks' data was never written.
     """
     found = read_dcp(files, directory)
-    holding = read_holding(nested(found), directory, options.model_key)
+    holding = read_holding(nested(found), directory, options)
     name = str(directory)
     model = None
     if holding.model is not None:

@@ -1,7 +1,7 @@
 """What a source is, by what is in it; and which reader takes it from there.
 
 Names of files only put ranks in order. Where two answers are equally good, both are named and `--from`
-decides.
+decides. Readers of what is not there are not imported: most checkpoints are of one kind.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from checkpoint_convert.file_bytes import OpenFiles
 from checkpoint_convert.model import Contents, Opaque, SourceFormat
 from checkpoint_convert.places import META_NAME
 from checkpoint_convert.readers.assemble import assemble
-from checkpoint_convert.readers.dcp_part import dcp_part
-from checkpoint_convert.readers.fairscale import check_model_parts, fairscale_part, is_of_fairscale
 from checkpoint_convert.readers.find import Found, find
-from checkpoint_convert.readers.holdings import Holding, read_holding
+from checkpoint_convert.readers.holdings import FAIRSCALE, Holding, read_holding
 from checkpoint_convert.readers.names import clean_names
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.parts import Part, part_of
 from checkpoint_convert.readers.rank_sets import group_ranks
-from checkpoint_convert.readers.safetensors import INDEX, read_safetensors
 from checkpoint_convert.torch_file import TorchFile, read_torch_file
 
 
@@ -34,8 +31,7 @@ def detect(
         opened: takes every torch file that was read, for the check of checksums at the end.
     """
     found = find(paths)
-    parts = [dcp_part(files, directory, options) for directory in found.dcp]
-    parts += _safetensors_parts(files, found)
+    parts = [*_dcp_parts(files, found, options), *_safetensors_parts(files, found)]
     holdings = []
     for path in found.torch_files:
         file = read_torch_file(files, path)
@@ -48,18 +44,34 @@ def detect(
             # Lightning's: everything that is neither model nor optimizer.
             holdings.append(Holding(path, None, None, {str(key): item for key, item in file.value.items()}))
         else:
-            holdings.append(read_holding(file.value, path, options.model_key))
-    check_model_parts(holdings)
-    for ranks in group_ranks(holdings):
-        if is_of_fairscale(ranks.first):
+            holdings.append(read_holding(file.value, path, options))
+    fairscale = [holding for holding in holdings if FAIRSCALE in holding.extras]
+    if fairscale:
+        from checkpoint_convert.readers.fairscale import check_model_parts, fairscale_part
+
+        check_model_parts(fairscale)
+    for ranks in group_ranks(holdings, use_optimizer=options.use_optimizer):
+        if ranks.first in fairscale:
             parts.append(fairscale_part(ranks, use_optimizer=options.use_optimizer))
         else:
             parts.append(part_of(ranks))
     return assemble(parts, options)
 
 
+def _dcp_parts(files: OpenFiles, found: Found, options: ReadOptions) -> list[Part]:
+    if not found.dcp:
+        return []
+    from checkpoint_convert.readers.dcp_part import dcp_part
+
+    return [dcp_part(files, directory, options) for directory in found.dcp]
+
+
 def _safetensors_parts(files: OpenFiles, found: Found) -> list[Part]:
     """The safetensors files of one directory are one model."""
+    if not found.safetensors:
+        return []
+    from checkpoint_convert.readers.safetensors import INDEX, read_safetensors
+
     by_directory: dict[Path, list[Path]] = {}
     for path in found.safetensors:
         by_directory.setdefault(path.parent, []).append(path)

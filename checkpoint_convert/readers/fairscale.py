@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 from checkpoint_convert.errors import IncompleteError, UnreadableError, UnsupportedError
 from checkpoint_convert.model import SourceFormat, TensorSource, numel
-from checkpoint_convert.readers.holdings import Holding
+from checkpoint_convert.readers.holdings import FAIRSCALE, Holding
 from checkpoint_convert.readers.names import clean
 from checkpoint_convert.readers.parts import Part
 from checkpoint_convert.readers.rank_sets import RankSet
 from checkpoint_convert.tensor_sources import ConcatTensor, SliceTensor
 from checkpoint_convert.values import is_tensor
 
-METADATA = "shard_metadata"
 _OPTIMIZER = "last_optimizer_state"
 _MODEL_PART = re.compile(r"model_part-(\d+)")
 
@@ -41,14 +40,9 @@ class _Flat:
     padding: int
 
 
-def is_of_fairscale(holding: Holding) -> bool:
-    """Whether a file is such a shard."""
-    return METADATA in holding.extras
-
-
 def check_model_parts(holdings: Sequence[Holding]) -> None:
     """Raise `UnsupportedError` for shards of a model that is cut in other ways too."""
-    names = [holding.path.name for holding in holdings if is_of_fairscale(holding)]
+    names = [holding.path.name for holding in holdings]
     parts = {match.group(1) for name in names if (match := _MODEL_PART.search(name))}
     if len(parts) > 1:
         raise UnsupportedError(
@@ -84,7 +78,7 @@ def fairscale_part(ranks: RankSet, *, use_optimizer: bool) -> Part:
     for name, value in (first.model or {}).items():
         if name not in per_rank[0] and is_tensor(value):
             model[clean(name)] = value
-    apart = (METADATA, _OPTIMIZER)
+    apart = (FAIRSCALE, _OPTIMIZER)
     extras = {key: value for key, value in first.extras.items() if key.partition(".")[0] not in apart}
     files = tuple((str(holding.path), rank) for rank, holding in enumerate(ranks.holdings))
     return Part(
@@ -130,7 +124,7 @@ def _known_form(holding: Holding) -> Iterator[None]:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UnreadableError(
-            f"{holding.path}: its {METADATA} is not built as fairscale builds it: {error!r}",
+            f"{holding.path}: its {FAIRSCALE} is not built as fairscale builds it: {error!r}",
             hint="The file is damaged, or of a version that is not known.",
         ) from None
 
@@ -138,7 +132,7 @@ def _known_form(holding: Holding) -> Iterator[None]:
 def _flats(holding: Holding) -> Iterator[_Flat]:
     """What a file says of its flat parameters."""
     with _known_form(holding):
-        for entry in holding.extras[METADATA]["param_metadata"]:  # type: ignore[index]
+        for entry in holding.extras[FAIRSCALE]["param_metadata"]:  # type: ignore[index]
             prefix = f"{entry['fsdp_path']}." if entry["fsdp_path"] else ""
             if entry.get("no_broadcast_optim_state"):
                 raise UnsupportedError(
@@ -157,7 +151,7 @@ def _tied(holding: Holding, model: Mapping[str, TensorSource]) -> dict[str, Tens
     """Other names of parameters. They are relative to their unit or not, by version (fairscale#815)."""
     found: dict[str, TensorSource] = {}
     with _known_form(holding):
-        for entry in holding.extras[METADATA]["param_metadata"]:  # type: ignore[index]
+        for entry in holding.extras[FAIRSCALE]["param_metadata"]:  # type: ignore[index]
             prefix = f"{entry['fsdp_path']}." if entry["fsdp_path"] else ""
             for of, name in entry.get("shared_param_info") or ():
                 for lead in (prefix, ""):

@@ -102,6 +102,11 @@ def _look_into(directory: Path) -> Iterator[tuple[str, Path]]:
     for entry in sorted(directory.iterdir(), key=_natural):
         if entry.is_dir() and (entry / METADATA).is_file():
             yield "dcp", entry
+        elif not entry.exists() and entry.suffix in {*_TORCH_SUFFIXES, ".safetensors", ".distcp"}:
+            raise UnreadableError(
+                f"{entry}: is a link to {entry.readlink()}, which is not there",
+                hint="Bring it back, or remove the link if it is of no part of the checkpoint.",
+            )
         elif entry.is_file() and entry.name != METADATA:
             yield _kind(entry), entry
 

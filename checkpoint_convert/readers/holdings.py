@@ -16,8 +16,13 @@ from checkpoint_convert.model import DType
 from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, read_saved
 from checkpoint_convert.readers.find import OLMO_LOCAL, is_olmo_local
 from checkpoint_convert.readers.flattened_optim import unflattened
+from checkpoint_convert.readers.options import ReadOptions
+from checkpoint_convert.readers.strange_tensors import refuse_strange_tensors
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 from checkpoint_convert.values import is_tensor
+
+FAIRSCALE = "shard_metadata"
+"""The key that files of fairscale's FSDP have beside the model."""
 
 _DEPTH = 5
 _MODEL_NAMES = (
@@ -57,15 +62,13 @@ def _is_tensor_or_shard(value: object) -> bool:
     return is_tensor(value) or isinstance(value, ShardedTensorOnRank | DTensorOnRank)
 
 
-def read_holding(value: object, path: Path, model_key: str | None = None) -> Holding:
+def read_holding(value: object, path: Path, options: ReadOptions) -> Holding:
     """Tell a file's parts apart.
-
-    Args:
-        model_key: the top-level key of the model, where the caller knows it.
 
     Raises:
         AmbiguousFormatError: two parts could be the model, or there are two optimizers.
-        UnsupportedError: neither model nor optimizer nor plain values; a pickled module, say.
+        UnsupportedError: neither model nor optimizer nor plain values, a pickled module, say; or a tensor of
+            theirs has no elements that lie in the file.
     """
     if not isinstance(value, dict | list | tuple):
         raise UnsupportedError(
@@ -77,28 +80,36 @@ def read_holding(value: object, path: Path, model_key: str | None = None) -> Hol
     optimizers = dict(_optimizers(value, ()))
     models = dict(_models(value, (), set(optimizers)))
     optimizer_at = _one_optimizer(list(optimizers), path)
-    model_at = (model_key,) if (model_key,) in models else _one_model(models, path)
+    known = (options.model_key,)
+    model_at = known if known in models else _one_model(models, path)
     model = models[model_at] if model_at is not None else None
+    if model_at is not None and options.use_model and not options.only_listed:
+        refuse_strange_tensors(_below(value, model_at), path)
     taken = {(*model_at, name) for name in model or ()} if model_at is not None else set()
     if optimizer_at is not None:
-        taken |= {(*optimizer_at, key) for key in _at(value, optimizer_at) if _is_of_optimizer(key)}
+        taken |= {(*optimizer_at, key) for key, _ in _below(value, optimizer_at) if _is_of_optimizer(key)}
     extras = dict(_extras(value, (), (model_at, optimizer_at), taken))
     optimizer = None
     if optimizer_at is not None:
         optimizer = read_saved(optimizers[optimizer_at], str(path))
+        if options.use_optimizer and not options.only_listed:
+            for key, state in optimizer.state.items():
+                refuse_strange_tensors(((f"{name} of {key}", item) for name, item in state.items()), path)
     return Holding(path, model, optimizer, extras)
 
 
 def _kind(value: object) -> str:
+    if _is_tensor_or_shard(value):
+        return "tensor"
     name = getattr(value, "class_name", None)
     return f"object of class {name}" if name else type(value).__name__
 
 
-def _at(value: object, path: Path_) -> Iterator[object]:
-    """The keys of a container below."""
+def _below(value: object, path: Path_) -> Iterator[tuple[object, object]]:
+    """What a container below holds."""
     for part in path:
         value = dict(_children(value))[part]
-    yield from (key for key, _ in _children(value))
+    return _children(value)
 
 
 def _is_of_optimizer(key: object) -> bool:

@@ -31,6 +31,9 @@ UNTIED = "CK103"
 """Parameters tied in the model were stored twice by FSDP1 (one copy per unit) and may have drifted apart."""
 
 
+_AS_BUILT = "Is it the model that was saved, as it was built?"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalModel:
     """A model out of flat parameters.
@@ -193,9 +196,8 @@ def _fit_without(
         if all(_fits(unit, flats[prefix], sharding) for prefix, unit in units.items()) and units not in found:
             found.append(units)
     if not found:
-        raise LayoutError(
-            _mismatch(part, members, flats), hint="Is it the model that was saved, as it was built?"
-        )
+        message, hint = _mismatch(part, members, flats)
+        raise LayoutError(message, hint=hint)
     if len(found) > 1:
         raise LayoutError(
             f"{part.name}: the sizes fit several alignments of the parameters",
@@ -224,16 +226,24 @@ def _fits(unit: UnitLayout, flat: TensorSource, sharding: Sharding) -> bool:
 
 def _mismatch(
     part: Part, members: Mapping[str, Sequence[ParameterSpec]], flats: Mapping[str, TensorSource]
-) -> str:
+) -> tuple[str, str]:
+    """What does not fit, and what may be the reason."""
     for prefix, specs in members.items():
         unit = lay_out(prefix, specs, specs[0].dtype, Sharding(part.world_size or 1, aligned=False))
         held = numel(flats[prefix].shape)
-        if held != unit.total:
-            return (
-                f"{part.name}: the flat parameter of {prefix or 'the root'} has {held} elements, the model's "
-                f"parameters there {unit.total} ({specs[0].fqn} to {specs[-1].fqn})"
-            )
-    return f"{part.name}: the flat parameters do not have the sizes of the model's parameters"
+        if held == unit.total:
+            continue
+        message = (
+            f"{part.name}: the flat parameter of {prefix or 'the root'} has {held} elements, the model's "
+            f"parameters there {unit.total} ({specs[0].fqn} to {specs[-1].fqn})"
+        )
+        ranks = round(unit.total / held) if held else 0
+        if ranks > 1 and held == shard_numel(unit.total, ranks):
+            return message, f"That is a rank's share of {ranks}: give the files of all ranks together."
+        if held > unit.total and (part.world_size or 1) > 1:
+            return message, "Is a rank's file there twice, or one of another save?"
+        return message, _AS_BUILT
+    return f"{part.name}: the flat parameters do not have the sizes of the model's parameters", _AS_BUILT
 
 
 def _listed(prefixes: Mapping[str, object]) -> str:

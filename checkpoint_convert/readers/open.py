@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from checkpoint_convert.checksum import Checksum
 from checkpoint_convert.errors import UnreadableError
-from checkpoint_convert.file_bytes import Checksum, OpenFiles, read_blocks
+from checkpoint_convert.file_bytes import OpenFiles, read_blocks
 from checkpoint_convert.model import Contents
 from checkpoint_convert.readers.detect import detect
 from checkpoint_convert.readers.options import ReadOptions

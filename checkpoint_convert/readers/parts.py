@@ -6,7 +6,7 @@ parameters, and optimizer state over flat parameters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from checkpoint_convert.errors import IncompleteError, UnsupportedError
@@ -86,6 +86,8 @@ def part_of(ranks: RankSet) -> Part:
         found = SourceFormat.LOCAL if flat else SourceFormat.SHARDED
         part = replace(part, model=model, model_format=found, local=local)
     saved = tuple(holding.optimizer for holding in holdings if holding.optimizer is not None)
+    if differing := list(_differing_options(saved)):
+        notices.append(_differs(ranks.name, differing))
     if saved and saved[0].by_number:
         part = replace(part, raw=saved, optimizer_format=SourceFormat.RAW_OPTIM)
     elif saved:
@@ -250,6 +252,15 @@ def _merge_optimizers(
     if differing:
         notices.append(_differs(ranks.name, differing))
     return SavedOptimizer(state, saved[0].groups)
+
+
+def _differing_options(saved: Sequence[SavedOptimizer]) -> Iterator[str]:
+    """Hyper-parameters that are not the same on all ranks."""
+    for number, groups in enumerate(zip(*(one.groups for one in saved), strict=False)):
+        for name in groups[0]:
+            values = [group.get(name) for group in groups]
+            if name not in ("params", "param_names") and not _all_same(values):
+                yield f"param_groups {number}'s {name}"
 
 
 def _merge_extras(holdings: Sequence[Holding], notices: list[Notice], where: str) -> dict[str, object]:

@@ -40,24 +40,45 @@ class RankSet:
         return self.holdings[0]
 
 
-def group_ranks(holdings: Sequence[Holding]) -> list[RankSet]:
+def group_ranks(holdings: Sequence[Holding], *, use_optimizer: bool = True) -> list[RankSet]:
     """Put files of one save together.
 
+    Args:
+        use_optimizer: False where it does not matter whether there is one beside a model.
+
     Raises:
-        IncompleteError: a rank is missing, or is there twice.
+        IncompleteError: a rank is missing, or is there twice, or has no optimizer where others have one.
         AmbiguousFormatError: files that look alike and are not ranks of one save.
     """
     groups: dict[tuple[object, ...], list[Holding]] = {}
     for holding in holdings:
-        key = (_DIGITS.sub("#", str(holding.path)), _kind(holding))
+        key = (_DIGITS.sub("#", str(holding.path)), _kind(holding, use_optimizer=use_optimizer))
         groups.setdefault(key, []).append(holding)
+    _check_alike([(str(key[0]), group[0]) for key, group in groups.items()])
     return [_rank_set(group) for group in groups.values()]
 
 
-def _kind(holding: Holding) -> tuple[bool, bool, bool]:
+def _kind(holding: Holding, *, use_optimizer: bool) -> tuple[bool, bool, bool]:
     """What a file must share with another to be a rank of the same save."""
+    if holding.model is not None and not use_optimizer:
+        return True, False, False
     numbered = holding.optimizer is not None and holding.optimizer.by_number
     return holding.model is not None, holding.optimizer is not None, numbered
+
+
+def _check_alike(firsts: Sequence[tuple[str, Holding]]) -> None:
+    """Files that are named as ranks and hold the same model have all an optimizer, or none."""
+    seen: dict[tuple[str, frozenset[str]], Holding] = {}
+    for pattern, holding in firsts:
+        if holding.model is None:
+            continue
+        other = seen.setdefault((pattern, frozenset(holding.model)), holding)
+        if (other.optimizer is None) != (holding.optimizer is None):
+            with_one, without = (holding, other) if other.optimizer is None else (other, holding)
+            raise IncompleteError(
+                f"{with_one.path} holds an optimizer, {without.path} holds none",
+                hint="Give the files of one save only; --only model leaves the optimizer out.",
+            )
 
 
 def _rank_set(group: list[Holding]) -> RankSet:

@@ -26,6 +26,7 @@ from checkpoint_convert.writers.output import Output
 from checkpoint_convert.writers.torch_zip import ALIGNMENT, object_archive, tensor_frame
 
 METADATA_NAME = ".metadata"
+_GATHERED_BYTES = 1 << 16
 
 _frame = functools.lru_cache(maxsize=256)(tensor_frame)
 
@@ -178,14 +179,21 @@ class DcpLayout:
 
     def finish(self, out: Output) -> None:
         """Write `.metadata`: only now is the directory a checkpoint."""
-        running = digest.new()
+        running, gathered = digest.new(), bytearray()  # a table of pieces of a few bytes each
         with out.stream(METADATA_NAME) as sink:
 
             def write(data: bytes) -> None:
-                running.update(data)
-                sink(data)
+                gathered.extend(data)
+                if len(gathered) >= _GATHERED_BYTES:
+                    pour()
+
+            def pour() -> None:
+                running.update(gathered)
+                sink(bytes(gathered))
+                gathered.clear()
 
             write_metadata(write, self.stored)
+            pour()
         self.metadata_digest = running.digest()
 
     def value_places(self) -> Iterator[tuple[KeyPath, tuple[str, int, int]]]:

@@ -11,7 +11,6 @@ from checkpoint_convert.write_options import Preset, WriteOptions
 from checkpoint_convert.writers.dcp import DcpLayout
 from checkpoint_convert.writers.layout import Layout, PlannedFile, Span
 from checkpoint_convert.writers.output import Output
-from checkpoint_convert.writers.torch_file import TorchFileLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +125,8 @@ def dcp_layout(items: Items, options: WriteOptions) -> Layout:
         tops = {str(item.path[0]) for item in items.tensors} | {str(leaf.path[0]) for leaf in items.objects}
         numbers, trained = _those(items, roots)
         rest, extras = _those(items, tops - roots)
+        from checkpoint_convert.writers.torch_file import TorchFileLayout
+
         meta: Layout = TorchFileLayout(extras, META_NAME)
         return JoinedLayout(items, [("", numbers, DcpLayout(trained, options)), ("", rest, meta)])
     return DcpLayout(items, options)

@@ -40,7 +40,7 @@ class PickleStream:
     ) -> None:
         self.raw = sink
         self._on_tensor = on_tensor
-        self._memo: dict[object, bytes] = {}
+        self._memo: dict[object, int] = {}
         self._stored = 0  # values in the reader's memo
         self._repeated: dict[object, bytes] = {}
         sink(pickle.PROTO + b"\x02")
@@ -51,7 +51,7 @@ class PickleStream:
 
     def remember(self, key: object) -> None:
         """Store what is on top of the stack under `key`, for `recall`."""
-        self._memo[key] = _fetch(self.store())
+        self._memo[key] = self.store()
 
     def store(self) -> int:
         """Store what is on top of the stack, under a number that `fetch` takes."""
@@ -70,7 +70,7 @@ class PickleStream:
         stored = self._memo.get(key)
         if stored is None:
             return False
-        self.raw(stored)
+        self.raw(_fetch(stored))
         return True
 
     def name(self, module: str, attribute: str) -> None:
@@ -83,7 +83,7 @@ class PickleStream:
     def text(self, text: str) -> None:
         """Push a string; the second time the same string costs a few bytes."""
         if not self.recall(text):
-            self._memo[text] = _fetch(self.new_text(text))
+            self._memo[text] = self.new_text(text)
 
     def new_text(self, text: str) -> int:
         """Push a string and store it; returns its number for `fetch`."""

@@ -135,7 +135,8 @@ class SafetensorsLayout:
     @property
     def closing_bytes(self) -> int:
         """About the size of the index and of the parameter groups."""
-        return 4096 + sum(len(dotted(item.path)) + 60 for item in self._items.tensors)
+        index = self._items.tensors if self._model_files > 1 else ()
+        return 4096 + sum(len(dotted(item.path)) + 60 for item in index)
 
     @property
     def header_sizes(self) -> Iterator[tuple[str, int]]:

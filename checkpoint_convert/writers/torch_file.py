@@ -1,7 +1,8 @@
 """One `torch.save` file, written as a stream: `{"model": ..., "optim": ..., <extras>}`.
 
 The pickle comes first, because all dtypes and shapes are known; then every storage, aligned to 64 bytes; then
-the zip's directory. Tied names share one storage, as `torch.save` would have it.
+the zip's directory. Tied names share one storage, as `torch.save` would have it. Of a tensor only numbers are
+kept, for there may be hundreds of thousands.
 Source: torch `torch/serialization.py` (`_save`).
 """
 
@@ -10,32 +11,27 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 
+from checkpoint_convert import digest
 from checkpoint_convert.items import Items, TensorItem
-from checkpoint_convert.model import DType, TensorSource, Value, numel, size_bytes
+from checkpoint_convert.model import TensorSource, Value, numel, size_bytes
 from checkpoint_convert.values import KeyPath
 from checkpoint_convert.writers import torch_zip
 from checkpoint_convert.writers.layout import PlannedFile, Span
 from checkpoint_convert.writers.output import Output
 from checkpoint_convert.writers.pickle_stream import PickleStream
+from checkpoint_convert.writers.torch_zip import VERSION, Record
 
 _ROOT = "archive"
-
-
-class _Placed:
-    """A tensor of the tree whose bytes are a planned storage; never read itself."""
-
-    def __init__(self, number: int, dtype: DType, shape: tuple[int, ...]) -> None:
-        self.number = number
-        self.dtype = dtype
-        self.shape = shape
-
-    def blocks(self, start: int, stop: int) -> Iterator[memoryview]:
-        """See `TensorSource.blocks`; there is nothing to read."""
-        raise AssertionError("a placed tensor has no bytes of its own")
+_PIECE_BYTES = 1 << 20
 
 
 class TorchFileLayout:
-    """Where everything of `items` goes in one file; see `Layout`."""
+    """Where everything of `items` goes in one file; see `Layout`.
+
+    Attributes:
+        inline: small tensors that stand inside tuples; their storages follow those of the items.
+        head_digest, directory_digest: of what stands before and after the storages, once it is written.
+    """
 
     wants_crc = True
     closing_bytes = 0
@@ -43,58 +39,75 @@ class TorchFileLayout:
     def __init__(self, items: Items, name: str) -> None:
         self._items = items
         self._name = name
-        self._inline: list[TensorSource] = []
-        self._head: list[tuple[torch_zip.Record, bytes]] = []
-        self._storages: list[torch_zip.Record] = []
+        self.inline: list[TensorSource] = []
+        self.head_digest: bytes | None = None
+        self.directory_digest: bytes | None = None
+        self._header_at, self._data_at = array("Q"), array("Q")
         self._end = 0
-        self._append("data.pkl", self._pickle())
-        self._append("byteorder", b"little")
+        self._head: list[tuple[Record, int]] = []
+        self._pickled: bytearray | None = self._pickle()
+        self._append("data.pkl", self._pickled)
+        self._append("byteorder", torch_zip.BYTEORDER)
         for number, item in enumerate(items.tensors):
             self._append_storage(number, item.size_bytes)
-        for number, tensor in enumerate(self._inline, len(items.tensors)):
+        for number, tensor in enumerate(self.inline, len(items.tensors)):
             self._append_storage(number, size_bytes(tensor))
-        self._version = torch_zip.place(f"{_ROOT}/version", len(torch_zip.VERSION), self._end)
-        self._crcs = array("Q", [0] * len(self._storages))
-        self._directory = self._version.data_offset + self._version.size_bytes
-        size = self._directory + len(self._central())
-        self.files: Sequence[PlannedFile] = [PlannedFile(name, size)]
+        self._version = torch_zip.place(f"{_ROOT}/version", len(VERSION), self._end)
+        self.crcs = array("Q", [0] * len(self._data_at))
+        self.directory_at = self._version.data_offset + self._version.size_bytes
+        count, size = 0, 0
+        for record, _ in self._entries():
+            count, size = count + 1, size + torch_zip.central_entry_bytes(record)
+        size += len(torch_zip.central_end(count, size, self.directory_at))
+        self.files: Sequence[PlannedFile] = [PlannedFile(name, self.directory_at + size)]
 
-    def _append(self, name: str, data: bytes) -> None:
+    def _append(self, name: str, data: bytes | bytearray) -> None:
         record = torch_zip.place(f"{_ROOT}/{name}", len(data), self._end)
-        self._head.append((record, data))
+        self._head.append((record, torch_zip.crc32(data)))
         self._end = record.data_offset + record.size_bytes
 
     def _append_storage(self, number: int, size: int) -> None:
         record = torch_zip.place(f"{_ROOT}/data/{number}", size, self._end, aligned=True)
-        self._storages.append(record)
-        self._end = record.data_offset + record.size_bytes
+        self._header_at.append(record.header_offset)
+        self._data_at.append(record.data_offset)
+        self._end = record.data_offset + size
 
-    def _pickle(self) -> bytes:
+    def storage(self, number: int) -> Record:
+        """The record of a tensor of the items, or after them of one of `inline`."""
+        count = len(self._items.tensors)
+        is_item = number < count
+        size = self._items.tensors[number].size_bytes if is_item else size_bytes(self.inline[number - count])
+        return Record(f"{_ROOT}/data/{number}", self._header_at[number], self._data_at[number], size)
+
+    @property
+    def head_bytes(self) -> int:
+        """Before the first storage."""
+        record, _ = self._head[-1]
+        return record.data_offset + record.size_bytes
+
+    def _entries(self) -> Iterator[tuple[Record, int]]:
+        """All records and their CRC-32, in the order of the directory."""
+        yield from self._head
+        for number in range(len(self._data_at)):
+            yield self.storage(number), self.crcs[number]
+        yield self._version, torch_zip.crc32(VERSION)
+
+    def _pickle(self) -> bytearray:
         out = bytearray()
-        stream = PickleStream(out.extend, self._push)
-        stream.value(self._tree())
+        numbers = self._numbers_of_shared()
+        stream = PickleStream(out.extend, self._push_inline)
+        _Tree(self._items, numbers).push(stream)
         stream.stop()
-        return bytes(out)
+        return out
 
-    def _push(self, stream: PickleStream, tensor: TensorSource) -> None:
-        if isinstance(tensor, _Placed):
-            number = tensor.number
-        else:  # inside a tuple, so not an item of its own
-            number = len(self._items.tensors) + len(self._inline)
-            self._inline.append(tensor)
+    def _numbers_of_shared(self) -> dict[KeyPath, int]:
+        firsts = {shared.of for shared in self._items.shared}
+        return {item.path: n for n, item in enumerate(self._items.tensors) if item.path in firsts}
+
+    def _push_inline(self, stream: PickleStream, tensor: TensorSource) -> None:
+        number = len(self._items.tensors) + len(self.inline)
+        self.inline.append(tensor)
         torch_zip.push_tensor(stream, tensor.dtype, tensor.shape, str(number))
-
-    def _tree(self) -> Value:
-        root: dict[object, object] = {}
-        placed: dict[KeyPath, _Placed] = {}
-        for number, item in enumerate(self._items.tensors):
-            placed[item.path] = _Placed(number, item.dtype, item.source.shape)
-            _plant(root, item.path, placed[item.path])
-        for shared in self._items.shared:
-            _plant(root, shared.path, placed[shared.of])
-        for leaf in self._items.objects:
-            _plant(root, leaf.path, leaf.value)
-        return _grown(root)
 
     @property
     def tensors(self) -> Sequence[TensorItem]:
@@ -104,21 +117,31 @@ class TorchFileLayout:
     @property
     def chunk_count(self) -> int:
         """Storages."""
-        return len(self._storages)
+        return len(self._data_at)
 
     def begin(self, out: Output) -> None:
-        """Write the pickle, and the small tensors that stand inside tuples."""
-        for record, data in self._head:
-            out.write(0, record.header_offset, torch_zip.local_header(record, torch_zip.crc32(data)) + data)
-        for number, tensor in enumerate(self._inline, len(self._items.tensors)):
+        """Write the pickle, which is not kept, and the small tensors that stand inside tuples."""
+        pickled, self._pickled = self._pickled, None
+        assert pickled is not None
+        running = digest.new()
+        for (record, crc), data in zip(self._head, (pickled, torch_zip.BYTEORDER), strict=True):
+            header = torch_zip.local_header(record, crc)
+            out.write(0, record.header_offset, header)
+            running.update(header)
+            for at in range(0, len(data), _PIECE_BYTES):
+                piece = bytes(data[at : at + _PIECE_BYTES])
+                out.write(0, record.data_offset + at, piece)
+                running.update(piece)
+        self.head_digest = running.digest()
+        for number, tensor in enumerate(self.inline, len(self._items.tensors)):
             data = b"".join(bytes(block) for block in tensor.blocks(0, numel(tensor.shape)))
-            out.write(0, self._storages[number].data_offset, data)
+            out.write(0, self._data_at[number], data)
             self._close(out, number, torch_zip.crc32(data))
 
     def spans(self, number: int) -> Iterator[Span]:
         """See `Layout`."""
         shape = self._items.tensors[number].source.shape
-        yield Span(0, self._storages[number].data_offset, 0, numel(shape))
+        yield Span(0, self._data_at[number], 0, numel(shape))
 
     def is_linked(self, number: int) -> bool:
         """Never."""
@@ -129,53 +152,84 @@ class TorchFileLayout:
         self._close(out, number, crc)
 
     def _close(self, out: Output, number: int, crc: int) -> None:
-        self._crcs[number] = crc
-        record = self._storages[number]
-        out.write(0, record.header_offset, torch_zip.local_header(record, crc))
+        self.crcs[number] = crc
+        out.write(0, self._header_at[number], torch_zip.local_header(self.storage(number), crc))
 
     def note_done(self, out: Output, number: int, crcs: Sequence[int]) -> None:
         """Its CRC-32 goes into the zip's directory."""
-        (self._crcs[number],) = crcs
+        (self.crcs[number],) = crcs
 
     def finish(self, out: Output) -> None:
         """Write the zip's directory: only now is the file an archive."""
-        version = torch_zip.VERSION
-        header = torch_zip.local_header(self._version, torch_zip.crc32(version))
-        out.write(0, self._version.header_offset, header + version)
-        out.write(0, self._directory, self._central())
+        header = torch_zip.local_header(self._version, torch_zip.crc32(VERSION))
+        out.write(0, self._version.header_offset, header + VERSION)
+        running, at, waiting = digest.new(), self.directory_at, bytearray()
+        for entry in torch_zip.central_directory(self._entries(), self.directory_at):
+            waiting += entry
+            if len(waiting) >= _PIECE_BYTES:
+                running.update(waiting)
+                out.write(0, at, bytes(waiting))
+                at, waiting = at + len(waiting), bytearray()
+        running.update(waiting)
+        out.write(0, at, bytes(waiting))
+        self.directory_digest = running.digest()
         out.close(0, self.files[0].size_bytes)
 
-    def _central(self) -> bytes:
-        records = [*(record for record, _ in self._head), *self._storages, self._version]
-        crcs = [
-            *(torch_zip.crc32(data) for _, data in self._head),
-            *self._crcs,
-            torch_zip.crc32(torch_zip.VERSION),
-        ]
-        return torch_zip.central_directory(records, crcs, self._directory)
 
+class _Tree:
+    """The nested whole: dictionaries whose leaves are numbers of tensors, or values."""
 
-def _plant(root: dict[object, object], path: KeyPath, value: object) -> None:
-    node = root
-    for key in path[:-1]:
-        below = node.setdefault(key, {})
-        assert isinstance(below, dict)
-        node = below
-    node[path[-1]] = _Whole(value)
+    def __init__(self, items: Items, shared: dict[KeyPath, int]) -> None:
+        self._items = items
+        self._shared = frozenset(shared.values())
+        self._root: dict[object, object] = {}
+        for number, item in enumerate(items.tensors):
+            self._plant(item.path, number)
+        for alias in items.shared:
+            self._plant(alias.path, shared[alias.of])
+        for leaf in items.objects:
+            self._plant(leaf.path, _Whole(leaf.value))
+
+    def _plant(self, path: KeyPath, leaf: object) -> None:
+        node = self._root
+        for key in path[:-1]:
+            below = node.setdefault(key, {})
+            assert isinstance(below, dict)
+            node = below
+        node[path[-1]] = leaf
+
+    def push(self, stream: PickleStream) -> None:
+        """Push the whole."""
+        self._push(stream, self._root)
+
+    def _push(self, stream: PickleStream, node: object) -> None:
+        if isinstance(node, _Whole):
+            stream.value(node.value)
+        elif isinstance(node, int):
+            item, is_shared = self._items.tensors[node], node in self._shared
+            shape = item.source.shape
+            torch_zip.push_tensor(stream, item.dtype, shape, str(node), is_shared=is_shared)
+        elif isinstance(node, dict) and node and all(isinstance(key, int) for key in node):
+            # Where the keys were positions is a list; a position that was left out is None.
+            stream.raw(b"](")
+            for key in range(max(node) + 1):
+                self._push(stream, node.get(key, _NOTHING))
+            stream.raw(b"e")
+        elif isinstance(node, dict):  # only a file without anything is empty
+            stream.raw(b"}(")
+            for key, below in node.items():
+                stream.value(key)
+                self._push(stream, below)
+            stream.raw(b"u")
 
 
 class _Whole:
     """A leaf, so that a mapping that is a value is not taken for a part of the tree."""
 
-    def __init__(self, value: object) -> None:
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
         self.value = value
 
 
-def _grown(node: object) -> Value:
-    """The tree with lists where the keys were positions; a position that was left out is None."""
-    if isinstance(node, _Whole):
-        return node.value  # type: ignore[return-value]  # planted as a Value
-    assert isinstance(node, dict)
-    if node and all(isinstance(key, int) for key in node):  # only a file without anything is empty
-        return [_grown(node[key]) if key in node else None for key in range(max(node) + 1)]
-    return {key: _grown(below) for key, below in node.items()}
+_NOTHING = _Whole(None)

@@ -8,7 +8,7 @@ bytes have gone by. Source: torch `caffe2/serialize/inline_container.cc` (`PyTor
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from checkpoint_convert.model import DType, TensorSource, Value, numel
@@ -31,7 +31,7 @@ _DATE = (0, 0x21)
 _UTF8 = 0x800
 _MAX32 = 0xFFFFFFFF
 VERSION = b"3\n"
-_BYTEORDER = b"little"
+BYTEORDER = b"little"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,12 @@ def local_header(record: Record, crc: int) -> bytes:
     return fixed + name + extra
 
 
+def local_crc(header: bytes) -> int:
+    """The CRC-32 that a local header says."""
+    crc: int = _CRC.unpack_from(header, _LOCAL_CRC_AT)[0]
+    return crc
+
+
 def _central_entry(record: Record, crc: int) -> bytes:
     name = record.name.encode()
     wide: list[int] = []
@@ -115,24 +121,40 @@ def _central_entry(record: Record, crc: int) -> bytes:
     )
 
 
-def central_directory(records: Sequence[Record], crcs: Sequence[int], offset: int) -> bytes:
-    """What ends the archive; `offset` is where it starts. Its length does not depend on the CRCs."""
-    entries = b"".join(_central_entry(record, crc) for record, crc in zip(records, crcs, strict=True))
-    count, size = len(records), len(entries)
+def central_entry_bytes(record: Record) -> int:
+    """Length of a record's entry in the directory; it does not depend on the CRC."""
+    wide = 2 * (record.size_bytes >= _MAX32) + (record.header_offset >= _MAX32)
+    return _CENTRAL.size + len(record.name.encode()) + (4 + 8 * wide if wide else 0)
+
+
+def central_end(count: int, size: int, offset: int) -> bytes:
+    """What follows the directory's entries: `count` of them, `size` bytes, which begin at `offset`."""
     tail = b""
     if count >= 0xFFFF or offset >= _MAX32 or size >= _MAX32:
         tail = _END64.pack(b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, size, offset)
         tail += _LOCATOR64.pack(b"PK\x06\x07", 0, offset + size, 1)
     short = min(count, 0xFFFF)
-    return (
-        entries
-        + tail
-        + _END.pack(b"PK\x05\x06", 0, 0, short, short, min(size, _MAX32), min(offset, _MAX32), 0)
-    )
+    return tail + _END.pack(b"PK\x05\x06", 0, 0, short, short, min(size, _MAX32), min(offset, _MAX32), 0)
 
 
-def push_tensor(stream: PickleStream, dtype: DType, shape: Sequence[int], key: str) -> None:
-    """Push a contiguous CPU tensor whose storage is the record `data/<key>`, as `torch.save` does."""
+def central_directory(entries: Iterable[tuple[Record, int]], offset: int) -> Iterator[bytes]:
+    """What ends the archive, in pieces: records and their CRC-32; `offset` is where it starts."""
+    count = size = 0
+    for record, crc in entries:
+        entry = _central_entry(record, crc)
+        count, size = count + 1, size + len(entry)
+        yield entry
+    yield central_end(count, size, offset)
+
+
+def push_tensor(
+    stream: PickleStream, dtype: DType, shape: Sequence[int], key: str, *, is_shared: bool = False
+) -> None:
+    """Push a contiguous CPU tensor whose storage is the record `data/<key>`, as `torch.save` does.
+
+    Args:
+        is_shared: it is pushed more than once, so that its key is worth remembering.
+    """
     typed = dtype.storage_class != ""
     stream.name("torch._utils", "_rebuild_tensor_v2" if typed else "_rebuild_tensor_v3")
     stream.raw(b"((")
@@ -141,7 +163,10 @@ def push_tensor(stream: PickleStream, dtype: DType, shape: Sequence[int], key: s
         stream.name("torch", dtype.storage_class)
     else:
         stream.name("torch.storage", "UntypedStorage")
-    stream.text(key)
+    if is_shared:
+        stream.text(key)
+    elif not stream.recall(key):
+        stream.new_text(key)
     stream.text("cpu")
     stream.integer(numel(shape) * (1 if typed else dtype.itemsize))
     stream.raw(b"tQ")  # tuple, persistent id
@@ -193,20 +218,20 @@ def tensor_frame(dtype: DType, shape: Sequence[int]) -> ItemFrame:
     push_tensor(stream, dtype, shape, "0")
     stream.stop()
     first = place("archive/data.pkl", len(out), 0)
-    order = place("archive/byteorder", len(_BYTEORDER), first.data_offset + first.size_bytes)
+    order = place("archive/byteorder", len(BYTEORDER), first.data_offset + first.size_bytes)
     size = numel(shape) * dtype.itemsize
     tensor = place("archive/data/0", size, order.data_offset + order.size_bytes, aligned=True)
     version = place("archive/version", len(VERSION), tensor.data_offset + size)
     records = (first, order, tensor, version)
     pickled = bytes(out)
-    crcs = (crc32(pickled), crc32(_BYTEORDER), 0, crc32(VERSION))
-    head = local_header(first, crcs[0]) + pickled + local_header(order, crcs[1]) + _BYTEORDER
+    crcs = (crc32(pickled), crc32(BYTEORDER), 0, crc32(VERSION))
+    head = local_header(first, crcs[0]) + pickled + local_header(order, crcs[1]) + BYTEORDER
     tensor_header = local_header(tensor, 0)
     tail = local_header(version, crcs[3]) + VERSION
     before = sum(len(_central_entry(record, 0)) for record in records[:2])
     crc_at = len(tail) + before + _CENTRAL_CRC_AT
     start = version.data_offset + version.size_bytes
-    directory = central_directory(records, crcs, start)
+    directory = b"".join(central_directory(zip(records, crcs, strict=True), start))
     tail += directory
     return ItemFrame(
         records,
@@ -230,7 +255,7 @@ def object_archive(value: Value) -> bytes:
     stream.stop()
     contents: list[tuple[str, bytes, bool]] = [
         ("archive/data.pkl", bytes(pickled), False),
-        ("archive/byteorder", _BYTEORDER, False),
+        ("archive/byteorder", BYTEORDER, False),
     ]
     for number, tensor in enumerate(tensors):
         data = b"".join(bytes(block) for block in tensor.blocks(0, numel(tensor.shape)))
@@ -248,10 +273,11 @@ def archive(contents: Sequence[tuple[str, bytes, bool]]) -> bytes:
         records.append(record)
         out += local_header(record, crc32(data))
         out += data
-    return bytes(out + central_directory(records, [crc32(data) for _, data, _ in contents], len(out)))
+    entries = [(record, crc32(data)) for record, (_, data, _) in zip(records, contents, strict=True)]
+    return bytes(out) + b"".join(central_directory(entries, len(out)))
 
 
-def crc32(data: bytes) -> int:
+def crc32(data: bytes | bytearray) -> int:
     """The zip's checksum; isal computes it at memory speed."""
     from isal import isal_zlib
 

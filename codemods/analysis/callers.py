@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TypeAlias
 
 from codemods.analysis.index import Index
@@ -46,7 +46,7 @@ class Callers:
             return [module]
         users, found = self._shelf.users(module.path), {module.path}
         for word in self.names(module, node):
-            found |= users.intersection(self._shelf.where(word, before=_BASES))
+            found |= users.among(self._shelf.where(word, before=_BASES))
         return self._shelf.load(sorted(found))
 
     def _in(self, home: Module, names: Iterable[str], node: ast.AST) -> Iterable[ast.Call]:
@@ -84,7 +84,7 @@ class Callers:
             *self._shelf.where(word, rb"[ \t]+as\b"),
             *self._shelf.where(word, rb"\s*\)?[ \t]*(?:[#;]|$)", before=_ASSIGNED),
         }
-        return sorted(users & found)
+        return sorted(users.among(found))
 
     def _renames(self, module: Module) -> dict[str, list[str]]:
         """Name -> the names that a module gives to what it means."""
@@ -114,11 +114,14 @@ class Callers:
         """The modules in which the names may be called."""
         if self._is_local(module, node):
             return [module]
-        users = self._shelf.users(module.path)
+        users, owner = self._shelf.users(module.path), module.parent(node)
+        named: Container[str] = users
+        if isinstance(owner, ast.ClassDef):  # a method by its name: `Base.__init__(self)`
+            named = users.among(p for word in self.names(module, owner) for p in self._shelf.with_word(word))
         found = {module.path}
-        for word in names:
+        for word in names if named else ():
             for path in self._shelf.where(word, rb"\s*\)*\s*\(", Before.NO_DEFINITION):
-                if path in users and path not in found and self._may_call(path, word):
+                if path in named and path not in found and self._may_call(path, word):
                     found.add(path)
         return self._shelf.load(sorted(found))
 

@@ -11,6 +11,7 @@ from codemods.analysis.holding import Instance
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
 from codemods.analysis.shelf import Shelf
+from codemods.torch_names import is_torch_optimizer
 
 ClassAt: TypeAlias = "tuple[ast.ClassDef, Module]"
 Method: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef"
@@ -198,15 +199,11 @@ class Classes:
 
     def is_optimizer(self, node: ast.ClassDef, module: Module) -> bool:
         """Whether a class derives from one of `torch.optim`, whatever its name."""
-        return self._comes_from(node, module, "torch.optim.")
+        return any(map(is_torch_optimizer, self.outside_bases(node, module)))
 
     def is_module(self, node: ast.ClassDef, module: Module) -> bool:
         """Whether a class derives from one of `torch.nn`."""
-        return self._comes_from(node, module, "torch.nn.")
-
-    def _comes_from(self, node: ast.ClassDef, module: Module, package: str) -> bool:
-        bases = self.outside_bases(node, module)
-        return any(name.startswith(package) and "lr_scheduler" not in name for name in bases)
+        return any(name.startswith("torch.nn.") for name in self.outside_bases(node, module))
 
     def outside_bases(self, node: ast.ClassDef, module: Module) -> list[str]:
         """What a class derives from outside of the project, however indirectly."""

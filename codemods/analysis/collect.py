@@ -156,11 +156,34 @@ def _line_length(target: Path) -> int | None:
     return None
 
 
-def link(index: Index, modules: dict[str, Module], options: Options, shelf: Shelf | None = None) -> Project:
+def launched(project: Project, reader: Reader, paths: Iterable[str]) -> Project:
+    """A project once more, with programs whose models are sharded if settings elsewhere say so.
+
+    Args:
+        paths: of these programs, most of which never say FSDP.
+    """
+    linked = _closure(sorted({*project.linked, *paths}), project.imports)
+    shelf = Shelf(linked, reader.code_of, reader.load, project.imports, reader.modules)
+    shelf.load(sorted(paths))
+    other = link(project.index, reader.modules, project.options, shelf, is_launched=True)
+    other.mentions, other.imports, other.linked = project.mentions, project.imports, tuple(linked)
+    other.line_length = project.line_length
+    return other
+
+
+def link(
+    index: Index,
+    modules: dict[str, Module],
+    options: Options,
+    shelf: Shelf | None = None,
+    *,
+    is_launched: bool = False,
+) -> Project:
     """The project of these modules.
 
     Args:
         shelf: the files that are linked with them; only these if None.
+        is_launched: settings away from the programs may choose FSDP for any of them.
     """
     shelf = shelf or shelf_of(modules)
     index.may_have = Stars(shelf, index.locate).may_have
@@ -175,7 +198,7 @@ def link(index: Index, modules: dict[str, Module], options: Options, shelf: Shel
     wraps = without_other_wraps(index, meanings, naming, wraps)
     wraps.sort(key=lambda w: (w.module.path, w.node.lineno, w.node.col_offset))
     callers = Callers(index, shelf)
-    links = Links(index, shelf, naming, callers, {w.node: w for w in wraps}, meanings)
+    links = Links(index, shelf, naming, callers, {w.node: w for w in wraps}, meanings, is_launched)
     links.spread = follow(links, meanings)
     for path in sorted(modules):  # in the order of their names, whatever led to them
         modules[path] = modules.pop(path)

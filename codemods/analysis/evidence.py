@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
+from codemods.analysis.conditions import LEAVES, branches_before
 from codemods.analysis.flow import reaching
 from codemods.analysis.index import Index, Symbol
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
-from codemods.torch_names import FSDP
+from codemods.torch_names import FSDP, is_torch_optimizer
 
 _CAN_QUOTE = (ast.Constant, ast.Subscript, ast.BinOp)
 _STATIC = frozenset(
@@ -72,8 +73,19 @@ class Evidence:
                 if any(self._tests(module, value, text) for value in earlier):
                     return True
             elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                return False
+                break
             child = parent
+        return self._is_left_unless(module, node, text)
+
+    def _is_left_unless(self, module: Module, node: ast.expr, text: str) -> bool:
+        """Whether `if not isinstance(<the same name>, FSDP): raise` stands before a place."""
+        for branch in branches_before(module, node) if isinstance(node, ast.Name) else ():
+            if not isinstance(branch.body[-1], LEAVES):
+                continue
+            match branch.test:
+                case ast.UnaryOp(op=ast.Not(), operand=ast.Call(args=[subject, _]) as test):
+                    if self._tests(module, test, text) and _is_same(module, node, subject):
+                        return True
         return False
 
     def _tests(self, module: Module, test: ast.expr, text: str) -> bool:
@@ -132,7 +144,7 @@ def _is_same(module: Module, one: ast.expr, other: ast.expr) -> bool:
 
 def is_optimizer(symbol: Symbol | None, call: ast.Call) -> bool:
     """A class of `torch.optim`, or a name that ends like an optimizer and is given parameters."""
-    if symbol is not None and symbol.name.startswith("torch.optim.") and "lr_scheduler" not in symbol.name:
+    if symbol is not None and is_torch_optimizer(symbol.name):
         return True
     # Names first: few calls have such a name, and most have arguments to look through.
     if not any(map(_names_optimizer, _words_of(call.func))):

@@ -174,9 +174,7 @@ class Functions:
         """
         family = {home.path for _, home in self.links.classes.family(Instance(owner, module, is_exact=False))}
         shelf = self.links.shelf
-        others = shelf.together(module.path).intersection(
-            shelf.where(name, rb"\s*\)*\s*\(", Before.ANOTHER_CALLED)
-        )
+        others = shelf.together(module.path).among(shelf.where(name, rb"\s*\)*\s*\(", Before.ANOTHER_CALLED))
         for home in shelf.load(sorted(family | others)):
             for call in home.called(name):
                 if isinstance(call.func, ast.Attribute):

@@ -127,6 +127,17 @@ class Possible(Other):
     """A model that a library may shard: that is decided when the program runs."""
 
 
+class Prepared(Other):
+    """An optimizer that a library gives back, of a model that it shards.
+
+    Attributes:
+        is_certain: not where the program decides whether FSDP is used at all.
+    """
+
+    def __init__(self, *, is_certain: bool) -> None:
+        self.is_certain = is_certain
+
+
 class Declared:
     """Said to be a sharded model, by an annotation or by a call of one of FSDP1's static methods on it."""
 
@@ -135,6 +146,8 @@ OTHER = Other()
 UNSEEN = Unseen()
 POSSIBLE = Possible()
 DECLARED = Declared()
+PREPARED = Prepared(is_certain=True)
+POSSIBLY_PREPARED = Prepared(is_certain=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +158,8 @@ class OptimizerCall:
     module: Module
 
 
+NO_MODEL = (Other, Instance, Defined, Record, Part)
+"""What is no sharded model."""
 Held: TypeAlias = "WrapCall | Instance | Defined | Record | Part | OptimizerCall | Other | Declared"
 HeldSet: TypeAlias = "frozenset[Held]"
 NOTHING: HeldSet = frozenset()

@@ -14,6 +14,7 @@ from codemods.analysis.classes import Classes
 from codemods.analysis.flow import reaching
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
+from codemods.analysis.spoken_names import says_optimizer
 
 _MODELS = ("model", "net", "policy", "transformer", "actor", "critic", "student", "teacher", "module")
 _OTHERS = ("load", "data", "optim", "sched", "sampler")
@@ -24,47 +25,68 @@ class LibraryModel:
     """What an expression holds.
 
     Attributes:
+        module: where it stands.
         positions: where it holds a model of a library; None: it is one itself.
+        optimizers: the same for optimizers of such models.
         is_certain: not where the program decides whether FSDP is used at all.
     """
 
+    module: Module
     positions: tuple[int | None, ...]
     is_certain: bool = True
+    optimizers: tuple[int | None, ...] = ()
 
 
 def library_models(
-    classes: Classes, meanings: Meanings, modules: list[Module]
+    classes: Classes, meanings: Meanings, modules: list[Module], *, is_launched: bool = False
 ) -> dict[ast.expr, LibraryModel]:
-    """What Accelerate and Transformers give back sharded."""
+    """What Accelerate and Transformers give back sharded.
+
+    Args:
+        is_launched: settings away from the programs may choose FSDP for any of them.
+    """
     found: dict[ast.expr, LibraryModel] = {}
     for module in modules:
-        if "fsdp_plugin" in module.text:
-            found.update(_prepared(meanings, module))
-        if "fsdp=" in module.text and "Trainer" in module.text:
-            found.update((node, LibraryModel((None,))) for node in _trained(classes, meanings, module))
+        if "fsdp_plugin" in module.text or (is_launched and "Accelerator" in module.text):
+            found.update(_prepared(meanings, module, is_launched=is_launched))
+        if "Trainer" in module.text and (is_launched or "fsdp=" in module.text):
+            found.update(_trained(classes, meanings, module, is_launched=is_launched))
     return found
 
 
-def _prepared(meanings: Meanings, module: Module) -> Iterator[tuple[ast.expr, LibraryModel]]:
-    """`accelerator.prepare(model, optimizer)` in a file with an Accelerator that has a plugin for FSDP."""
-    plugins = [
-        next((k.value for k in call.keywords if k.arg == "fsdp_plugin"), None)
+def _prepared(
+    meanings: Meanings, module: Module, *, is_launched: bool
+) -> Iterator[tuple[ast.expr, LibraryModel]]:
+    """`accelerator.prepare(model, optimizer)` in a file whose Accelerator has a plugin for FSDP, or may
+    get one from settings elsewhere."""
+    made = [
+        call
         for call, symbol in meanings.calls(module)
         if symbol.module is None
         and symbol.name.startswith("accelerate.")
         and symbol.name.endswith(".Accelerator")
     ]
-    said = [made for plugin in plugins for made in _made(module, plugin)]
-    if not any(said):
+    plugins = [next((k.value for k in call.keywords if k.arg == "fsdp_plugin"), None) for call in made]
+    said = [one for plugin in plugins for one in _made(module, plugin)]
+    if not any(said) and not is_launched:
         return
-    for call in (*module.called("prepare"), *module.called("prepare_model")):
+    is_certain = bool(said) and all(said)
+    names = ("prepare", "prepare_model", "prepare_optimizer")
+    for call in (call for name in names for call in module.called(name)):
         if not isinstance(call.func, ast.Attribute) or any(isinstance(a, ast.Starred) for a in call.args):
+            continue
+        if not any(said) and "accelerator" not in ast.unparse(call.func.value).lower():
             continue
         if len(call.args) == 1:
             if not any(word in ast.unparse(call.args[0]).lower() for word in _OTHERS):
-                yield call, LibraryModel((None,), all(said))
-        elif places := tuple(i for i, given in enumerate(call.args) if _says_model(given)):
-            yield call, LibraryModel(places, all(said))
+                yield call, LibraryModel(module, (None,), is_certain)
+            elif says_optimizer(call.args[0]):
+                yield call, LibraryModel(module, (), is_certain, (None,))
+            continue
+        places = tuple(i for i, given in enumerate(call.args) if _says_model(given))
+        optimizers = tuple(i for i, given in enumerate(call.args) if says_optimizer(given))
+        if places or optimizers:
+            yield call, LibraryModel(module, places, is_certain, optimizers)
 
 
 def _made(module: Module, plugin: ast.expr | None) -> list[bool]:
@@ -83,9 +105,11 @@ def _says_model(node: ast.expr) -> bool:
     return name.lower().endswith(_MODELS)
 
 
-def _trained(classes: Classes, meanings: Meanings, module: Module) -> Iterator[ast.expr]:
+def _trained(
+    classes: Classes, meanings: Meanings, module: Module, *, is_launched: bool
+) -> Iterator[tuple[ast.expr, LibraryModel]]:
     """`trainer.model` behind `trainer.train()`, and `trainer.model_wrapped`, in a file whose trainers are all
-    told to use FSDP."""
+    told to use FSDP, or may be told so elsewhere."""
     calls = [
         (call, name)
         for call, symbol in meanings.calls(module)
@@ -94,7 +118,8 @@ def _trained(classes: Classes, meanings: Meanings, module: Module) -> Iterator[a
     ]
     told = [_tells_fsdp(call) for call, name in calls if names_arguments(name)]
     trainers = [call for call, name in calls if name.endswith("Trainer")]
-    if not told or not all(told):
+    is_certain = bool(told) and all(told)
+    if not is_certain and not is_launched:
         return
     for trainer in trainers:
         statement = module.statement(trainer)
@@ -110,7 +135,7 @@ def _trained(classes: Classes, meanings: Meanings, module: Module) -> Iterator[a
         for read in module.attributes("model", "model_wrapped") if started else ():
             is_behind = module.span(read).start > min(started)
             if is_behind and isinstance(read.ctx, ast.Load) and ast.unparse(read.value) in names:
-                yield read
+                yield read, LibraryModel(module, (None,), is_certain)
 
 
 def names_arguments(name: str) -> bool:

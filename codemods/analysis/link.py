@@ -19,22 +19,23 @@ from codemods.analysis.evidence import Evidence, optimizers_in
 from codemods.analysis.functions import Functions
 from codemods.analysis.holding import (
     DECLARED,
+    NO_MODEL,
     NOTHING,
     OTHER,
     POSSIBLE,
+    POSSIBLY_PREPARED,
+    PREPARED,
     Declared,
     Defined,
     HeldSet,
     Holding,
-    Instance,
     Maybe,
     No,
     OptimizerCall,
-    Other,
     Part,
     Path,
     Possible,
-    Record,
+    Prepared,
     Sharded,
     Unseen,
     WrapCall,
@@ -43,7 +44,6 @@ from codemods.analysis.index import Index
 from codemods.analysis.library_models import LibraryModel, library_models
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
-from codemods.analysis.optimizer_classes import calls_given_parameters
 from codemods.analysis.parameter_lists import ParameterLists
 from codemods.analysis.shelf import Shelf
 from codemods.analysis.spread import Spread
@@ -71,6 +71,7 @@ class Links:
         callers: the calls of functions and classes.
         wraps: the call nodes that are wrap calls.
         meanings: what names mean, by file.
+        is_launched: settings away from the programs may choose FSDP for any of them.
     """
 
     index: Index
@@ -79,6 +80,7 @@ class Links:
     callers: Callers
     wraps: dict[ast.Call, WrapCall]
     meanings: Meanings
+    is_launched: bool = False
     _known: dict[tuple[ast.expr, Path], HeldSet] = field(default_factory=dict)
     _active: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
     _partial: dict[tuple[ast.expr, Path], tuple[HeldSet, int]] = field(default_factory=dict)
@@ -110,7 +112,9 @@ class Links:
         self.parameters = ParameterLists(self)
         words = ("FullyShardedDataParallel", "FSDP")
         texts = (module.text for module in self.naming)
-        self.by_libraries = library_models(self.classes, self.meanings, self.naming)
+        self.by_libraries = library_models(
+            self.classes, self.meanings, self.naming, is_launched=self.is_launched
+        )
         self._is_possible = (
             bool(self.wraps)
             or bool(self.by_libraries)
@@ -127,7 +131,7 @@ class Links:
         declared = declared or self.evidence.is_tested(module, node)
         if not sites and not declared:
             return Maybe(sites) if any(isinstance(h, Possible) for h in held) else No()
-        if declared or not any(isinstance(h, Other | Instance | Defined | Record | Part) for h in held):
+        if declared or not any(isinstance(h, NO_MODEL) for h in held):
             return Sharded(sites)
         return Maybe(sites)
 
@@ -160,11 +164,10 @@ class Links:
         """Whether a call constructs an optimizer."""
         known = self._optimizers.get(module)
         if known is None:
-            own = (c for c in calls_given_parameters(module) if self.is_own_optimizer(module, c))
-            known = self._optimizers[module] = frozenset((*optimizers_in(module, self.meanings), *own))
-        return call in known
+            known = self._optimizers[module] = frozenset(optimizers_in(module, self.meanings))
+        return call in known or self._is_own_optimizer(module, call)
 
-    def is_own_optimizer(self, module: Module, call: ast.Call) -> bool:
+    def _is_own_optimizer(self, module: Module, call: ast.Call) -> bool:
         """Whether a call makes an optimizer of a class of the project."""
         symbol = self.index.resolve(module, call.func)
         if symbol is None or symbol.module is None or not isinstance(symbol.node, ast.ClassDef):
@@ -184,6 +187,9 @@ class Links:
                     case Maybe(owned):
                         sites |= owned
                         certain, found = False, True
+        for held in self.held(module, node) if self.by_libraries and self._can_hold(node, OPTIMIZER) else ():
+            if isinstance(held, Prepared):
+                certain, found = certain and held.is_certain, True
         if not found:
             return No()
         return Sharded(frozenset(sites)) if certain else Maybe(frozenset(sites))
@@ -264,8 +270,12 @@ class Links:
 
     def _at(self, module: Module, node: ast.expr, path: Path) -> HeldSet:
         told = self.by_libraries.get(node)
-        if told is not None and (path[0] if path else None) in told.positions:
+        at = path[0] if path else None
+        if told is not None and at in told.positions:
             return frozenset({DECLARED if told.is_certain else POSSIBLE})
+        if told is not None and at in told.optimizers and isinstance(node, ast.Call):
+            made = frozenset({PREPARED if told.is_certain else POSSIBLY_PREPARED})
+            return made | self.calls.call(module, node, path)
         match node:
             case ast.Name():
                 return self.variables.name(module, node, path)

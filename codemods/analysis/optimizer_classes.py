@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 _MEMO = "own optimizers"
 
 
-def calls_given_parameters(module: Module) -> Iterator[ast.Call]:
-    """The calls of a module that `m.parameters()` or `m.named_parameters()` is written in."""
-    for named in module.attributes("parameters", "named_parameters"):
-        child: ast.AST = named
-        for parent in module.ancestors(named):
-            if isinstance(parent, ast.stmt):
-                break
-            if isinstance(parent, ast.Call) and parent.func is not child:
-                yield parent
-            child = parent
-
-
 def group_owners(module: Module, group: ast.expr) -> Iterator[ast.expr]:
     """`x` where an expression is a parameter group of x: `x.param_groups[0]`, or what a loop over them gives,
     numbered or beside something else."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -28,6 +29,39 @@ class Groups(Generic[_Key]):
         """Make one group of those of all these keys."""
         for key in keys[1:]:
             self._parents[self.of(keys[0])] = self.of(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Some of the files that have numbers, as the bits of one: thousands of files have as many such sets.
+
+    Attributes:
+        numbers: of all files.
+    """
+
+    numbers: Mapping[str, int]
+    bits: int = 0
+
+    def __contains__(self, path: object) -> bool:
+        number = self.numbers.get(path) if isinstance(path, str) else None
+        return number is not None and bool(self.bits >> number & 1)
+
+    def among(self, paths: Iterable[str]) -> set[str]:
+        """Those of some paths that are in it."""
+        return {path for path in paths if path in self}
+
+
+def gathered(bits: Mapping[str, int], edges: Mapping[str, Iterable[str]]) -> dict[str, int]:
+    """What each has together with what all have that its edges lead to, however indirectly."""
+    found, before = dict(bits), turned(edges)
+    waiting = deque(found)
+    while waiting:
+        one = waiting.popleft()
+        for other in before.get(one, ()):
+            if other in found and found[one] | found[other] != found[other]:
+                found[other] |= found[one]
+                waiting.append(other)
+    return found
 
 
 def reached(start: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:

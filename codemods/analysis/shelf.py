@@ -11,10 +11,11 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 
 from codemods.analysis.module import Module
-from codemods.analysis.reach import Groups, reached, turned
+from codemods.analysis.reach import Files, Groups, gathered, turned
 from codemods.analysis.scopes import below
 
 IMPORT = re.compile(
@@ -67,7 +68,6 @@ class Shelf:
         """
         self._modules = modules
         self.paths = sorted(paths)
-        self._known = frozenset(self.paths)
         self._code_of = code_of
         self._load = load
         self._imports = imports
@@ -78,11 +78,12 @@ class Shelf:
         self._starring: dict[str, bool] = {}
         self._imported: dict[str, list[str]] = {}
         self._defined: dict[str, bool] = {}
-        self._users: dict[str, frozenset[str]] = {}
-        self._groups: Groups[str] | None = None
-        self._together: dict[str, frozenset[str]] = {}
-        self._alike: dict[frozenset[str], frozenset[str]] = {}
+        self._numbers = {path: number for number, path in enumerate(self.paths)}
+        self._bits = {path: 1 << number for path, number in self._numbers.items()}
         self._importers: dict[str, set[str]] | None = None
+        self._users: dict[str, int] | None = None
+        self._groups: Groups[str] | None = None
+        self._together: dict[str, int] | None = None
         self._import_words: dict[str, frozenset[bytes]] = {}
 
     def load(self, paths: Iterable[str]) -> list[Module]:
@@ -104,7 +105,7 @@ class Shelf:
         return self._imported[path]
 
     def __contains__(self, path: str) -> bool:
-        return path in self._known
+        return path in self._numbers
 
     def has_star(self, path: str) -> bool:
         """Whether a file may import everything that another has."""
@@ -190,31 +191,35 @@ class Shelf:
         """The Python in a file, undecoded."""
         return self._code_of(path)
 
-    def users(self, path: str) -> frozenset[str]:
+    def users(self, path: str) -> Files:
         """The files that import a file, however indirectly, and itself."""
-        if path not in self._users:
-            if self._importers is None:
-                self._importers = turned(self._imports)
-            self._users[path] = frozenset(reached([path], self._importers))
-        return self._users[path]
+        if self._users is None:
+            self._users = gathered(self._bits, self.importers)
+        return Files(self._numbers, self._users.get(path, 0))
 
-    def together(self, path: str) -> frozenset[str]:
-        """The files that can run in one program with a file: what anything imports that imports it too.
+    @property
+    def importers(self) -> dict[str, set[str]]:
+        """Path -> paths of the files that import it."""
+        if self._importers is None:
+            self._importers = turned(self._imports)
+        return self._importers
+
+    def together(self, *paths: str) -> Files:
+        """The files that can run in one program with one of these: what anything imports that imports it too.
 
         An object gets to no others, whatever its class and the name that it has there.
         """
-        found = self._together.get(path)
-        if found is None:
-            found = frozenset(reached(self.users(path), self._imports))
-            found = self._together[path] = self._alike.setdefault(found, found)
-        return found
+        if self._together is None:
+            imported = gathered(self._bits, self._imports)
+            self._together = gathered(imported, self.importers)
+        return Files(self._numbers, reduce(or_, (self._together.get(path, 0) for path in paths), 0))
 
     def group(self, path: str) -> str:
         """A name for files that belong together: one imports the other, or a third imports both."""
         if self._groups is None:
             self._groups = Groups[str]()
             for importer in self.paths:
-                imported = (other for other in self._imports.get(importer, ()) if other in self._known)
+                imported = (other for other in self._imports.get(importer, ()) if other in self._numbers)
                 self._groups.join([importer, *imported])
         return self._groups.of(path)
 

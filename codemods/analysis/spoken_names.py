@@ -11,11 +11,12 @@ from codemods.analysis.module import Module
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _OPTIMIZERS = frozenset({"optim", "optimizer", "optimizers", "optims"})
+_MODELS = frozenset({"model", "models", "net", "nets", "module", "modules", "network", "transformer"})
 _OTHERS = frozenset(
     {"scheduler", "schedulers", "scaler", "scalers", "sampler", "samplers", "tokenizer", "tokenizers"}
     | {"dataloader", "dataloaders", "loader", "loaders", "dataset", "datasets", "callback", "callbacks"}
     | {"algorithm", "algorithms", "algo", "algos", "logger", "loggers", "timestamp", "metric", "metrics"}
-    | {"config", "cfg"}
+    | {"config", "cfg", "opt", "opts", "dl", "dls"}
 )
 
 
@@ -32,12 +33,25 @@ def says_optimizer(node: ast.expr) -> bool:
 
 def says_no_optimizer(node: ast.expr) -> bool:
     """Whether a name says that it is something beside the optimizer: `init_scheduler`, `callback`."""
-    return _last_word(node) in _OTHERS
+    return _last_word(node) in _OTHERS - {"opt", "opts"}
+
+
+def says_model(node: ast.expr) -> bool:
+    """Whether a name says that it is a model: `self.model`, `ema_net`, `module`."""
+    return _last_word(node) in _MODELS
 
 
 def _last_word(node: ast.expr) -> str:
     """`scheduler` of `self.lr_scheduler` and `lrScheduler`; nothing of `optimizer_model`'s like, a model."""
-    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    match node:
+        case ast.Subscript(slice=ast.Constant(value=str() as name)):
+            pass
+        case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name)):
+            pass
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            pass
+        case _:
+            return ""
     words = _WORDS.findall(name)
     return words[-1].lower() if words else ""
 

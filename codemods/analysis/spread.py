@@ -176,7 +176,7 @@ class Spread:
             *shelf.where(name, just_before=Before.ANOTHER),
             *shelf.where(name, rb"[\'\"]", before=_ASKING),
         }
-        paths &= frozenset[str]().union(*(shelf.together(home.path) for _, home in owner.classes))
+        paths = shelf.together(*(home.path for _, home in owner.classes)).among(paths)
         if len(paths) > _RARE:
             return False
         for home in shelf.load(sorted(paths)):

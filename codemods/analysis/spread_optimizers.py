@@ -15,10 +15,8 @@ def follow_parameters(spread: Spread, module: Module, node: ast.expr) -> None:
     child: ast.AST = node
     for parent in module.ancestors(node):
         is_argument = isinstance(parent, ast.Call) and parent.func is not child
-        if isinstance(parent, ast.Call) and is_argument:
-            links = spread.links
-            if links.builds_optimizer(module, parent) or links.is_own_optimizer(module, parent):
-                spread.add(module, parent, OPTIMIZER)
+        if isinstance(parent, ast.Call) and is_argument and spread.links.builds_optimizer(module, parent):
+            spread.add(module, parent, OPTIMIZER)
         if isinstance(parent, ast.Return | ast.Yield | ast.YieldFrom):
             function = module.function(parent)
             if function is not None and "param" in function.name:

@@ -9,7 +9,7 @@ from codemods.analysis.link import Links
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
 from codemods.analysis.spread import Spread
-from codemods.analysis.spread_marks import MODEL, SAID
+from codemods.analysis.spread_marks import MODEL, OPTIMIZER, SAID
 from codemods.analysis.spread_uses import Uses
 from codemods.torch_names import FSDP
 
@@ -19,10 +19,10 @@ def follow(links: Links, meanings: Meanings) -> Spread:
     spread = Spread(links)
     for site in links.wraps.values():
         spread.add(site.module, site.node, site.node if site.kind == "partial" else MODEL)
+    for node, told in links.by_libraries.items():
+        for mark in (*(MODEL for _ in told.positions[:1]), *(OPTIMIZER for _ in told.optimizers[:1])):
+            spread.add(told.module, node, mark)
     for module in links.naming:
-        for node in links.by_libraries if links.by_libraries else ():
-            if node in module.table.parents:
-                spread.add(module, node, MODEL)
         named: set[ast.AST] = {node for node, symbol in meanings.of(module) if symbol.name == FSDP}
         _declared(spread, module, named)
         for subject in _said(links, module, named):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,6 +26,10 @@ _BINDING = re.compile(
 _ARGUMENTS = re.compile(rb"(?<=[\w)\]\"'])[ \t]*[(\[][^()\[\]]*[)\]]")
 """The innermost brackets of a call or subscript."""
 _TARGETS = re.compile(rb"(.*)(?<![=!<>])=(?!=)")
+_AT_ITS_EDGE = (
+    rb"(?m)^(?:(?:async[ \t]+)?def|class)[ \t]+%s\b"
+    rb"|^(?! )[\w .,\[\]*]*\b%s\b[\w .,\[\]*]*(?::[^=\n]*)?=(?!=)"
+)
 _COMPOUND = re.compile(rb"[ \t]*(?:if|elif|else|try|finally|while|for|with|except|case|async|class|def)\b")
 
 
@@ -47,7 +52,20 @@ class Stars:
         if not name.isascii() or any(name in public_names_of(module) for module in outside):
             return True
         word = name.encode()
-        return any(one in paths and word in self._bound_in(one) for one in self.shelf.with_word(name))
+        may_bind = self._may_hide if hasattr(builtins, name) else self._may_bind
+        return any(one in paths and may_bind(one, word) for one in self.shelf.with_word(name))
+
+    def _may_bind(self, path: str, word: bytes) -> bool:
+        return word in self._bound_in(path)
+
+    def _may_hide(self, path: str, word: bytes) -> bool:
+        """Whether a file binds a name of Python's own in a line at its left edge, or imports it.
+
+        Prose speaks of `any` and `set`, and functions have such variables: a package of a thousand files with
+        stars would be parsed for them."""
+        if word in self.shelf.import_words(path):
+            return True
+        return re.search(_AT_ITS_EDGE % (word, word), self.shelf.code_of(path)) is not None
 
     def _bound_in(self, path: str) -> frozenset[bytes]:
         """The names that a file may bind anywhere."""

@@ -84,7 +84,7 @@ class Stores:
         if key not in self._known:
             far = set(others(name))
             if own:
-                far.intersection_update(set().union(*map(self._shelf.together, own)))
+                far = self._shelf.together(*own).among(far)
             self._known[key] = sorted(own | far)
         return self._known[key]
 
@@ -113,7 +113,7 @@ class Stores:
         if not is_global:
             yield from self.items_here(module, name)
             return
-        paths = self._shelf.users(module.path).intersection(self._shelf.where(name, _FILLING))
+        paths = self._shelf.users(module.path).among(self._shelf.where(name, _FILLING))
         for home in self._shelf.load(sorted({module.path, *paths})):
             yield from self.items_here(home, name)
 

@@ -17,6 +17,7 @@ from codemods.dual_stack.origins import composed, traced, unmoved
 from codemods.dual_stack.places import View, all_spots, view
 from codemods.dual_stack.shortened import Shortened
 from codemods.dual_stack.spot import DROPPED, KEPT, Refused, Spot
+from codemods.dual_stack.unpassed import unpassed
 from codemods.dual_stack.unread import unread_edits
 from codemods.dual_stack.unused import unused_edits
 from codemods.editing import todo
@@ -54,11 +55,33 @@ def drop_fsdp1(
             unused = unused_edits(project, texts_before, only, mentioned) if short.texts else []
             if not _apply(project, [[edit] for edit in unused], short):
                 unread = unread_edits(project, texts_before, only, mentioned) if short.texts else []
-                if not unread or not all(_parses(project.modules[g[0].path], [g]) for g in unread):
+                if unread and all(_parses(project.modules[g[0].path], [g]) for g in unread):
+                    _apply(project, unread, short)
+                elif not _drop_unpassed(project, texts_before, only, mentioned, short):
                     break
-                _apply(project, unread, short)
         project = reread(short.texts)
     return short, project
+
+
+def _drop_unpassed(
+    project: Project,
+    before: dict[str, str],
+    only: frozenset[str] | None,
+    mentioned: Callable[[], frozenset[str]],
+    short: Shortened,
+) -> bool:
+    """Take out parameters that nothing gives any more; once none can go, say which stay.
+
+    Returns:
+        Whether anything changed.
+    """
+    found = unpassed(project, before, only, mentioned) if short.texts else []
+    if _apply(project, [one.edits for one in found if one.edits], short):
+        return True
+    for one in found:
+        note = one.note()
+        short.found.append(replace(note, place=short.original_place(note.place)))
+    return False
 
 
 def _drop_spots(seen: View, only: frozenset[str] | None, short: Shortened) -> bool:

@@ -26,7 +26,9 @@ from codemods.project import Project
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Call:
+class CallAt:
+    """A call of a function that is looked at."""
+
     module: Module
     node: ast.Call
 
@@ -49,8 +51,8 @@ def unread_edits(
         text = before.get(module.path, module.text)
         if text == module.text:
             continue
-        had = dict(_functions(ast.parse(text)))
-        for owner, function in _functions(module.tree):
+        had = dict(functions_of(ast.parse(text)))
+        for owner, function in functions_of(module.tree):
             if owner not in had:
                 continue
             names = _unread(function, had[owner])
@@ -66,7 +68,7 @@ def unread_edits(
     return list(by_path.values())
 
 
-def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
+def functions_of(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
     """The functions of a module and the methods of its classes, by their qualified names."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
@@ -79,7 +81,7 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 def _unread(function: ast.FunctionDef, had: ast.FunctionDef) -> list[str]:
     """Parameters that nothing in a function reads any more, though it did; its signature must be plain."""
     given = function.args
-    if given.vararg or given.kwarg or given.posonlyargs or given.kwonlyargs or function.decorator_list:
+    if given.vararg or given.kwarg or given.posonlyargs or function.decorator_list:
         return []
     if ast.dump(given) != ast.dump(had.args):
         return []
@@ -89,17 +91,17 @@ def _unread(function: ast.FunctionDef, had: ast.FunctionDef) -> list[str]:
     if now & {"locals", "vars", "eval", "exec"}:
         return []
     told = ast.get_docstring(function) or ""
-    names = [p.arg for p in given.args if p.arg not in ("self", "cls")]
+    names = [p.arg for p in (*given.args, *given.kwonlyargs) if p.arg not in ("self", "cls")]
     return [n for n in names if n in then and n not in now and not re.search(rf"\b{n}\b", told)]
 
 
 def _removed(project: Project, module: Module, function: ast.FunctionDef, names: Sequence[str]) -> list[Edit]:
     """The edits; none where some call cannot be read."""
-    calls = _calls(project, module, function)
+    calls = calls_of(project, module, function)
     if not calls:  # of a function that nothing here calls, the callers are elsewhere
         return []
     positions = [i for i, p in enumerate(function.args.args) if p.arg in names]
-    edits = delete_parameters(module, function, positions)
+    edits = delete_parameters(module, function, names)
     is_method = isinstance(module.parent(function), ast.ClassDef)
     given = [position - is_method for position in positions]
     for call in calls:
@@ -115,9 +117,9 @@ def _removed(project: Project, module: Module, function: ast.FunctionDef, names:
     return edits
 
 
-def _calls(project: Project, module: Module, function: ast.FunctionDef) -> list[_Call] | None:
+def calls_of(project: Project, module: Module, function: ast.FunctionDef) -> list[CallAt] | None:
     """Every call of a function; None where it is mentioned in another way, or another may be meant."""
-    found: list[_Call] = []
+    found: list[CallAt] = []
     word = re.compile(rf"\b{re.escape(function.name)}\b")
     for other in list(project.modules.values()):
         if function.name not in other.text:
@@ -126,7 +128,7 @@ def _calls(project: Project, module: Module, function: ast.FunctionDef) -> list[
         defined = 1 if other is module else 0
         if len(word.findall(other.text)) != len(calls) + _imports_of(other, function.name) + defined:
             return None
-        found += [_Call(other, call) for call in calls]
+        found += [CallAt(other, call) for call in calls]
     return found
 
 

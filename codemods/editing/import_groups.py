@@ -52,7 +52,8 @@ class ImportGroups:
             group = self._group(source)
             others = {self._group(other) for (other, _), _ in order if other != source}
             fits = bool(vacant) and (
-                self._fits(vacant[0], source) or self._succeeds(vacant[0], source, freed, others)
+                self._fits(vacant[0], source, is_from=is_from)
+                or self._succeeds(vacant[0], source, freed, others)
             )
             if fits:
                 places.append((vacant.pop(0), [entry]))
@@ -82,11 +83,15 @@ class ImportGroups:
         text = _shifted("\n".join(line for _, _, line in sorted(entries)), self._indent)
         return span.start, span.end, text.removeprefix(self._indent)
 
-    def _fits(self, place: ast.stmt, source: str) -> bool:
-        """Whether an import may take the place of another: in its own group, or in a file without groups."""
+    def _fits(self, place: ast.stmt, source: str, *, is_from: bool) -> bool:
+        """Whether an import may take the place of another: in its own group, or in a file without groups, if
+        lines that are in order stay so."""
         assert isinstance(place, ast.Import | ast.ImportFrom)
         if not self._is_grouped(self._group(source)):
-            return True
+            block = next(block for block in self._blocks() if place in block)
+            before = [self._order(s) for s in block]
+            after = [(is_from, source.lower()) if s is place else self._order(s) for s in block]
+            return before != sorted(before) or after == sorted(after)
         return self._group_of(place) == self._group(source) and len(self._in_group(source)) <= 1
 
     def _succeeds(self, place: ast.stmt, source: str, freed: list[ast.stmt], others: set[int]) -> bool:
@@ -127,10 +132,12 @@ class ImportGroups:
         group = [s for s in usual if self._group_of(s) == own]
         # Where every import of the group goes, the new ones stand where they stood.
         same = [s for s in group if s in staying] or (group if len(group) > 1 else [])
-        if not self._is_grouped(own) and staying:
-            after = [s for s in staying if self._group_of(s) <= own] or staying[:1]
-            end = module.line_end(module.span(after[-1]).end)
+        twins = [s for s in staying if isinstance(s, ast.ImportFrom) and is_from and _source(s) == source]
+        if twins:
+            end = module.line_end(module.span(twins[-1]).end)
             return end, end, f"{line}\n"
+        if not self._is_grouped(own) and staying:
+            return self._among(staying, source, line, is_from=is_from)
         if same:
             before = [s for s in same if self._order(s) <= (is_from, source.lower())]
             if before:
@@ -148,6 +155,37 @@ class ImportGroups:
             start = module.line_start(module.span(usual[0]).start)
             return start, start, f"{line}\n\n"
         return self._first(line)
+
+    def _among(
+        self, staying: list[ast.Import | ast.ImportFrom], source: str, line: str, *, is_from: bool
+    ) -> tuple[int, int, str]:
+        """Where blank lines part no groups: in order, where the lines around it have one, or else behind the
+        last of its group."""
+        module, own = self._module, self._group(source)
+        last = ([s for s in staying if self._group_of(s) <= own] or staying[:1])[-1]
+        block = next(block for block in self._blocks() if last in block)
+        orders = [self._order(s) for s in block]
+        if orders == sorted(orders):
+            kept = [s for s in block if s in staying]
+            before = [s for s in kept if self._order(s) <= (is_from, source.lower())]
+            if not before:
+                start = module.line_start(module.span(kept[0]).start)
+                return start, start, f"{line}\n"
+            last = before[-1]
+        end = module.line_end(module.span(last).end)
+        return end, end, f"{line}\n"
+
+    def _blocks(self) -> list[list[ast.Import | ast.ImportFrom]]:
+        """The imports that no blank line, and nothing else, parts."""
+        module = self._module
+        blocks: list[list[ast.Import | ast.ImportFrom]] = []
+        for statement in self._top:
+            start = module.line_start(module.span(statement).start)
+            if blocks and module.line_end(module.span(blocks[-1][-1]).end) == start:
+                blocks[-1].append(statement)
+            else:
+                blocks.append([statement])
+        return blocks
 
     def _first(self, line: str) -> tuple[int, int, str]:
         """After the docstring and `__future__` imports of a file that has no other import."""

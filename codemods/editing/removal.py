@@ -27,15 +27,26 @@ def delete_arguments(module: Module, call: ast.Call, going: Collection[ast.expr 
     return _delete_spans(module, spans, positions, module.span(call).end - 1, names)
 
 
-def delete_parameters(module: Module, function: ast.FunctionDef, positions: Sequence[int]) -> list[Edit]:
-    """Remove some of a function's plain parameters with their defaults and commas."""
-    parameters = function.args.args
-    defaults = [None] * (len(parameters) - len(function.args.defaults)) + function.args.defaults
+def delete_parameters(module: Module, function: ast.FunctionDef, names: Collection[str]) -> list[Edit]:
+    """Remove some of a function's parameters with their defaults and commas, and a `*` that nothing follows
+    then; not what takes any number of them."""
+    given = function.args
+    defaults = [*[None] * (len(given.args) - len(given.defaults)), *given.defaults, *given.kw_defaults]
+    plain = [*given.args, *given.kwonlyargs]
     spans = [
         Span(module.span(parameter).start, module.span(default or parameter).end)
-        for parameter, default in zip(parameters, defaults, strict=True)
+        for parameter, default in zip(plain, defaults, strict=True)
     ]
-    return _delete_spans(module, spans, positions, _closing(module, spans[-1].end))
+    going = [i for i, parameter in enumerate(plain) if parameter.arg in names]
+    if given.kwonlyargs and given.vararg is None:
+        first = len(given.args)
+        behind = spans[first - 1].end if first else module.text.index("(", module.span(function).start)
+        star = module.text.index("*", behind)
+        spans.insert(first, Span(star, star + 1))
+        going = [i + (i >= first) for i in going]
+        if {*range(first + 1, len(spans))} <= set(going):
+            going = sorted([*going, first])
+    return _delete_spans(module, spans, going, _closing(module, spans[-1].end))
 
 
 def _closing(module: Module, position: int) -> int:

@@ -42,7 +42,9 @@ def dual_stack(project: Project) -> Iterator[Finding]:
 
     What only the dropped branches used goes too, where that can be proven: imports, local values, functions,
     classes, constants, attributes, and parameters with what every call gives for them. A name that any file
-    still mentions stays.
+    still mentions stays. A parameter that only the dropped branches gave goes too, its constant default in
+    place of its reads; where something is decided by it, or a package offers its function, it stays, and that
+    is said.
 
     What cannot be dropped soundly is left to a person (FM121): FSDP1 as one of several ways within its
     branch, a third branch that would get FSDP1's users without a word, code that refuses whatever is not

@@ -50,7 +50,7 @@ class Request:
 
         with stand_ins(self._staging) as places:
             sources = [places.local(text) for text in self._sources]
-            watch = SourceWatch(sources, repr(self._read), also=places.check)
+            watch = SourceWatch(sources, places.shown(repr(self._read)), also=places.check)
             with open_source(sources, self._read) as contents:
                 if self._nothing_to_do(contents):
                     if self._options.ranks.is_first:

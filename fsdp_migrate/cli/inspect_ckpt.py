@@ -67,6 +67,7 @@ def inspect_ckpt(
         layout_from=layout_from,
         saver_torch=saver_torch,
         param_groups=read_groups(param_groups),
+        only_listed=True,
     )
     as_tree = tree or under is not None or depth is not None
     as_json = report is ReportFormat.JSON

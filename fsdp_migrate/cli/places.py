@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checkpoint_convert.remote_source import path_of
+from checkpoint_convert.urls import path_of
 
 if TYPE_CHECKING:
     from checkpoint_convert.convert import ConvertOptions
@@ -39,8 +39,8 @@ class Target:
             remote.check_free(overwrite=self.options.overwrite)
             yield replace(self.options, then=remote.take, restore=remote.restore, durable=False)
             remote.commit()
-        except BaseException:
-            remote.give_up()
+        except BaseException as error:
+            remote.give_up(error)
             raise
 
     def _by_ranks(self, remote: RemoteTarget) -> Iterator[ConvertOptions]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -45,15 +46,23 @@ _READY_S = 300.0
 class RankForker:
     """The process that ranks are forked from; a context manager, on whose exit no rank is left.
 
-    The ranks see no GPU: there may be fewer GPUs than ranks, and CPU sums are the same on every machine. The
-    process imports while other things are done; the first job waits for it.
+    The process imports while other things are done; the first job waits for it.
 
     Args:
-        preload: modules that are imported before the first fork.
+        preload: modules that are imported before the first fork; none: what `verify` needs.
+        nproc: ranks of most jobs.
+        environment: variables of the process and its ranks. As it is, they see no GPU: there may be fewer
+            GPUs than ranks, and CPU sums are the same on every machine.
     """
 
-    def __init__(self, preload: tuple[str, ...] = PRELOAD) -> None:
-        self._server = RankServer(nproc=2, modules=preload, environment=_ENVIRONMENT)
+    def __init__(
+        self,
+        preload: tuple[str, ...] = PRELOAD,
+        *,
+        nproc: int = 2,
+        environment: Mapping[str, str] = _ENVIRONMENT,
+    ) -> None:
+        self._server = RankServer(nproc=nproc, modules=preload, environment=environment)
         self._ready = False
 
     def __enter__(self) -> RankForker:

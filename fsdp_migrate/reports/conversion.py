@@ -25,6 +25,8 @@ def printable(write: Write) -> Write:
     """Writes text with names from a checkpoint: control characters are shown, not sent to a terminal."""
 
     def escaped(text: str) -> object:
+        if text.replace("\n", "").isprintable():  # as nearly all is
+            return write(text)
         shown = (char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
         return write("".join(shown))
 

@@ -9,7 +9,7 @@ import torch
 
 from checkpoint_convert.model import BLOCK_BYTES, DType
 
-TORCH_TYPES = {getattr(torch, dtype.torch_name): dtype for dtype in DType}
+TORCH_TYPES = {getattr(torch, dtype.torch_name): dtype for dtype in DType if hasattr(torch, dtype.torch_name)}
 
 
 @dataclass(frozen=True)

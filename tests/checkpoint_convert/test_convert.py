@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from checkpoint_convert import destination
-from checkpoint_convert.convert import ConvertOptions, SourceWatch, convert
+from checkpoint_convert.convert import ConvertOptions, SourceWatch, convert, make_plan
 from checkpoint_convert.errors import (
     CheckpointError,
     DestinationError,
@@ -24,7 +24,7 @@ from checkpoint_convert.errors import (
     LayoutError,
     UnreadableError,
 )
-from checkpoint_convert.model import Contents
+from checkpoint_convert.model import Contents, SourceFormat
 from checkpoint_convert.readers.open import open_source
 from checkpoint_convert.write_options import OutputFormat, WriteOptions
 from tests.checkpoint_convert.memory_source import MemorySource, sources
@@ -120,6 +120,18 @@ def test_too_little_space_is_seen_before_anything_is_written(
     with pytest.raises(DestinationError, match=r"the output needs .* bytes, and .* free"):
         run(trained_contents(), tmp_path / "out")
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("to", list(OutputFormat))
+def test_room_is_asked_for_all_that_many_small_tensors_take(tmp_path: Path, to: OutputFormat) -> None:
+    """Headers, the index and the report are most of it then."""
+    tensors = {f"layers.{number}.scale": MemorySource(torch.ones(1)) for number in range(300)}
+    contents = Contents(SourceFormat.FULL, tensors)
+    options = ConvertOptions(WriteOptions(to=to))
+    plan = make_plan(contents, tmp_path / "out", options)
+    convert(contents, tmp_path / "out", options, reopen=reopen)
+    taken = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    assert taken <= plan.needed_bytes < 1.2 * taken + 4096
 
 
 def test_what_is_counted_as_room_may_vanish_meanwhile(

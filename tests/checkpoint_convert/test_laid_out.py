@@ -6,6 +6,7 @@ import filecmp
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
@@ -13,12 +14,13 @@ import torch
 from checkpoint_convert import laid_out, stored_entries
 from checkpoint_convert.convert import ConvertOptions, convert
 from checkpoint_convert.errors import UnreadableError
-from checkpoint_convert.readers import dcp_part, detect
+from checkpoint_convert.readers import dcp_part, safetensors
 from checkpoint_convert.readers.open import open_source
 from checkpoint_convert.write_options import OutputFormat, Preset, WriteOptions
 from checkpoint_convert.writers.dcp import DcpLayout
 from checkpoint_convert.writers.output import Output
 from checkpoint_convert.writers.safetensors import SafetensorsLayout
+from checkpoint_convert.writers.torch_file import TorchFileLayout
 
 
 def save(path: Path) -> None:
@@ -130,11 +132,58 @@ def test_safetensors_are_the_same_and_are_not_opened_as_a_checkpoint(
         raise AssertionError("opened as a checkpoint")
 
     monkeypatch.setattr(laid_out, "MANY_CHUNKS", 3)
-    monkeypatch.setattr(detect, "read_safetensors", unread)
+    monkeypatch.setattr(safetensors, "read_safetensors", unread)
     many = run(tmp_path, "many", to=OutputFormat.SAFETENSORS)
     names = sorted(path.relative_to(few).as_posix() for path in few.rglob("*") if path.is_file())
     assert len(names) > 4  # two files of the model, its index, the optimizer's two, the report
     assert filecmp.cmpfiles(few, many, names, shallow=False) == (names, [], [])
+
+
+def save_nested(path: Path) -> None:
+    save(path)
+    saved = torch.load(path, weights_only=True)
+    rng = {"python": (3, torch.arange(4), None), "cpu": torch.arange(9, dtype=torch.uint8)}
+    torch.save({**saved, "rng": rng, "none": {}, "groups": [torch.ones(2), {"decay": 0.9}]}, path)
+
+
+def test_a_torch_file_is_the_same_and_is_not_opened_as_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_nested(tmp_path / "full.pt")
+    few = run(tmp_path, "few.pt", to=OutputFormat.TORCH)
+    monkeypatch.setattr(laid_out, "MANY_CHUNKS", 3)
+    with open_source([tmp_path / "full.pt"]) as contents:
+        options = ConvertOptions(WriteOptions(to=OutputFormat.TORCH))
+        done = convert(contents, tmp_path / "many.pt", options, reopen=_never)
+    assert done is not None and done.verified
+    assert filecmp.cmp(few, tmp_path / "many.pt", shallow=False)
+
+
+def _never(path: Path) -> NoReturn:
+    raise AssertionError(f"{path} was opened as a checkpoint")
+
+
+@pytest.mark.parametrize(
+    "part", [b"exp_avg", b"PK\x01\x02", b"PK\x05\x06", struct.pack("<f", 0.25), b"archive/data/3", b"inline"]
+)
+def test_damage_of_a_torch_file_is_found(
+    part: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_nested(tmp_path / "full.pt")
+    monkeypatch.setattr(laid_out, "MANY_CHUNKS", 3)
+    finish = TorchFileLayout.finish
+
+    def finish_and_damage(self: TorchFileLayout, out: Output) -> None:
+        finish(self, out)
+        out.settle()
+        path = out.directory / self.files[0].name
+        inline = self.storage(len(self.tensors)).data_offset
+        flip(path, inline if part == b"inline" else path.read_bytes().index(part))
+
+    monkeypatch.setattr(TorchFileLayout, "finish", finish_and_damage)
+    with pytest.raises(UnreadableError):
+        run(tmp_path, "out.pt", to=OutputFormat.TORCH)
+    assert [path.name for path in tmp_path.iterdir()] == ["full.pt"]
 
 
 HEADER = "model-00001-of-00002.safetensors"

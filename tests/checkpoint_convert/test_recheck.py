@@ -79,6 +79,18 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_the_output_of_a_stateless_optimizer_is_what_its_report_says(tmp_path: Path, form: str) -> None:
+    groups = [{"lr": 0.1, "params": ["a", "b"]}, {"lr": 0.2, "params": []}]
+    saved = {
+        "model": {"a": torch.ones(2, 2), "b": torch.ones(3)},
+        "optim": {"state": {}, "param_groups": groups},
+    }
+    torch.save(saved, tmp_path / "full.pt")
+    found = checked(converted(tmp_path / "full.pt", tmp_path / "out", FORMS[form]))
+    assert found.problems == ()
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_an_output_is_what_its_report_says(source: Path, tmp_path: Path, form: str) -> None:
     target = converted(source, tmp_path / "out", FORMS[form])
     path = target / "conversion.json" if target.is_dir() else tmp_path / "out.conversion.json"

@@ -28,7 +28,7 @@ from checkpoint_convert.model import Contents
 from checkpoint_convert.ranks import Ranks
 from checkpoint_convert.readers.open import open_source
 from checkpoint_convert.remote_target import RemoteTarget
-from checkpoint_convert.sent_record import RECORD_NAME
+from checkpoint_convert.sent_record import NOTE_NAME
 from checkpoint_convert.write_options import OutputFormat, WriteOptions
 from fsdp_migrate.cli.app import app
 from fsdp_migrate.cli.places import stand_ins
@@ -347,7 +347,7 @@ def test_ranks_that_are_lost_while_one_sends_are_gone_on_with(
 
     with monkeypatch.context() as patch:
         patch.setattr(RemoteTarget, "_put", lost)
-        patch.setattr(RemoteTarget, "give_up", lambda _: None)
+        patch.setattr(RemoteTarget, "give_up", lambda *_: None)
         assert "lost" in by_ranks(full, "memory://out", tmp_path, SPLIT)[0]
     first, sent[:] = list(sent), []
     assert len(first) == 3
@@ -360,10 +360,10 @@ def test_ranks_that_are_lost_while_one_sends_are_gone_on_with(
     assert not any("fsdp-migrate" in path or ".work" in path for path in memory.find("memory://out"))
 
 
-def by_one(full: Path, url: str, write: WriteOptions) -> str:
-    """Convert by a process of its own; what it ended with."""
+def by_one(source: Path | str, url: str, write: WriteOptions) -> str:
+    """Convert a file or a URL by a process of its own; what it ended with."""
     try:
-        with stand_ins() as places, open_source([full]) as contents:
+        with stand_ins() as places, open_source([places.local(str(source))]) as contents:
             target = places.target(url, ConvertOptions(write, jobs=2))
             with target.open() as chosen:
                 convert(
@@ -371,17 +371,19 @@ def by_one(full: Path, url: str, write: WriteOptions) -> str:
                     target.path,
                     chosen,
                     reopen=lambda path: open_source([path]),
-                    watch=SourceWatch([full]),
+                    watch=SourceWatch([places.local(str(source))], also=places.check),
                 )
     except CheckpointError as error:
-        return error.message
+        return f"{error.message} ({error.hint})"
     return ""
 
 
 class Traffic:
     """What is sent to the memory store and which tensors are written, of a run after one that was killed."""
 
-    def __init__(self, full: Path, memory: fsspec.AbstractFileSystem, patch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, full: Path | str, memory: fsspec.AbstractFileSystem, patch: pytest.MonkeyPatch
+    ) -> None:
         self.sent: list[str] = []
         self.written: list[int] = []
         put, transfer = type(memory).put_file, job.transfer
@@ -399,7 +401,7 @@ class Traffic:
         patch.setattr(journal, "_FLUSH_BYTES", 1)
         with patch.context() as killed:
             killed.setattr(job, "check_output", lambda *_: 1 / 0)  # the last moment: most was sent
-            killed.setattr(RemoteTarget, "give_up", lambda _: None)
+            killed.setattr(RemoteTarget, "give_up", lambda *_: None)
             with pytest.raises(ZeroDivisionError):
                 by_one(full, "memory://out", SPLIT)
         self.first = sorted(set(self.sent))
@@ -420,6 +422,114 @@ def test_a_run_that_was_killed_while_it_sent_is_gone_on_with(
     assert run("verify-ckpt", "memory://out").exit_code == 0
 
 
+def lost_while_sending(memory: fsspec.AbstractFileSystem, patch: pytest.MonkeyPatch) -> None:
+    put = type(memory).put_file
+
+    def lost(system: object, source: str, target: str, **options: object) -> None:
+        if target.endswith((".metadata", "__0_5.distcp")):
+            raise ConnectionError("lost")
+        put(system, source, target, **options)
+
+    patch.setattr(type(memory), "put_file", lost)
+
+
+def lost_while_checking(memory: fsspec.AbstractFileSystem, patch: pytest.MonkeyPatch) -> None:
+    get = type(memory).cat_file
+
+    def lost(system: object, path: str, *places: object, **named: object) -> bytes:
+        if path.endswith(".distcp"):
+            raise ConnectionError("lost")
+        data: bytes = get(system, path, *places, **named)
+        return data
+
+    patch.setattr(remote_source, "_WAIT_S", 0)
+    patch.setattr(type(memory), "cat_file", lost)
+
+
+def no_room(memory: fsspec.AbstractFileSystem, patch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    patch.setattr(job, "write_report", full)
+
+
+def interrupted(memory: fsspec.AbstractFileSystem, patch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    patch.setattr(job, "check_output", stop)
+
+
+@pytest.mark.parametrize("loss", [lost_while_sending, lost_while_checking, no_room, interrupted])
+def test_what_arrived_before_a_loss_stays_and_is_gone_on_with(
+    loss: Any, full: Path, memory: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "_FLUSH_BYTES", 1)
+    with monkeypatch.context() as patch:
+        loss(memory, patch)
+        if loss is interrupted:
+            with pytest.raises(KeyboardInterrupt):
+                by_one(full, "memory://out", SPLIT)
+        else:
+            said = by_one(full, "memory://out", SPLIT)
+            assert "memory://out stays there: run the same command again" in said
+            assert "left behind" not in said
+    arrived = {path.rpartition("/")[2] for path in memory.find("memory://out")}
+    data = {name for name in arrived if name.endswith(".distcp")}
+    assert len(data) > 3 and ".fsdp-migrate-partial" in arrived and ".metadata" not in arrived
+    sent: list[str] = []
+    put = type(memory).put_file
+
+    def noted(system: object, source: str, target: str, **options: object) -> None:
+        sent.append(target.rpartition("/")[2])
+        put(system, source, target, **options)
+
+    monkeypatch.setattr(type(memory), "put_file", noted)
+    assert by_one(full, "memory://out", SPLIT) == ""
+    assert not data & set(sent) and {".metadata", "conversion.json"} <= set(sent)
+    assert not any("fsdp-migrate" in path for path in memory.find("memory://out"))
+    assert run("verify-ckpt", "memory://out").exit_code == 0
+
+
+def test_each_line_of_the_journals_is_sent_once(
+    full: Path, memory: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traffic = Traffic(full, memory, monkeypatch)
+    notes = sorted(path for path in memory.find("memory://out") if NOTE_NAME in path)
+    heads, rows = [], []
+    for note in notes:
+        head, *lines = memory.cat_file(note).splitlines()
+        heads.append(json.loads(head)["sent"])
+        rows += [json.loads(line)[0] for line in lines]
+    assert sorted(heads) == [name for name in traffic.first if name.endswith(".distcp")]
+    assert len(rows) == len(set(rows)) > len(WEIGHTS) // 2
+
+
+def test_a_source_behind_a_url_is_known_again(
+    full: Path, memory: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.pipe_file("memory://in/full.pt", full.read_bytes())
+    traffic = Traffic("memory://in/full.pt", memory, monkeypatch)
+    assert by_one("memory://in/full.pt", "memory://out", SPLIT) == ""
+    assert set(traffic.sent) == {".metadata", "conversion.json"}
+    assert run("verify-ckpt", "memory://out").exit_code == 0
+
+
+@pytest.mark.parametrize("why", ["it changed", "the store says only its size"])
+def test_a_source_behind_a_url_that_may_be_another_starts_anew(
+    why: str, full: Path, memory: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.pipe_file("memory://in/full.pt", full.read_bytes())
+    if why == "the store says only its size":
+        monkeypatch.setattr(remote_source, "_STAMPS", ("size",))
+    traffic = Traffic("memory://in/full.pt", memory, monkeypatch)
+    if why == "it changed":
+        memory.pipe_file("memory://in/full.pt", full.read_bytes())
+    assert by_one("memory://in/full.pt", "memory://out", SPLIT) == ""
+    assert set(traffic.first) <= set(traffic.sent) and len(traffic.written) == len(WEIGHTS)
+    assert run("verify-ckpt", "memory://out").exit_code == 0
+
+
 def other_source(full: Path, memory: fsspec.AbstractFileSystem) -> Path:
     copy = full.with_name("copy.pt")
     copy.write_bytes(full.read_bytes())
@@ -432,7 +542,7 @@ def cut_short(full: Path, memory: fsspec.AbstractFileSystem) -> Path:
 
 
 def damaged_record(full: Path, memory: fsspec.AbstractFileSystem) -> Path:
-    memory.pipe_file(f"memory://out/{RECORD_NAME}", b'{"conversion": 3')
+    memory.pipe_file(f"memory://out/{NOTE_NAME}000001", b'{"conversion": 3')
     return full
 
 

@@ -555,3 +555,92 @@ def check(cfg):
 """
     text = dropped(tmp_path, SETTING + checks)
     assert text.endswith("def check(cfg):\n    if cfg.later:\n        pass\n    return cfg\n")
+
+
+KEYWORD_ONLY = """\
+def context(model, *, kind, config=None):
+    if version(model) == 1:
+        return FSDP.state_dict_type(model, kind, config)
+    return nullcontext(model)
+
+
+def other(model, *, kind, depth=1):
+    if version(model) == 1:
+        model = FSDP.state_dict_type(model, kind)
+    return nullcontext(model, depth)
+
+
+def save(model):
+    with context(model, kind="sharded", config=1), other(model, kind="full"):
+        return model.state_dict()
+"""
+
+
+def test_parameters_by_keyword_alone_go_too(tmp_path: Path) -> None:
+    head = UNREAD[: UNREAD.index("\n\ndef context")]
+    text = dropped(tmp_path, SETTING + head + "\n\n" + KEYWORD_ONLY)
+    assert "def context(model):" in text and "def other(model, *, depth=1):" in text
+    assert "with context(model), other(model):" in text
+
+
+GIVEN = """\
+def gathered(model, cpu=False, *, depth=1):
+    return whole(model, to_cpu=cpu, depth=depth)
+
+
+def save(model, cfg):
+    if cfg.strategy == "fsdp":
+        with FSDP.state_dict_type(model, 1):
+            return gathered(model, True, depth=2)
+    elif cfg.strategy == "fsdp2":
+        return gathered(model)
+"""
+
+
+def test_parameters_that_only_fsdp1s_branch_gave_become_their_defaults(tmp_path: Path) -> None:
+    text = dropped(tmp_path, SETTING + GIVEN)
+    assert "def gathered(model):\n    return whole(model, to_cpu=False, depth=1)" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (
+            "    return whole",
+            "    if cpu:\n        model = 1\n    return whole",
+            "something is decided by it",
+        ),
+        (
+            "    return whole",
+            "    cpu = len(cpu)\n    return whole",
+            "the function gives the name other values",
+        ),
+        ("cpu=False", "cpu=default()", "its default is worked out"),
+        ("    return whole", '    """Into `cpu` memory."""\n    return whole', "the docstring speaks of it"),
+    ],
+)
+def test_parameters_that_only_fsdp1s_branch_gave_stay_with_a_reason(
+    old: str, new: str, reason: str, tmp_path: Path
+) -> None:
+    done = rewrite(tmp_path, SETTING + GIVEN.replace(old, new, 1))
+    (note,) = [r for r in done.reported if "only FSDP1's branch gave" in r.finding.message]
+    assert note.outcome is Outcome.NOTE and note.finding.message.endswith(reason)
+    text = next(c.after.decode() for c in done.changes if c.path == "a.py")
+    lines = (IMPORTS + SETTING + GIVEN.replace(old, new, 1)).splitlines()
+    assert lines[note.finding.place.line - 1].startswith("def gathered(")
+    assert "def gathered(model, cpu=" in text and "depth=depth" not in text
+
+
+def test_parameters_that_something_still_gives_or_a_package_offers_stay(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(IMPORTS + SETTING + GIVEN)
+    (tmp_path / "__init__.py").write_text("from .a import gathered\n\n# fsdp\n")
+    done = plan_rewrite(tmp_path, ["a.py", "__init__.py"], Options(drop_fsdp1=True))
+    said = [r.finding.message for r in done.reported if "only FSDP1's branch gave" in r.finding.message]
+    assert [one.rpartition("because ")[2] for one in said] == [
+        "the package offers this function to others"
+    ] * 2
+    (tmp_path / "__init__.py").write_text(
+        "from .a import gathered\n\ngathered(1, cpu=True, depth=3)  # fsdp\n"
+    )
+    done = plan_rewrite(tmp_path, ["a.py", "__init__.py"], Options(drop_fsdp1=True))
+    assert not any("only FSDP1's branch gave" in r.finding.message for r in done.reported)

@@ -176,6 +176,19 @@ _IMPORT_CASES = {
         f"{_FSDP} as FSDP  # noqa: F401\n\n{_WRAP}",
         "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP  # noqa: F401\n",
     ),
+    "beside one of the same module, with a name of its own": (
+        f"import torch\n{_FSDP} as FSDP\nimport zlib_ng\n\nimport other\n\n\n"
+        "def f(model, kept):\n    return isinstance(model, FSDP) and kept(FSDP)\n",
+        f"import torch\n{_FSDP} as FSDP\nfrom torch.distributed.fsdp import FSDPModule\nimport zlib_ng\n",
+    ),
+    "in order among others that no blank line parts": (
+        "import os\nimport torch\nfrom packaging import version\nfrom torch.optim import SGD\n"
+        "from tqdm import tqdm\n\nif version:\n"
+        f"    {_FSDP} as FSDP\n\nmodel = FSDP(model)\ntorch.save(model.state_dict(), 'f')\n",
+        "import os\nimport torch\nfrom torch.distributed.checkpoint.state_dict import (\n"
+        "    StateDictOptions,\n    get_model_state_dict,\n)\n"
+        "from torch.distributed.fsdp import fully_shard\nfrom torch.optim import SGD\n",
+    ),
     "own name of that kind": (
         f"{_FSDP} as FSDP\n\n\ndef shard_model(): ...\n\n\n{_WRAP}",
         "import fsdp2_sharding\n\n\ndef shard_model(): ...\n\n\nmodel = fsdp2_sharding.shard_model(",
@@ -188,6 +201,22 @@ def test_imports_come_and_go(name: str, tmp_path: Path) -> None:
     before, start = _IMPORT_CASES[name]
     _, texts = rewrite_of(tmp_path, {"main.py": before})
     assert texts["main.py"].startswith(start), texts["main.py"]
+
+
+def test_an_import_takes_the_place_of_another_only_in_order(tmp_path: Path) -> None:
+    text = """\
+        import torch
+        from parts import build
+        from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+        from torch.optim import SGD
+
+        model = FSDP(build(), sharding_strategy=cfg.strategy)
+        """
+    _, texts = rewrite_of(tmp_path, {"main.py": text, "parts.py": "def build(): ...\n"})
+    assert texts["main.py"].startswith(
+        "import torch\nfrom fsdp2_sharding import shard_model\nfrom parts import build\n"
+        "from torch.optim import SGD\n"
+    )
 
 
 def test_locals_go_with_their_last_use_and_not_because_nothing_reads_them(tmp_path: Path) -> None:

@@ -66,3 +66,27 @@ def test_a_file_that_only_uses_a_name_is_not_parsed_for_it(tmp_path: Path) -> No
     assert "parts/two.py" not in project.modules
     assert not project.index.may_have("parts/two.py", "len")
     assert project.index.may_have("parts/__init__.py", "used")
+
+
+_OF_PYTHON = {
+    "function": ("def len(n): ...", True),
+    "class": ("class len: ...", True),
+    "assignment": ("len = make()", True),
+    "among others": ("other, len = make()", True),
+    "annotated": ("len: object = make()", True),
+    "import": ("from elsewhere import len", True),
+    "local": ("def f():\n    len = make()\n", False),
+    "prose": ('"""Takes\nas len says, or for len in all."""\n', False),
+    "comparison": ("other = len == make", False),
+    "method": ("class C:\n    def len(self): ...", False),
+}
+
+
+@pytest.mark.parametrize(("text", "may"), _OF_PYTHON.values(), ids=_OF_PYTHON)
+def test_a_name_of_python_is_only_looked_for_where_a_file_hides_it(
+    tmp_path: Path, text: str, may: bool
+) -> None:
+    files = {"parts/__init__.py": "from .one import *\n", "parts/one.py": text + "\n", "main.py": _MAIN}
+    project = project_of(tmp_path, files)
+    assert project.index.may_have("parts/one.py", "len") is may
+    assert project.index.may_have("parts/__init__.py", "len") is may

@@ -31,7 +31,7 @@ _IMPORTS = {
 def test_what_can_run_together_is_imported_by_one_file(path: str, together: set[str]) -> None:
     paths = {*_IMPORTS, "common.py"}
     shelf = Shelf(paths, lambda path: b"", lambda path: None, _IMPORTS, {})
-    assert shelf.together(path) == together
+    assert shelf.together(path).among(paths) == together
     assert (shelf.group(path) == shelf.group("main.py")) == (path != "alone.py")
 
 

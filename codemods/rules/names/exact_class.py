@@ -17,6 +17,8 @@ _NO_MODULES = frozenset(
     {"config", "cfg", "generation_config", "args", "hparams", "tokenizer", "dtype", "device", "optimizer"}
     | {"state", "training_state", "forward"}
 )
+_WALKS = ("modules", "named_modules", "children", "named_children")
+_GIVEN_PARTS = "names given loop variables over modules"
 _OTHER_CLASSES: frozenset[object] = frozenset(
     {"DataParallel", "DeepSpeedEngine", "DistributedDataParallel", "Linear4bit", "Linear8bitLt"}
 )
@@ -188,7 +190,7 @@ def _is_submodule(project: Project, module: Module, subject: ast.expr) -> bool:
         return True
     function = module.function(subject)
     names = [a.arg for a in function.args.args] if function is not None else []
-    if function is None or subject.id not in names:
+    if function is None or subject.id not in names or not _is_given_parts(project, module, function):
         return False
     for home, call in project.links.calls_of(module, function):
         bound = is_bound_call(project.index, module, function, home, call)
@@ -196,6 +198,47 @@ def _is_submodule(project: Project, module: Module, subject: ast.expr) -> bool:
         if isinstance(given, ast.Name) and _is_loop_variable(project, home, given):
             return True
     return False
+
+
+def _is_given_parts(
+    project: Project, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef
+) -> bool:
+    """Whether a call that names a function gives it a loop variable over a sharded model's modules.
+
+    Asked first: which calls of a method are calls of this one is a question about every object."""
+    known = project.memo.get(_GIVEN_PARTS)
+    if not isinstance(known, frozenset):
+        known = project.memo[_GIVEN_PARTS] = frozenset(_names_given_parts(project))
+    names = {function.name, *project.links.callers.names(module, function)}
+    owner = module.parent(function)
+    if function.name == "__init__" and isinstance(owner, ast.ClassDef):
+        for heir, home in [(owner, module), *project.links.classes.heirs(owner, module)]:
+            names.update(project.links.callers.names(home, heir))
+        names.add("cls")
+    return not known.isdisjoint(names)
+
+
+def _names_given_parts(project: Project) -> Iterator[str]:
+    """What is called with a name that a loop over a sharded model's modules binds in the same file."""
+    for module in project.looked_at:
+        bound = {
+            target.id
+            for word in _WALKS
+            for walk in module.called(word)
+            if _walks_sharded(project, module, walk)
+            for target in _targets(module.parent(walk), walk)
+        }
+        for used in (one for name in bound for one in module.named(name) if isinstance(one, ast.Name)):
+            call = module.parent(used)
+            call = module.parent(call) if isinstance(call, ast.keyword) else call
+            if isinstance(call, ast.Call) and call.func is not used:
+                yield call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _targets(loop: ast.AST | None, walk: ast.expr) -> Iterator[ast.Name]:
+    """The names that a loop binds, if it goes over the result of a call."""
+    if isinstance(loop, ast.For | ast.comprehension) and loop.iter is walk:
+        yield from (node for node in ast.walk(loop.target) if isinstance(node, ast.Name))
 
 
 def _is_loop_variable(project: Project, module: Module, subject: ast.Name) -> bool:
@@ -223,6 +266,6 @@ def _walks_sharded(project: Project, module: Module, node: ast.expr) -> bool:
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("modules", "named_modules", "children", "named_children")
+        and node.func.attr in _WALKS
         and not isinstance(project.sharded(module, node.func.value), No)
     )

@@ -58,7 +58,12 @@ def _is_any_object(project: Project, module: Module, receiver: ast.expr) -> bool
     if says_optimizer(receiver):
         return False
     held = project.links.held(module, receiver)
-    return any(isinstance(h, Instance) and "optim" not in h.node.name.lower() for h in held)
+    return any(
+        isinstance(h, Instance)
+        and "optim" not in h.node.name.lower()
+        and not project.links.classes.is_optimizer(h.node, h.module)
+        for h in held
+    )
 
 
 def _is_of_other_heir(project: Project, call: MethodCall) -> bool:

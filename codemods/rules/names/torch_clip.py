@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.optimizer_classes import trained
+from codemods.analysis.summoned import is_model_summoned, is_summoned
 from codemods.rule import (
     Finding,
     Holding,
@@ -23,6 +25,7 @@ from codemods.rule import (
     is_result_used,
     is_where_not_instance,
     is_where_other_branch_shards,
+    parameter_loops,
     replace,
     rule,
 )
@@ -37,18 +40,16 @@ def torch_clip(project: Project) -> Iterator[Finding]:
     On FSDP1 parameters it clipped each rank by the norm of what that rank held, a number that differs per
     rank. On FSDP2 parameters it clips by the norm of the whole gradient. The new behaviour is what was
     meant, but training curves change, so a person should know. With `--unsafe-fixes` a used result gets
-    `.full_tensor()`, because it is a DTensor now; nothing else has to be done."""
+    `.full_tensor()`, because it is a DTensor now; nothing else has to be done. The same is said where the
+    parameters are those of an optimizer's group: `clip_grad_norm_(group["params"], c)`.
+
+    Within `summon_full_params` gradients are whole before and after: nothing is said."""
     for name in _FUNCTIONS:
         for module, call in project.calls_of(name):
-            model, holding = _owner(project, module, argument(call, 0, "parameters"))
-            if model is None or isinstance(holding, No):
+            owner, holding = _owner(project, module, argument(call, 0, "parameters"))
+            if owner is None or isinstance(holding, No):
                 continue
-            text = ast.unparse(model)
-            if is_where_not_instance(module, call, text) or _already_full(module, call):
-                continue
-            if is_where_other_branch_shards(module, call, text) or is_behind_branch_that_shards(
-                module, call, text
-            ):
+            if _already_full(module, call) or _is_where_none(project, module, call, owner):
                 continue
             edits = []
             if is_result_used(module, call):
@@ -68,12 +69,42 @@ def torch_clip(project: Project) -> Iterator[Finding]:
 
 
 def _owner(project: Project, module: Module, given: ast.expr | None) -> tuple[ast.expr | None, Holding]:
-    """The sharded model whose parameters are given, if there is one."""
-    for model in project.links.parameters.iterated(module, given) if given is not None else ():
-        holding = project.sharded(module, model)
+    """The sharded model whose parameters are given, or the optimizer that trains one, if there is one."""
+    for owner in _owners(project, module, given) if given is not None else ():
+        holding = project.sharded(module, owner)
+        holding = trained(project, module, owner) if isinstance(holding, No) else holding
         if not isinstance(holding, No):
-            return model, holding
+            return owner, holding
     return None, No()
+
+
+def _owners(project: Project, module: Module, given: ast.expr) -> Iterator[ast.expr]:
+    """Whose parameters are given, all of them or one in each turn of a loop."""
+    yield from project.links.parameters.iterated(module, given)
+    for loop in parameter_loops(project, module) if isinstance(given, ast.Name) else ():
+        if ast.unparse(given) in loop.parameters and loop.node in module.ancestors(given):
+            yield loop.owner
+
+
+def _is_where_none(project: Project, module: Module, call: ast.Call, owner: ast.expr) -> bool:
+    """Whether the parameters are whole where they are clipped, or of a model that is not sharded there."""
+    groups = module.parent(owner)
+    is_optimizer = isinstance(groups, ast.Attribute) and groups.attr == "param_groups"
+    if is_summoned(module, call) if is_optimizer else is_model_summoned(module, call, owner):
+        return True
+    models = _clipped_by_themselves(project, module) if is_optimizer else [owner]
+    return any(
+        is_where_not_instance(module, call, text)
+        or is_where_other_branch_shards(module, call, text)
+        or is_behind_branch_that_shards(module, call, text)
+        for text in map(ast.unparse, models)
+    )
+
+
+def _clipped_by_themselves(project: Project, module: Module) -> list[ast.expr]:
+    """`m` of each `m.clip_grad_norm_(...)` of a sharded model: what stands beside an optimizer's groups."""
+    receivers = [c.func.value for c in module.called("clip_grad_norm_") if isinstance(c.func, ast.Attribute)]
+    return [receiver for receiver in receivers if not isinstance(project.sharded(module, receiver), No)]
 
 
 def _already_full(module: Module, call: ast.Call) -> bool:

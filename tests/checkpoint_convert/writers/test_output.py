@@ -111,11 +111,11 @@ def test_even_a_small_checkpoint_has_a_file_for_each_thread(count: int, files: i
 
 
 def test_memory_that_was_read_into_is_not_shared_with_a_forked_process() -> None:
-    with file_bytes._block(file_bytes.BLOCK_BYTES) as block:
-        block[:2] = b"ab"
-        child = os.fork()
-        if not child:
-            block[:2] = b"xy"
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-        assert bytes(block[:2]) == b"ab"
+    block = file_bytes._take_block(file_bytes.BLOCK_BYTES)
+    block[:2] = b"ab"
+    child = os.fork()
+    if not child:
+        block[:2] = b"xy"
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert bytes(block[:2]) == b"ab"

@@ -11,7 +11,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from checkpoint_convert.convert import ConvertOptions, convert
+from checkpoint_convert.convert import Conversion, ConvertOptions, convert
 from checkpoint_convert.errors import UnsupportedError
 from checkpoint_convert.model import Contents, DType, SourceFormat
 from checkpoint_convert.readers.open import open_source
@@ -20,9 +20,11 @@ from tests.checkpoint_convert.memory_source import bits, sources
 from tests.checkpoint_convert.trained import contents_of, trained, trained_contents
 
 
-def write(contents: Contents, target: Path, jobs: int = 1, **changes: object) -> None:
-    options = WriteOptions(to=OutputFormat.SAFETENSORS, **changes)
-    convert(contents, target, ConvertOptions(options, jobs=jobs), reopen=lambda path: open_source([path]))
+def write(contents: Contents, target: Path, jobs: int = 1, **changes: object) -> Conversion:
+    options = ConvertOptions(WriteOptions(to=OutputFormat.SAFETENSORS, **changes), jobs=jobs)
+    done = convert(contents, target, options, reopen=lambda path: open_source([path]))
+    assert done is not None
+    return done
 
 
 def test_one_file_with_every_tensor_but_the_tied_ones(tmp_path: Path) -> None:
@@ -94,7 +96,19 @@ def test_names_that_only_claim_to_be_tied_are_both_written(tmp_path: Path) -> No
     assert not torch.equal(found["head.weight"], found["embedding.weight"])
 
 
-@pytest.mark.parametrize("dtype", [dtype for dtype in DType if dtype is not DType.COMPLEX128], ids=str)
+def test_what_of_an_optimizers_state_is_no_tensor_is_listed(tmp_path: Path) -> None:
+    contents = trained_contents()
+    assert contents.optimizer is not None
+    first, *_ = contents.optimizer.state
+    state = {first: {**contents.optimizer.state[first], "note": "x", "history": [1, 2]}}
+    optimizer = replace(contents.optimizer, state={**contents.optimizer.state, **state})
+    done = write(replace(contents, optimizer=optimizer), tmp_path / "out")
+    left_out = {item.path[3]: item.reason for item in done.items.left_out if item.path[0] == "optim"}
+    assert left_out == dict.fromkeys(("note", "history"), "safetensors holds an optimizer's tensors only")
+    assert any("note" in notice.text for notice in done.notices)
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in DType if dtype.safetensors_name], ids=str)
 def test_every_dtype_and_scalars(tmp_path: Path, dtype: DType) -> None:
     raw = torch.randint(2, (12 * dtype.itemsize,), dtype=torch.uint8)
     tensors = {"many": raw.view(getattr(torch, dtype.torch_name)).reshape(3, 4)}

@@ -83,7 +83,10 @@ def test_names_are_written_without_importing() -> None:
 
 def test_central_directory_past_four_gib_is_zip64() -> None:
     far = torch_zip.Record("archive/data/9", 5 * 2**30, 5 * 2**30 + 64, 6 * 2**30)
-    directory = torch_zip.central_directory([far], [7], 12 * 2**30)
+    directory = b"".join(torch_zip.central_directory([(far, 7)], 12 * 2**30))
+    assert len(directory) == torch_zip.central_entry_bytes(far) + len(
+        torch_zip.central_end(1, torch_zip.central_entry_bytes(far), 12 * 2**30)
+    )
     entry = zipfile.ZipFile(_Sparse(12 * 2**30, directory)).infolist()[0]
     assert (entry.header_offset, entry.file_size, entry.compress_size) == (5 * 2**30, 6 * 2**30, 6 * 2**30)
     header = torch_zip.local_header(far, 7)

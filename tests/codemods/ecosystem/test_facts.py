@@ -9,7 +9,9 @@ import textwrap
 from dataclasses import fields
 from types import SimpleNamespace
 
+import pytest
 import torch
+from accelerate import Accelerator
 from accelerate.commands.launch import launch_command_parser
 from accelerate.utils import FullyShardedDataParallelPlugin
 from accelerate.utils.constants import FSDP_SHARDING_STRATEGY
@@ -55,6 +57,19 @@ def test_every_word_and_setting_of_the_trainer_is_owned() -> None:
     }
     assert {"version", "reshard_after_forward", "auto_wrap_policy"} <= read
     assert read <= trainer.KNOWN
+
+
+def test_accelerate_prepares_one_model_together_with_its_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    accelerator = Accelerator(cpu=True)
+    monkeypatch.setattr(Accelerator, "is_fsdp2", property(lambda _: True))
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters())
+    for given in ((model,), (optimizer,), (model, optimizer, nn.Linear(2, 2))):
+        with pytest.raises(ValueError, match="FSDP2"):
+            accelerator.prepare(*given)
+    with pytest.raises(ValueError, match="requires a model and an optimizer"):
+        accelerator.prepare_model(model)
+    assert accelerator.prepare_model(model, evaluation_mode=True) is model
 
 
 def test_strategies_have_the_numbers_of_accelerate() -> None:

@@ -89,3 +89,85 @@ def test_conditions_say_which_state_dicts_can_be_of_fsdp(tmp_path: Path, test: s
         """
     done, _ = rewrite_of(tmp_path, {"train.py": program, **_SETTINGS["flags"]})
     assert [r.finding.place.line for r in done.reported if r.finding.code == "FM623"] == lines
+
+
+_PREPARED = """\
+import torch
+from accelerate import Accelerator
+
+def main(model, loader, folder):
+    accelerator = Accelerator()
+    optimizer = torch.optim.AdamW(model.parameters())
+    torch.save(optimizer.state_dict(), folder)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    print(sum(p.numel() for p in model.parameters()))
+    for batch in loader:
+        accelerator.backward(model(batch))
+        print([p.grad.norm() for p in model.parameters()])
+        torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], 1.0)
+        optimizer.step()
+    torch.save(accelerator.get_state_dict(model), folder)
+    torch.save(accelerator.unwrap_model(model).state_dict(), folder)
+    torch.save(optimizer.state_dict(), folder)
+    accelerator.unwrap_model(model).save_pretrained(folder)
+    if accelerator.distributed_type == "DEEPSPEED":
+        torch.save(model.state_dict(), folder)
+
+def evaluate(model):
+    accelerator = Accelerator()
+    model = accelerator.prepare(model)
+    return model
+"""
+
+
+@pytest.mark.parametrize("settings", _SETTINGS.values(), ids=_SETTINGS)
+def test_what_is_done_with_prepared_models_is_found(settings: dict[str, str], tmp_path: Path) -> None:
+    files = {"train.py": _PREPARED, "tests/test_train.py": _PREPARED, **settings}
+    done, changed = rewrite_of(tmp_path, files)
+    found = [
+        (r.finding.place.line, r.finding.code, r.outcome)
+        for r in done.reported
+        if r.finding.place.path.endswith(".py")
+    ]
+    assert found == [
+        (9, "FM515", Outcome.NOTE),
+        (12, "FM514", Outcome.NOTE),
+        (13, "FM302", Outcome.NOTE),
+        (16, "FM402", Outcome.TODO),
+        (17, "FM409", Outcome.NOTE),
+        (18, "FM402", Outcome.NOTE),
+        (24, "FM624", Outcome.NOTE),
+    ]
+    assert set(changed) == {"train.py", *settings}
+    kept = [line for line in changed["train.py"].splitlines() if "fsdp-migrate" not in line]
+    assert [line for line in kept if not line.lstrip().startswith("#  ")] == _PREPARED.splitlines()
+    _, changed = rewrite_of(tmp_path, changed | {"tests/test_train.py": _PREPARED})
+    assert not changed
+
+
+def test_nothing_is_said_of_prepared_models_where_no_settings_change(tmp_path: Path) -> None:
+    done, changed = rewrite_of(tmp_path, {"train.py": _PREPARED, "run.sh": "accelerate launch train.py\n"})
+    assert not changed and not done.reported
+
+
+def test_a_trainers_own_class_asks_its_model(tmp_path: Path) -> None:
+    program = """\
+        import torch
+        from transformers import Trainer
+
+        class Saving(Trainer):
+            def export(self, path):
+                torch.save(self.model.state_dict(), path)
+                self.model_wrapped.save_pretrained(path)
+
+            def _save(self, output_dir=None, state_dict=None):
+                if state_dict is None:
+                    state_dict = self.model.state_dict()
+                self.model.save_pretrained(output_dir, state_dict=state_dict)
+
+        class Other(Base):
+            def export(self, path):
+                torch.save(self.model.state_dict(), path)
+        """
+    done, _ = rewrite_of(tmp_path, {"train.py": program, **_SETTINGS["flags"]})
+    assert [r.finding.place.line for r in done.reported if r.finding.code == "FM623"] == [6, 7]

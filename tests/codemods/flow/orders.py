@@ -59,4 +59,22 @@ ORDERS = {
         optimizer = torch.optim.AdamW(model.parameters())  # <-
         model = WRAP(model.cuda())
     """,
+    "the project's own, of a list": """
+        class Own(torch.optim.Optimizer):
+            pass
+        model = Net()
+        params = list(model.parameters())
+        optimizer = Own(params)  # <-
+        model = WRAP(model)
+    """,
+    "the project's own, of groups": """
+        class Base(torch.optim.Optimizer):
+            pass
+        class Own(Base):
+            pass
+        model = Net()
+        groups = [{"params": [p for p in model.parameters()], "lr": 0.1}]
+        optimizer = Own(groups)  # <-
+        model = WRAP(model)
+    """,
 }

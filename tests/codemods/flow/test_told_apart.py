@@ -569,6 +569,142 @@ KINDS: dict[str, str | dict[str, str]] = {
                 net.norm(x)  # <- FM313
         """
     },
+    "an average of a model, which is no optimizer": """
+        from torch.optim.swa_utils import AveragedModel
+        class Average(AveragedModel):
+            pass
+        class Own(torch.optim.Optimizer):
+            pass
+        model = FSDP(Net())
+        params = list(model.parameters())
+        own = Own(params)
+        average, other = Average(Net()), AveragedModel(Net(), avg_fn=len(params))
+        torch.save(own.state_dict(), "o")  # <- FM409
+        torch.save(average.state_dict(), "a")  # <- nothing
+        torch.save(other.state_dict(), "a")  # <- nothing
+        net = Net()
+        held = Average(net, params=net.parameters())  # <- nothing
+        built = Own(list(net.parameters()))  # <- FM504
+        wrapped = FSDP(net)
+    """,
+    "optimizers out of one list with models, by their short names": {
+        "main.py": """
+            def prepared(*given):
+                return [FSDP(one) if isinstance(one, nn.Module) else one for one in given]
+            made = prepared(Net(), torch.optim.AdamW(Net().parameters()), loader)
+            for opt in made:
+                torch.save(opt.state_dict(), "o")  # <- nothing
+            for model in made:
+                torch.save(model.state_dict(), "m")  # <- FM402
+            train_dl, optimizers, models = made[2], made, made
+            torch.save(optimizers[0].state_dict(), "o")  # <- nothing
+            torch.save(models[0].state_dict(), "m")  # <- FM402
+            torch.save(train_dl.state_dict(), "d")  # <- nothing
+        """
+    },
+    "another engine's file that is given all kinds of models": {
+        "main.py": """
+            import counting, engine
+            class Plain(nn.Module):
+                pass
+            def start(model: FSDP):
+                counting.count(model), engine.count(model)
+            for one in (FSDP(Net()), Plain()):
+                start(one)
+        """,
+        "counting.py": """
+            import copy
+            def count(model):
+                return sum(p.numel() for p in model.parameters())  # <- FM515
+        """,
+        "engine.py": """
+            import megatron.core
+            def count(model):
+                return sum(p.numel() for p in model.parameters())  # <- nothing
+        """,
+    },
+    "a function that leaves unless it is given FSDP's wrapper": """
+        def strict(model):
+            if not isinstance(model, FSDP):  # <- FM501
+                raise TypeError
+            torch.save(model.state_dict(), "m")  # <- FM402
+            model = Net()
+            torch.save(model.state_dict(), "m")  # <- nothing
+        def loose(model):
+            if not isinstance(model, FSDP):  # <- FM501
+                print("plain")
+            torch.save(model.state_dict(), "m")  # <- nothing
+    """,
+    "what Accelerate prepares together, and what apart": {
+        "main.py": """
+            from accelerate import Accelerator, FullyShardedDataParallelPlugin
+            accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin())
+            model, optimizer = accelerator.prepare(model, optimizer)  # <- nothing
+            model, first = accelerator.prepare(model, torch.optim.SGD(model.parameters()))  # <- nothing
+            model = accelerator.prepare(model)  # <- FM624
+            model, loader, lr_scheduler = accelerator.prepare(model, loader, lr_scheduler)  # <- FM624
+            model, thing = accelerator.prepare(model, thing)  # <- nothing
+            optimizer, loader = accelerator.prepare(optimizer, loader)  # <- FM624
+            optimizer = accelerator.prepare(optimizer)  # <- FM624
+            loader, scheduler = accelerator.prepare(loader, scheduler)  # <- nothing
+            loader = accelerator.prepare(loader)  # <- nothing
+            model, teacher_model, optimizer = accelerator.prepare(model, teacher_model, optimizer)  # <- FM624
+            model = accelerator.prepare_model(model)  # <- FM624
+            model = accelerator.prepare_model(model, evaluation_mode=True)  # <- nothing
+            model, optimizer = fabric.prepare(model, optimizer)
+        """
+    },
+    "an optimizer that Accelerate gives back, beside a schedule": {
+        "main.py": """
+            from accelerate import Accelerator, FullyShardedDataParallelPlugin
+            accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin())
+            model = Net()
+            optimizer = torch.optim.AdamW(model.parameters())
+            torch.save(optimizer.state_dict(), "o")  # <- nothing
+            model, optimizer, scheduler, loader = accelerator.prepare(model, optimizer, scheduler, loader)
+            torch.save(optimizer.state_dict(), "o")  # <- FM409
+            torch.save(scheduler.state_dict(), "s")  # <- nothing
+            norms = [p.grad.norm() for g in optimizer.param_groups for p in g["params"]]  # <- FM514
+            rates = [g["lr"] for g in optimizer.param_groups]  # <- nothing
+            other = torch.optim.AdamW(Net().parameters())
+            torch.save(other.state_dict(), "o")  # <- nothing
+        """
+    },
+    "the groups of an optimizer that are clipped": """
+        from torch.nn.utils import clip_grad_norm_
+        class Trainer:
+            def __init__(self, use_fsdp):
+                self.use_fsdp = use_fsdp
+                self.model = Net()
+                if use_fsdp:
+                    self.model = FSDP(self.model)
+                self.optimizer = torch.optim.AdamW(self.model.parameters())
+                self.others = torch.optim.AdamW(Net().parameters())
+            def step(self):
+                for group in self.optimizer.param_groups:
+                    clip_grad_norm_(group["params"], 1.0)  # <- FM302
+                clip_grad_norm_([p for p in self.optimizer.param_groups[0]["params"]], 1.0)  # <- FM302
+                clip_grad_norm_(self.others.param_groups[0]["params"], 1.0)  # <- nothing
+                for p in self.optimizer.param_groups[0]["params"]:
+                    clip_grad_norm_(p, 1.0)  # <- FM302
+                for g in self.others.param_groups:
+                    clip_grad_norm_(g["params"], 1.0)  # <- nothing
+            def either(self):
+                if self.use_fsdp:
+                    self.model.clip_grad_norm_(1.0)  # <- FM301
+                else:
+                    clip_grad_norm_(self.optimizer.param_groups[0]["params"], 1.0)  # <- nothing
+            def asked(self):
+                if isinstance(self.model, FSDP):
+                    self.model.clip_grad_norm_(1.0)  # <- FM301
+                else:
+                    clip_grad_norm_(self.optimizer.param_groups[0]["params"], 1.0)  # <- nothing
+            def summoned(self):
+                with FSDP.summon_full_params(self.model, with_grads=True):  # <- FM305
+                    clip_grad_norm_(self.optimizer.param_groups[0]["params"], 1.0)  # <- nothing
+                    clip_grad_norm_(self.model.parameters(), 1.0)  # <- nothing
+        Trainer(True).step()
+    """,
 }
 
 

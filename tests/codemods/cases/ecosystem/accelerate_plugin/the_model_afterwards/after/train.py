@@ -1,10 +1,10 @@
 import torch
 from accelerate import Accelerator, FullyShardedDataParallelPlugin
+from model import build, loader
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
 )
-from model import build, loader
 
 
 def main(path):
