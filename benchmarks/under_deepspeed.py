@@ -36,7 +36,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "tied": {"tied": True},
     "bf16": {"dtype": "bf16"},
 }
-_APART = {"fp32": 2e-4, "bf16": 2e-2}
+SMALL = ("offload", "offload zero2", "fp16", "fp16 scaler clip offload", "fp16 scaler zero2")
+"""What the bundled job has no words for, in a small one."""
+_APART = {"fp32": 2e-4, "bf16": 2e-2, "fp16": 2e-3}
 _RUN_S = 560.0
 
 
@@ -62,7 +64,11 @@ def rank_program() -> None:
     if as_zero == "zero":
         partitioned.apply(lambda _text: None, "cpu")
     dist.init_process_group("gloo")
-    train.run("fsdp1", ReferenceConfig(**json.loads(options)))
+    given = json.loads(options)
+    if isinstance(given, str):
+        losses += small_job(given.split())
+    else:
+        train.run("fsdp1", ReferenceConfig(**given))
     if os.environ["RANK"] == "0":
         Path(target).write_text(json.dumps(losses), encoding="utf-8")
     dist.barrier()
@@ -70,7 +76,43 @@ def rank_program() -> None:
     os._exit(0)
 
 
-def losses_of(forker: RankForker, ranks: int, as_zero: bool, options: dict[str, Any]) -> list[float]:
+def small_job(words: list[str]) -> list[float]:
+    """Losses of a small model under FSDP1, with what the words ask for."""
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel, MixedPrecision, ShardingStrategy
+    from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+
+    torch.manual_seed(0)
+    half = MixedPrecision(torch.float16, torch.float16)
+    model = FullyShardedDataParallel(
+        nn.Sequential(nn.Embedding(50, 32), nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 50)),
+        device_id=torch.device("cpu"),
+        use_orig_params=True,
+        cpu_offload=CPUOffload(offload_params="offload" in words),
+        mixed_precision=half if "fp16" in words else None,
+        sharding_strategy=ShardingStrategy["SHARD_GRAD_OP" if "zero2" in words else "FULL_SHARD"],
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    scaler = ShardedGradScaler(device="cpu", init_scale=1024.0, enabled="scaler" in words)
+    data = torch.Generator().manual_seed(dist.get_rank())
+    losses: list[float] = []
+    for _ in range(5):
+        tokens = torch.randint(0, 50, (8, 6), generator=data)
+        loss = nn.functional.cross_entropy(model(tokens).float().flatten(0, 1), tokens.flatten())
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        if "clip" in words:
+            model.clip_grad_norm_(0.5)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+
+
+def losses_of(forker: RankForker, ranks: int, as_zero: bool, options: dict[str, Any] | str) -> list[float]:
     """Of one run."""
     with tempfile.TemporaryDirectory(prefix="under-deepspeed-") as folder:
         target = Path(folder, "losses.json")
@@ -90,11 +132,18 @@ def main() -> int:
     failed = False
     print("| variant | losses under FSDP1 | as ZeRO | apart by at most |\n|---|---|---|---|")
     with RankForker((), nproc=given.ranks, environment={}) as forker:
-        for name, options in VARIANTS.items():
-            config = {**options, "steps": given.steps}
+        jobs: dict[str, dict[str, Any] | str] = {
+            **{name: {**options, "steps": given.steps} for name, options in VARIANTS.items()},
+            **{words: words for words in SMALL},
+        }
+        for name, config in jobs.items():
+            if isinstance(config, str):
+                dtype = "fp16" if "fp16" in config else "fp32"
+            else:
+                dtype = config.get("dtype", "fp32")
             plain, zero = (losses_of(forker, given.ranks, as_zero, config) for as_zero in (False, True))
             apart = max(abs(a - b) / abs(a) for a, b in zip(plain, zero, strict=True))
-            failed = failed or not apart <= _APART[options.get("dtype", "fp32")]
+            failed = failed or not apart <= _APART[dtype]
             shown = (" ".join(f"{loss:.5f}" for loss in losses) for losses in (plain, zero))
             print(f"| {name} | {' | '.join(shown)} | {apart:.1e} |", flush=True)
     return int(failed)

@@ -244,6 +244,7 @@ class Options:
         ignore: codes or prefixes to leave out of the run.
         target_torch: (major, minor) whose names the output may use.
         helper_module: name of the helper module, without `.py`.
+        modernize: improvements to add (`codemods.modernize`).
         drop_fsdp1: remove the FSDP1 branch where an FSDP2 branch stands beside it.
         whole_only: leave places that share a model untouched where one of them needs a person.
     """
@@ -256,6 +257,7 @@ class Options:
     exclude: tuple[str, ...] = ()
     target_torch: tuple[int, int] = (2, 6)
     helper_module: str = "fsdp2_sharding"
+    modernize: tuple[str, ...] = ()
 
     def wants(self, code: str) -> bool:
         """Whether findings of that code take part in this run."""

@@ -81,7 +81,8 @@ def _shown(folder: Path, scratch: Path) -> Shown:
 
 def _options(told: list[str]) -> Options:
     """Raises ValueError on an option that a case cannot have."""
-    stray = set(told) - {"--unsafe-fixes", "--drop-fsdp1", "--target-torch"}
+    improvements = [word for word in told if word.startswith("--modernize=")]
+    stray = set(told) - {"--unsafe-fixes", "--drop-fsdp1", "--target-torch", *improvements}
     versions = {word for word in stray if re.fullmatch(r"\d+\.\d+", word)}
     if stray - versions:
         raise ValueError(f"options.txt: {', '.join(sorted(stray - versions))} is not known here")
@@ -90,6 +91,7 @@ def _options(told: list[str]) -> Options:
         unsafe_fixes="--unsafe-fixes" in told,
         drop_fsdp1="--drop-fsdp1" in told,
         target_torch=(int(major), int(minor)),
+        modernize=tuple(word.partition("=")[2] for word in improvements),
     )
 
 

@@ -38,9 +38,10 @@ class RewriteSettings:
     drop_fsdp1: bool | None = None
     whole_only: bool | None = None
     target_torch: str | None = None
+    modernize: tuple[str, ...] | None = None
 
 
-_LISTS = ("select", "ignore", "exclude")
+_LISTS = ("select", "ignore", "exclude", "modernize")
 _SWITCHES = ("unsafe-fixes", "drop-fsdp1", "whole-only")
 _KEYS = (*_LISTS, *_SWITCHES, "target-torch")
 
@@ -123,6 +124,7 @@ def _checked(path: Path, table: Mapping[str, object]) -> RewriteSettings:
         drop_fsdp1=_switch(path, table, "drop-fsdp1"),
         whole_only=_switch(path, table, "whole-only"),
         target_torch=_string(path, table, "target-torch"),
+        modernize=_strings(path, table, "modernize"),
     )
 
 

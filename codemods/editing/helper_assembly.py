@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from codemods.editing import helper_text as part
 from codemods.editing.helper_draft import Draft
+from codemods.editing.helper_improvement_text import IMPROVEMENT_HEADER, IMPROVEMENT_PARTS
 from codemods.editing.helper_layout import Style, laid_out
 from codemods.editing.helper_parts import GIVEN_TO, STATE_DICT_PARTS, TYPE_OF, with_what_they_need
 from codemods.editing.helper_policy_text import POLICY_PARTS, WRAP_POLICY
@@ -21,6 +22,7 @@ _ACCELERATOR = {
     "device_count": "device_count",
 }
 _PLAIN = Style()
+_WRAPPERS = ("apply_activation_checkpointing", "checkpoint_wrapper")
 _STATE_DICT_API = (
     "StateDictOptions",
     "get_model_state_dict",
@@ -77,13 +79,16 @@ def _joined(names: frozenset[str], needs: Needs, style: Style) -> str:
     parts += [text for name, text in POLICY_PARTS.items() if name in names]
     if "shard_model" in names:
         parts += sharding(draft)
-    for name, text in (*TRAINING_PARTS.items(), *STATE_DICT_PARTS.items()):
+    for name, text in (*IMPROVEMENT_PARTS.items(), *TRAINING_PARTS.items(), *STATE_DICT_PARTS.items()):
         if name in names:
             parts.append(text + (part.BY_NAME if GIVEN_TO.get(name) in names else ""))
     text = _for_torch("\n\n".join(parts), style.torch)
     needs_policy = "WrapPolicy" in re.sub(r"ModuleWrapPolicy", "", text)
     lead = f"{WRAP_POLICY}\n\n" if needs_policy else "\n"
-    header = part.HEADER if names - {*TRAINING_PARTS, *STATE_DICT_PARTS} else TRAINING_HEADER
+    header = (
+        part.HEADER if names - {*IMPROVEMENT_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS} else TRAINING_HEADER
+    )
+    header = header if names - IMPROVEMENT_PARTS.keys() else IMPROVEMENT_HEADER
     future = "from __future__ import annotations\n\n" if style.python < (3, 10) else ""
     return f"{header}\n{future}{_imports(lead + text, style)}\n{lead}{text}"
 
@@ -132,6 +137,11 @@ def _imports(text: str, style: Style) -> str:
     third = ["from torch import nn"] if "nn." in text else []
     if "ProcessGroup" in text:
         third.append("from torch.distributed import ProcessGroup")
+    wrapping = [n for n in _WRAPPERS if re.search(rf"\b{n}\b", text)]
+    if wrapping:
+        third.append(_line("torch.distributed.algorithms._checkpoint.checkpoint_wrapper", wrapping))
+    if "create_selective_checkpoint_contexts" in text:
+        third.append("from torch.utils.checkpoint import create_selective_checkpoint_contexts")
     saving = [n for n in _STATE_DICT_API if re.search(rf"\b{n}\(", text)]
     if saving:
         third.append(_line("torch.distributed.checkpoint.state_dict", saving))

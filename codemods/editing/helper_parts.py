@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codemods.editing.helper_improvement_text import IMPROVEMENT_PARTS
 from codemods.editing.helper_policy_text import POLICY_PARTS
 from codemods.editing.helper_state_dict_text import STATE_DICT_FUNCTIONS
 from codemods.editing.helper_state_dict_types import STATE_DICT_TYPES
@@ -15,7 +16,8 @@ TYPE_OF = {
 }
 """Keyword of `shard_model` -> the type of its values."""
 KNOWN_NAMES = frozenset(
-    {*POLICY_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS, *TYPE_OF.values(), "BackwardPrefetch", "shard_model"}
+    {*POLICY_PARTS, *IMPROVEMENT_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS, *TYPE_OF.values()}
+    | {"BackwardPrefetch", "shard_model"}
 )
 """Everything the repository's files can name of a helper module."""
 

@@ -52,7 +52,8 @@ class ImportGroups:
             group = self._group(source)
             others = {self._group(other) for (other, _), _ in order if other != source}
             fits = bool(vacant) and (
-                self._fits(vacant[0], source) or self._succeeds(vacant[0], source, freed, others)
+                self._fits(vacant[0], source, is_from=is_from)
+                or self._succeeds(vacant[0], source, freed, others)
             )
             if fits:
                 places.append((vacant.pop(0), [entry]))
@@ -82,11 +83,15 @@ class ImportGroups:
         text = _shifted("\n".join(line for _, _, line in sorted(entries)), self._indent)
         return span.start, span.end, text.removeprefix(self._indent)
 
-    def _fits(self, place: ast.stmt, source: str) -> bool:
-        """Whether an import may take the place of another: in its own group, or in a file without groups."""
+    def _fits(self, place: ast.stmt, source: str, *, is_from: bool) -> bool:
+        """Whether an import may take the place of another: in its own group, or in a file without groups, if
+        lines that are in order stay so."""
         assert isinstance(place, ast.Import | ast.ImportFrom)
         if not self._is_grouped(self._group(source)):
-            return True
+            block = next(block for block in self._blocks() if place in block)
+            before = [self._order(s) for s in block]
+            after = [(is_from, source.lower()) if s is place else self._order(s) for s in block]
+            return before != sorted(before) or after == sorted(after)
         return self._group_of(place) == self._group(source) and len(self._in_group(source)) <= 1
 
     def _succeeds(self, place: ast.stmt, source: str, freed: list[ast.stmt], others: set[int]) -> bool:

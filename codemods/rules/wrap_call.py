@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterable, Iterator
 
 from codemods.editing.helper_call import helper_call_edits
 from codemods.editing.inline import Refused, inline_edits
 from codemods.editing.wrap_target import is_nested
 from codemods.enabled_wraps import enabling
+from codemods.modernize import Improved, added_edits, improved
 from codemods.rule import (
     Finding,
+    Module,
     Project,
     Safety,
     WrapCall,
@@ -27,6 +30,8 @@ from codemods.wrap_site import (
     taken_by_wrap,
 )
 
+_PART_OF_MORE = "the wrap is a part of a larger expression"
+
 
 @rule(
     "FullyShardedDataParallel",
@@ -35,6 +40,7 @@ from codemods.wrap_site import (
         "FM102": "a wrap call decided at run time becomes a call of the helper module",
         "FM103": "a wrap call that is left to a person",
         "FM104": "an unknown keyword of the wrap call",
+        "FM108": "an improvement that was asked for and is not added",
     },
     order=10,
 )
@@ -48,13 +54,32 @@ def wrap_call(project: Project) -> Iterator[Finding]:
     changes the model in place and gives it back: `y = FSDP(x)` becomes one object under two names. A model
     that can be on the meta device gets its storage and values as FSDP1 gave them, unit by unit.
 
+    With `--modernize` the sharded model gets what FSDP1 did not have, by small functions of the helper
+    module: `ac=full` or `ac=selective` (activations of each unit are computed again), `compile` (each unit by
+    itself), `prefetch=N` (the parameters of N units are gathered ahead). None changes the units or the names
+    of parameters. Where the file checkpoints or compiles by itself, or the wrap is a part of a larger
+    expression, nothing is added, and that is said (FM108).
+
     Left to a person: a wrap inside a comprehension, positional arguments unpacked with `*`, keywords that
     FSDP1 does not have, and a strategy or precision imported from files that are not read: those would stay
     torch's.
     """
+    by_hand: dict[Module, WrapCall] = {}
     for site in project.wraps:
         if site.kind != "wrap":
             yield from _translate(project, site)
+        else:
+            by_hand.setdefault(site.module, site)
+    for site in by_hand.values():
+        yield from _not_added(
+            site, [(word, "its parts are wrapped by hand") for word in project.options.modernize]
+        )
+
+
+def _not_added(site: WrapCall, left_out: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    for word, reason in left_out:
+        message = f"`--modernize {word}` adds nothing here: {reason}"
+        yield finding(site.module, site.node, "FM108", message, is_note=True)
 
 
 def _left(project: Project, site: WrapCall, rule_code: str, message: str, remedy: str) -> Finding:
@@ -90,14 +115,32 @@ def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
         return
     is_on_meta = may_be_on_meta(project, site)
     is_known = not unknown and not is_on_meta and site.kind == "call" and enabling(project) is None
-    inline = _as_inline(project, site, results) if is_known else None
-    yield inline or _as_helper_call(
+    new = _improved(project, site, arguments, unknown=unknown)
+    inline = _as_inline(project, site, results, new) if is_known else None
+    done = inline or _as_helper_call(
         project, site, results, unknown, {"param_init_fn"} if is_on_meta else set()
     )
+    if inline is None and new.calls:
+        added = added_edits(site, new.calls) if site.kind == "call" else None
+        if added is None:
+            new = Improved((), tuple((word, _PART_OF_MORE) for word in project.options.modernize))
+        else:
+            done = dataclasses.replace(done, edits=(*done.edits, *added))
+    yield done
+    yield from _not_added(site, new.left_out)
+
+
+def _improved(project: Project, site: WrapCall, arguments: list[Argument], *, unknown: bool) -> Improved:
+    """What `--modernize` adds to a model, once for all of its parts."""
+    if not project.options.modernize or is_nested(project, site):
+        return Improved(())
+    has_units = unknown or any(argument.name == "auto_wrap_policy" for argument in arguments)
+    has_units = has_units or any(is_nested(project, other) for other in project.wraps)
+    return improved(project, site, has_units=has_units)
 
 
 def _as_inline(
-    project: Project, site: WrapCall, results: list[tuple[Argument, Translation]]
+    project: Project, site: WrapCall, results: list[tuple[Argument, Translation]], new: Improved
 ) -> Finding | None:
     """The call written out, or None where something is decided at run time."""
     parts: list[Inline] = []
@@ -112,6 +155,7 @@ def _as_inline(
         parts.append(result.inline)
     if any(keyword.arg is None for keyword in site.node.keywords):
         return None
+    parts += [Inline(after=new.calls)] if new.calls else []
     done = inline_edits(project, site, parts)
     if isinstance(done, Refused):
         return None

@@ -74,6 +74,13 @@ def rewrite(
         str | None,
         typer.Option(help="Oldest torch the result must run on, 2.4 or later.", show_default="2.6"),
     ] = None,
+    modernize: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHAT",
+            help="Add ac=full, ac=selective, compile or prefetch=N to sharded models; repeatable.",
+        ),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes. [one per core for large trees, else 1]")
     ] = None,
@@ -107,7 +114,7 @@ def rewrite(
     if undo:
         return _undo(target, nothing_written=diff or check)
     _require_complete(target)
-    given = Given(select, ignore, exclude, unsafe_fixes, drop_fsdp1, whole_only, target_torch)
+    given = Given(select, ignore, exclude, unsafe_fixes, drop_fsdp1, whole_only, target_torch, modernize)
     options = rewrite_options(given, rewrite_settings(target))
     files = find_files(target, [target], exclude=options.exclude)
     is_whole = [path.resolve() for path in paths] == [target]

@@ -28,6 +28,7 @@ class Given:
     drop_fsdp1: bool | None = None
     whole_only: bool | None = None
     target_torch: str | None = None
+    modernize: Sequence[str] | None = None
 
 
 def rewrite_options(given: Given, settings: RewriteSettings) -> Options:
@@ -39,6 +40,11 @@ def rewrite_options(given: Given, settings: RewriteSettings) -> Options:
     from codemods.model import Options
 
     told = settings.path or ""
+    torch = (
+        _torch_version("--target-torch", given.target_torch)
+        if given.target_torch is not None
+        else _torch_version(f"{told}: target-torch", settings.target_torch or DEFAULT_TORCH)
+    )
     return Options(
         unsafe_fixes=_first(given.unsafe_fixes, settings.unsafe_fixes) or False,
         select=_codes("--select", given.select)
@@ -50,10 +56,41 @@ def rewrite_options(given: Given, settings: RewriteSettings) -> Options:
         drop_fsdp1=_first(given.drop_fsdp1, settings.drop_fsdp1) or False,
         whole_only=_first(given.whole_only, settings.whole_only) or False,
         exclude=(*settings.exclude, *(given.exclude or ())),
-        target_torch=_torch_version("--target-torch", given.target_torch)
-        if given.target_torch is not None
-        else _torch_version(f"{told}: target-torch", settings.target_torch or DEFAULT_TORCH),
+        target_torch=torch,
+        modernize=_improvements("--modernize", given.modernize, torch)
+        if given.modernize
+        else _improvements(f"{told}: modernize", settings.modernize, torch),
     )
+
+
+_NOT_OFFERED = {
+    "mesh": "`fully_shard` takes `mesh=`; tensor parallelism needs a plan for the model's layers besides, "
+    "which only its author can make.",
+    "float8": "Call torchao's `convert_to_float8_training(model)` before the model is sharded.",
+    "units": "Remove the part of the policy that makes units of trainable parameters, and rewrite again.",
+}
+
+
+def _improvements(where: str, items: Sequence[str] | None, torch: tuple[int, int]) -> tuple[str, ...]:
+    """What `--modernize` asks for.
+
+    Raises:
+        UsageError: nothing is called so, one thing is asked for in two ways, or torch is too old for it.
+    """
+    if not items:
+        return ()
+    from codemods.modernize import CHOICES, contradictions, is_choice
+
+    words = tuple(dict.fromkeys(word.strip() for item in items for word in item.split(",")))
+    for word in words:
+        if not is_choice(word):
+            hint = _NOT_OFFERED.get(word.partition("=")[0], f"There are {', '.join(CHOICES)}.")
+            raise UsageError(f"{where}: {word or 'nothing'} is no improvement that can be added", hint=hint)
+        if word.startswith("prefetch") and torch < (2, 5):
+            raise UsageError(f"{where}: {word} needs torch 2.5", hint="Rewrite with --target-torch 2.5.")
+    if twice := contradictions(words):
+        raise UsageError(f"{where}: {', '.join(twice)} is asked for in two ways", hint="Choose one.")
+    return words
 
 
 def _first(*values: bool | None) -> bool | None:

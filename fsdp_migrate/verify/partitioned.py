@@ -13,6 +13,7 @@ Relies on `deepspeed/runtime/engine.py` (`DeepSpeedEngine.forward`, `step`, `_su
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -33,21 +34,16 @@ _STAGES = {
     ShardingStrategy._HYBRID_SHARD_ZERO2: 2,
     ShardingStrategy.NO_SHARD: 1,
 }
+_COMMUNICATED = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _WHOLE = int(1e15)
 """Elements of the largest group that the optimizer steps at once: all of them."""
 
 
 def configuration(call: Mapping[str, Any]) -> dict[str, Any]:
-    """DeepSpeed's configuration for the arguments of one FSDP1 call.
-
-    Raises:
-        ValueError: parameters in float16, whose gradients DeepSpeed scales itself.
-    """
+    """DeepSpeed's configuration for the arguments of one FSDP1 call; how losses are scaled comes later."""
     strategy = call.get("sharding_strategy") or ShardingStrategy.FULL_SHARD
     precision = call.get("mixed_precision")
     computed, reduced = (getattr(precision, name, None) for name in ("param_dtype", "reduce_dtype"))
-    if computed is torch.float16:
-        raise ValueError("float16: DeepSpeed scales losses itself, and the script's scaler would do so again")
     zero: dict[str, Any] = {"stage": _STAGES[strategy], "sub_group_size": _WHOLE}
     if getattr(call.get("cpu_offload"), "offload_params", False):
         zero["offload_optimizer"] = {"device": "cpu"}
@@ -62,8 +58,10 @@ def configuration(call: Mapping[str, Any]) -> dict[str, Any]:
     }
     if computed is torch.bfloat16:
         found["bf16"] = {"enabled": True}
+    if computed is torch.float16:
+        found["fp16"] = {"enabled": True, "loss_scale": 1.0}
     if reduced is not None:
-        found["communication_data_type"] = {torch.float32: "fp32", torch.bfloat16: "bf16"}[reduced]
+        found["communication_data_type"] = _COMMUNICATED[reduced]
     return found
 
 
@@ -81,12 +79,15 @@ class Partitioned(nn.Module):
 
     Args:
         optimizers: all that the script has made so far.
+        scalers: its gradient scalers.
     """
 
-    def __init__(self, module: nn.Module, config: dict[str, Any], optimizers: list[Optimizer]) -> None:
+    def __init__(
+        self, module: nn.Module, config: dict[str, Any], optimizers: list[Optimizer], scalers: list[Any]
+    ) -> None:
         super().__init__()
         self.module = module
-        self._config, self._optimizers = config, optimizers
+        self._config, self._optimizers, self._scalers = config, optimizers, scalers
         self._engine: list[Any] = []  # in a list, so that it is no part of this module
         self._max_norm = 0.0
 
@@ -109,11 +110,16 @@ class Partitioned(nn.Module):
             raise RuntimeError(f"DeepSpeed takes one optimizer for a model, and this one has {len(held)}")
         deepspeed: Any = importlib.import_module("deepspeed")
         (optimizer,) = held
+        scalers = [one for one in self._scalers if one.is_enabled()] if "fp16" in self._config else []
+        for scaler in scalers[-1:]:
+            self._config["fp16"] |= loss_scaling(scaler)
         engine, *_ = deepspeed.initialize(model=self.module, optimizer=optimizer, config=self._config)
         if not getattr(engine, "_support_torch_style_backward", False):
             raise RuntimeError("this version of DeepSpeed knows no loss.backward()")
         self._engine.append(engine)
         _step_by(engine, optimizer)
+        for scaler in scalers:
+            _scale_by(engine, scaler)
         self._set_max_norm()
 
     def _set_max_norm(self) -> None:
@@ -138,6 +144,8 @@ def _step_by(engine: Any, optimizer: Optimizer) -> None:
     """Make `optimizer.step()` the engine's step, in which the engine calls the optimizer's own.
 
     torch's hooks of optimizer steps are called once around it, however many groups the engine steps.
+    `optimizer.zero_grad()` is the engine's too: the gradients that the optimizer holds then are buffers that
+    offloading writes into.
     """
     kind = type(optimizer)
     own: Callable[..., Any] = getattr(kind.step, "__wrapped__", kind.step)
@@ -153,28 +161,60 @@ def _step_by(engine: Any, optimizer: Optimizer) -> None:
 
     hooked = Optimizer.profile_hook_step(step)
     optimizer.step = types.MethodType(hooked, optimizer)  # type: ignore[method-assign]
+    optimizer.zero_grad = lambda set_to_none=True: engine.optimizer.zero_grad(set_to_none)  # type: ignore[method-assign]
+
+
+def loss_scaling(scaler: Any) -> dict[str, Any]:
+    """DeepSpeed's words for how a gradient scaler of torch scales losses."""
+    return {
+        "loss_scale": 0,  # its own, which changes
+        "initial_scale_power": max(0, round(math.log2(scaler.get_scale()))),
+        "loss_scale_window": scaler.get_growth_interval(),
+        "hysteresis": 1,
+    }
+
+
+def _scale_by(engine: Any, scaler: Any) -> None:
+    """Make a gradient scaler's methods the engine's, which scales, unscales and skips steps itself."""
+    scaler.scale = lambda loss: engine.scale(loss)
+    scaler.unscale_ = lambda _optimizer: None
+    scaler.step = lambda optimizer, *arguments, **keywords: optimizer.step(*arguments, **keywords)
+    scaler.update = lambda _new_scale=None: None
+    scaler.get_scale = lambda: float(engine.optimizer.loss_scale)
 
 
 def apply(say: Say, device: str) -> None:
-    """Patch FSDP1's class in this process, and follow the optimizers that are made.
+    """Patch FSDP1's class in this process, and follow the optimizers and gradient scalers that are made.
 
     Args:
         device: "cuda" or "cpu".
     """
     if device == "cpu":
         os.environ["DS_ACCELERATOR"] = "cpu"
-    optimizers: list[Optimizer] = []
-    begin = Optimizer.__init__
-
-    def __init__(self: Optimizer, *arguments: Any, **keywords: Any) -> None:
-        begin(self, *arguments, **keywords)
-        optimizers.append(self)
-
-    Optimizer.__init__ = __init__  # type: ignore[method-assign]
+    optimizers: list[Optimizer] = _followed(Optimizer)
+    scalers: list[Any] = _followed(torch.amp.GradScaler)
 
     def build(module: nn.Module, call: Mapping[str, Any]) -> nn.Module:
         for text in unlike(call):
             say(text)
-        return Partitioned(without_wrappers(module, Partitioned), configuration(call), optimizers)
+        config = configuration(call)
+        if device == "cpu" and "fp16" in config:
+            say("DeepSpeed takes float16 on CPUs that compute in it alone; torch does on all")
+            accelerator: Any = importlib.import_module("deepspeed.accelerator").get_accelerator()
+            accelerator.is_fp16_supported = lambda: True
+        return Partitioned(without_wrappers(module, Partitioned), config, optimizers, scalers)
 
     take_place(build)
+
+
+def _followed(kind: Any) -> list[Any]:
+    """What is made of a class from now on."""
+    made: list[Any] = []
+    begin = kind.__init__
+
+    def __init__(self: Any, *arguments: Any, **keywords: Any) -> None:
+        begin(self, *arguments, **keywords)
+        made.append(self)
+
+    kind.__init__ = __init__
+    return made

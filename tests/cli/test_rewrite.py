@@ -14,6 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from fsdp_migrate.cli.rewrite_options import Given, rewrite_options
+from fsdp_migrate.errors import UsageError
+from fsdp_migrate.settings import RewriteSettings
+
 ROOT = Path(__file__).parents[2]
 _IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n"
 TRANSLATED = f"{_IMPORT}model = FSDP(model)\n"
@@ -197,6 +201,31 @@ def test_bad_usage_is_2_and_says_why(arguments: list[str], told: str, tmp_path: 
     assert done.returncode == 2 and told in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "torch", "told"),
+    [
+        (["fast"], None, "fast is no improvement that can be added"),
+        (["prefetch=0"], None, "prefetch=0 is no improvement"),
+        (["mesh=dp:8,tp:4"], None, "mesh=dp:8 is no improvement"),
+        (["float8"], None, "float8 is no improvement"),
+        (["ac=full", "compile,ac=selective"], None, "ac is asked for in two ways"),
+        (["prefetch=2"], "2.4", "prefetch=2 needs torch 2.5"),
+    ],
+)
+def test_improvements_that_cannot_be_added(words: list[str], torch: str | None, told: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(told)) as raised:
+        rewrite_options(Given(modernize=words, target_torch=torch), RewriteSettings())
+    assert raised.value.hint
+
+
+def test_improvements_come_from_the_command_line_or_else_the_settings() -> None:
+    settings = RewriteSettings(modernize=("compile",))
+    assert rewrite_options(Given(), settings).modernize == ("compile",)
+    asked = ["prefetch=2", "ac=full,prefetch=2"]
+    assert rewrite_options(Given(modernize=asked), settings).modernize == ("prefetch=2", "ac=full")
+    assert rewrite_options(Given(), RewriteSettings()).modernize == ()
+
+
 def test_exclude_select_and_ignore(repo: Path) -> None:
     assert "Would change 0 files" in run(repo, "--check", "--select", "FM9").stdout
     assert "Would change 0 files" in run(repo, "--check", "--ignore", "FM1").stdout
@@ -327,5 +356,6 @@ def test_explain_and_rules_print_the_manual() -> None:
     lines = listed.stdout.splitlines()[1::2]
     assert len(lines) > 40 and all(line.endswith(".") for line in lines), lines
     assert (
-        listed.returncode == 0 and "FullyShardedDataParallel  [FM101, FM102, FM103, FM104]" in listed.stdout
+        listed.returncode == 0
+        and "FullyShardedDataParallel  [FM101, FM102, FM103, FM104, FM108]" in listed.stdout
     )

@@ -203,6 +203,22 @@ def test_imports_come_and_go(name: str, tmp_path: Path) -> None:
     assert texts["main.py"].startswith(start), texts["main.py"]
 
 
+def test_an_import_takes_the_place_of_another_only_in_order(tmp_path: Path) -> None:
+    text = """\
+        import torch
+        from parts import build
+        from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+        from torch.optim import SGD
+
+        model = FSDP(build(), sharding_strategy=cfg.strategy)
+        """
+    _, texts = rewrite_of(tmp_path, {"main.py": text, "parts.py": "def build(): ...\n"})
+    assert texts["main.py"].startswith(
+        "import torch\nfrom fsdp2_sharding import shard_model\nfrom parts import build\n"
+        "from torch.optim import SGD\n"
+    )
+
+
 def test_locals_go_with_their_last_use_and_not_because_nothing_reads_them(tmp_path: Path) -> None:
     text = """\
         from torch.distributed.fsdp import FullyShardedDataParallel as FSDP

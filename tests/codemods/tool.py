@@ -54,6 +54,7 @@ def options_of(given: Sequence[str]) -> Options:
     parser.add_argument("--drop-fsdp1", action="store_true")
     parser.add_argument("--whole-only", action="store_true")
     parser.add_argument("--target-torch", default="2.6")
+    parser.add_argument("--modernize", action="append", default=[])
     told = parser.parse_args(list(given))
     major, minor = told.target_torch.split(".")
     return Options(
@@ -61,6 +62,7 @@ def options_of(given: Sequence[str]) -> Options:
         drop_fsdp1=told.drop_fsdp1,
         whole_only=told.whole_only,
         target_torch=(int(major), int(minor)),
+        modernize=tuple(told.modernize),
     )
 
 

@@ -14,7 +14,14 @@ from torch import nn
 from torch.distributed.fsdp import CPUOffload, MixedPrecision, ShardingStrategy
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from fsdp_migrate.verify.partitioned import Partitioned, _step_by, configuration, unlike
+from fsdp_migrate.verify.partitioned import (
+    Partitioned,
+    _scale_by,
+    _step_by,
+    configuration,
+    loss_scaling,
+    unlike,
+)
 
 
 @pytest.mark.parametrize(
@@ -51,8 +58,35 @@ def test_precision_and_offload_are_taken_over() -> None:
     assert found["zero_optimization"]["offload_optimizer"] == {"device": "cpu"}
     alone = configuration({"mixed_precision": MixedPrecision(reduce_dtype=torch.bfloat16)})
     assert "bf16" not in alone and alone["communication_data_type"] == "bf16"
-    with pytest.raises(ValueError, match="DeepSpeed scales losses itself"):
-        configuration({"mixed_precision": MixedPrecision(param_dtype=torch.float16)})
+    half = configuration({"mixed_precision": MixedPrecision(torch.float16, torch.float16)})
+    assert half["fp16"] == {"enabled": True, "loss_scale": 1.0} and "bf16" not in half
+    assert half["communication_data_type"] == "fp16"
+
+
+def test_scaler_of_the_script_is_the_engines() -> None:
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=7)
+    found = loss_scaling(scaler)
+    assert found == {"loss_scale": 0, "initial_scale_power": 10, "loss_scale_window": 7, "hysteresis": 1}
+    engine = ScalingEngine()
+    _scale_by(engine, scaler)
+    steps: list[int] = []
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
+    optimizer.step = lambda: steps.append(1)  # type: ignore[assignment,method-assign,func-returns-value]
+    assert float(scaler.scale(torch.tensor(2.0))) == 512.0
+    scaler.unscale_(optimizer)  # it has no gradients
+    scaler.step(optimizer)
+    scaler.update()
+    assert steps == [1] and scaler.get_scale() == 256.0
+
+
+class ScalingEngine:
+    """Scales losses as DeepSpeed's engine does."""
+
+    class optimizer:
+        loss_scale = 256
+
+    def scale(self, loss: torch.Tensor) -> torch.Tensor:
+        return loss * 256
 
 
 @dataclass
@@ -61,7 +95,15 @@ class Engine:
 
     inner: torch.optim.Optimizer
     steps: int = 0
+    zeroed: list[bool] = field(default_factory=list)
     seen: list[Any] = field(default_factory=list)
+
+    @property
+    def optimizer(self) -> Engine:
+        return self
+
+    def zero_grad(self, set_to_none: bool) -> None:
+        self.zeroed.append(set_to_none)
 
     def step(self) -> None:
         self.steps += 1
@@ -89,6 +131,8 @@ def test_step_of_the_optimizer_is_one_of_the_engine_whatever_its_groups() -> Non
     finally:
         for hook in hooks:
             hook.remove()
+    optimizer.zero_grad()
+    assert engine.zeroed == [True]
     assert engine.steps == 2 and hooked == ["before", "after"] * 2
     assert all(torch.equal(each, torch.full((2,), 1 - 2 * 2 * 0.5)) for each in weights)
     with pytest.raises(RuntimeError, match="takes no closure"):
@@ -98,7 +142,7 @@ def test_step_of_the_optimizer_is_one_of_the_engine_whatever_its_groups() -> Non
 def test_model_is_its_own_until_it_is_trained_and_has_one_optimizer() -> None:
     inner = nn.Linear(2, 2)
     made: list[torch.optim.Optimizer] = []
-    model = Partitioned(inner, configuration({}), made)
+    model = Partitioned(inner, configuration({}), made, [])
     x = torch.ones(1, 2)
     with torch.no_grad():
         assert torch.equal(model(x), inner(x))

@@ -7,8 +7,10 @@ Source: `torch/distributed/checkpoint/state_dict_saver.py`, `state_dict_loader.p
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
+from codemods.analysis.conditions import conditions
 from codemods.rule import (
     Edit,
     Finding,
@@ -24,6 +26,9 @@ from codemods.rule import (
 
 _HOME = "torch.distributed.checkpoint"
 _OLD_HOME = "torch.distributed._shard.checkpoint"
+_VERSION = re.compile(r"torch\.__version__\)*\s*([<>]=?)\s*[^\d]*(\d+)\.(\d+)")
+_FIRST = (2, 4)
+"""The oldest torch with FSDP2."""
 _NEW = {"save_state_dict": "save", "load_state_dict": "load"}
 # After the state dict, in the old functions' order; all of them are keyword-only in the new ones.
 _OLD_ORDER = {
@@ -41,9 +46,14 @@ def dist_cp(project: Project) -> Iterator[Finding]:
     """`dist_cp.save_state_dict(...)` becomes `dist_cp.save(...)`, `load_state_dict` becomes `load`.
 
     The old functions have been deprecated since torch 2.2. Arguments after the state dict get names, as the
-    new functions want them. Calls that use `coordinator_rank` or `no_dist` are left to a person."""
+    new functions want them. Calls that use `coordinator_rank` or `no_dist` are left to a person; those that
+    only run with a torch that is too old for the new names stay."""
     for old, new in _NEW.items():
         for module, call in _calls(project, old):
+            if _is_for_old_torch(module, call):
+                message = f"`{old}` stays: this branch is for a torch before FSDP2, and goes with it"
+                yield finding(module, call, "FM410", message, is_note=True)
+                continue
             names = [k.arg for k in call.keywords]
             positions = _OLD_ORDER[old][: max(len(call.args) - 1, 0)]
             if {"coordinator_rank", "no_dist"} & {*names, *positions} or None in names:
@@ -69,6 +79,15 @@ def dist_cp(project: Project) -> Iterator[Finding]:
 def _calls(project: Project, old: str) -> Iterator[tuple[Module, ast.Call]]:
     for home in (_HOME, f"{_HOME}.state_dict_saver", f"{_HOME}.state_dict_loader", _OLD_HOME):
         yield from project.calls_of(f"{home}.{old}")
+
+
+def _is_for_old_torch(module: Module, call: ast.Call) -> bool:
+    """Whether a place is reached only with a torch that has no FSDP2: `if version(torch) < "2.2":`."""
+    for test, holds in conditions(module, call):
+        found = _VERSION.search(ast.unparse(test))
+        if found is not None and found[1].startswith("<") is holds:
+            return (int(found[2]), int(found[3])) <= _FIRST
+    return False
 
 
 def _edits(

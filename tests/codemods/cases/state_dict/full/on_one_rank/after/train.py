@@ -2,12 +2,12 @@ import torch
 import torch.distributed as dist
 from fsdp2_sharding import full_tensors, summon_full_params
 from model import Block, Model, batch, loss_of
-from torch.distributed.fsdp import fully_shard
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
 )
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 
 def save(model, path):

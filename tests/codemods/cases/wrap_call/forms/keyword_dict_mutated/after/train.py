@@ -1,7 +1,7 @@
 import torch
 from settings import sharding_settings
-from fsdp2_sharding import shard_model
 
+from fsdp2_sharding import shard_model
 from model import Model, batch, loss_of
 
 

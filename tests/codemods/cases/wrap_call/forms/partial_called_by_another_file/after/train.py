@@ -1,6 +1,6 @@
 from functools import partial
 
-from plugins import register
 from fsdp2_sharding import shard_model
+from plugins import register
 
 register("wrapper", partial(shard_model))

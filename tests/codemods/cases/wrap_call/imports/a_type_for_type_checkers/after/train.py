@@ -1,8 +1,8 @@
 from typing import TYPE_CHECKING
 
+from fsdp2_sharding import shard_model
 from graveyard import Old
 from torch.amp import GradScaler
-from fsdp2_sharding import shard_model
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import MixedPrecision as TorchMixedPrecision

@@ -1,0 +1,81 @@
+"""The text of the helper module's parts for `--modernize`: what FSDP2 can do beyond what FSDP1 did.
+
+Each takes a model that is sharded already, so that it is the same behind a loop that is written out and
+behind `shard_model`.
+
+Source: `torch/distributed/fsdp/_fully_shard/_fully_shard.py` (`set_modules_to_forward_prefetch`),
+`torch/distributed/algorithms/_checkpoint/checkpoint_wrapper.py`, `torch/utils/checkpoint.py`
+(`create_selective_checkpoint_contexts`), `torch/nn/modules/module.py` (`Module.compile`).
+"""
+
+from __future__ import annotations
+
+_CHECKPOINT_UNITS = '''\
+def checkpoint_units(model: nn.Module) -> None:
+    """Units compute their activations again in the backward pass, to save memory."""
+    apply_activation_checkpointing(
+        model, check_fn=lambda module: isinstance(module, FSDPModule)
+    )
+'''
+
+_CHECKPOINT_UNITS_SELECTIVELY = '''\
+def checkpoint_units_selectively(model: nn.Module) -> None:
+    """Units compute activations again in the backward pass, all but the dear ones.
+
+    The results of matrix products and of attention are kept.
+    """
+    aten = torch.ops.aten
+    kept = [
+        aten.mm.default,
+        aten.addmm.default,
+        aten.bmm.default,
+        aten._scaled_dot_product_flash_attention.default,
+        aten._scaled_dot_product_efficient_attention.default,
+    ]
+    contexts = functools.partial(create_selective_checkpoint_contexts, kept)
+    apply_activation_checkpointing(
+        model,
+        checkpoint_wrapper_fn=functools.partial(
+            checkpoint_wrapper, context_fn=contexts
+        ),
+        check_fn=lambda module: isinstance(module, FSDPModule),
+    )
+'''
+
+_COMPILE_UNITS = '''\
+def compile_units(model: nn.Module) -> None:
+    """Compile each unit by itself: alike units share one compilation.
+
+    In place, so that parameters keep their names and the hooks of FSDP still run.
+    """
+    units = [m for m in model.modules() if isinstance(m, FSDPModule) and m is not model]
+    for unit in units or [model]:
+        unit.compile()
+'''
+
+_PREFETCH_UNITS = '''\
+def prefetch_units(model: nn.Module, ahead: int) -> None:
+    """While a unit computes, the parameters of the next `ahead` units are gathered.
+
+    Units have to run in the order of the modules; each costs the memory of its
+    parameters a little longer.
+    """
+    units = [m for m in model.modules() if isinstance(m, FSDPModule) and m is not model]
+    for i, unit in enumerate(units):
+        unit.set_modules_to_forward_prefetch(units[i + 1 : i + 1 + ahead])
+        unit.set_modules_to_backward_prefetch(units[max(i - ahead, 0) : i][::-1])
+'''
+
+IMPROVEMENT_HEADER = '''\
+"""What sharded models get beyond what FSDP1 did for them.
+
+Written by fsdp-migrate; plain PyTorch, yours to edit.
+"""
+'''
+
+IMPROVEMENT_PARTS = {
+    "checkpoint_units": _CHECKPOINT_UNITS,
+    "checkpoint_units_selectively": _CHECKPOINT_UNITS_SELECTIVELY,
+    "compile_units": _COMPILE_UNITS,
+    "prefetch_units": _PREFETCH_UNITS,
+}

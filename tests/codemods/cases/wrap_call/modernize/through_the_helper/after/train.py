@@ -1,0 +1,46 @@
+import functools
+
+import torch
+from torch.distributed.fsdp import fully_shard
+
+from fsdp2_sharding import (
+    checkpoint_units,
+    prefetch_units,
+    shard_model,
+    size_based_auto_wrap_policy,
+)
+from model import Model, batch, loss_of
+
+
+class Trainer:
+    def __init__(self, model, smallest):
+        policy = functools.partial(size_based_auto_wrap_policy, min_num_params=smallest)
+        self.model = shard_model(
+            model,
+            auto_wrap_policy=policy,
+            device_id=torch.device("cpu"),
+        )
+        checkpoint_units(self.model)
+        prefetch_units(self.model, ahead=1)
+
+
+def wrapped(model, smallest):
+    policy = functools.partial(size_based_auto_wrap_policy, min_num_params=smallest)
+    return [shard_model(model, auto_wrap_policy=policy)]
+
+
+def whole(model):
+    return fully_shard(model)
+
+
+def main(out, smallest=500):
+    model = Trainer(Model(depth=4), smallest).model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"model": model, "losses": losses}

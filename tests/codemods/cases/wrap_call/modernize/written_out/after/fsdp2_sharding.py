@@ -1,0 +1,50 @@
+"""What sharded models get beyond what FSDP1 did for them.
+
+Written by fsdp-migrate; plain PyTorch, yours to edit.
+"""
+
+import functools
+
+import torch
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+)
+from torch.distributed.fsdp import FSDPModule
+from torch.utils.checkpoint import create_selective_checkpoint_contexts
+
+
+def checkpoint_units_selectively(model: nn.Module) -> None:
+    """Units compute activations again in the backward pass, all but the dear ones.
+
+    The results of matrix products and of attention are kept.
+    """
+    aten = torch.ops.aten
+    kept = [
+        aten.mm.default,
+        aten.addmm.default,
+        aten.bmm.default,
+        aten._scaled_dot_product_flash_attention.default,
+        aten._scaled_dot_product_efficient_attention.default,
+    ]
+    contexts = functools.partial(create_selective_checkpoint_contexts, kept)
+    apply_activation_checkpointing(
+        model,
+        checkpoint_wrapper_fn=functools.partial(
+            checkpoint_wrapper, context_fn=contexts
+        ),
+        check_fn=lambda module: isinstance(module, FSDPModule),
+    )
+
+
+def prefetch_units(model: nn.Module, ahead: int) -> None:
+    """While a unit computes, the parameters of the next `ahead` units are gathered.
+
+    Units have to run in the order of the modules; each costs the memory of its
+    parameters a little longer.
+    """
+    units = [m for m in model.modules() if isinstance(m, FSDPModule) and m is not model]
+    for i, unit in enumerate(units):
+        unit.set_modules_to_forward_prefetch(units[i + 1 : i + 1 + ahead])
+        unit.set_modules_to_backward_prefetch(units[max(i - ahead, 0) : i][::-1])
