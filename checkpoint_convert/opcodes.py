@@ -84,9 +84,10 @@ for _code, _width, _make in (
 @on(pickle.BINUNICODE)  # every name is one
 def _binunicode(machine: Machine) -> None:
     at = machine.at + 4
-    machine.at = stop = at + _UINT32(machine.data, machine.at)[0]
+    stop = at + _UINT32(machine.data, machine.at)[0]
     if stop > machine.end:
         raise Damaged(f"it promises {stop - at} bytes where {machine.end - at} are left")
+    machine.at = stop
     machine.stack.append(machine.data[at:stop].decode("utf-8", "surrogatepass"))
 
 

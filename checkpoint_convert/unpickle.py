@@ -47,8 +47,9 @@ def unpickle(
         return _run(machine), machine.at
     except Damaged as error:
         raise _unreadable(where, machine.at, str(error)) from None
-    except (IndexError, struct.error):
-        reason = "the stream ends too early" if machine.at >= len(data) else "a value is missing on its stack"
+    except (IndexError, struct.error) as error:
+        is_cut = machine.at >= len(data) or isinstance(error, struct.error)  # an operand of several bytes
+        reason = "the stream ends too early" if is_cut else "a value is missing on its stack"
         raise _unreadable(where, machine.at, reason) from None
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         # Operands of the wrong kind: only a damaged or forged stream has them.

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from codemods.analysis.holding import WrapCall
+from codemods.analysis.module import Module
 from codemods.editing.code import code, insert_after, join, stands_alone
 from codemods.model import Code, Edit, Span
 from codemods.project import Project
@@ -19,6 +20,7 @@ from codemods.project import Project
 CHOICES = ("ac=full", "ac=selective", "compile", "prefetch=N")
 _CHECKPOINTS = re.compile(r"checkpointing|checkpoint_wrapper|utils\.checkpoint\b")
 _COMPILES = re.compile(r"\.compile\(")
+_SHARDED = "sharded"
 _ORDER = ("ac", "compile", "prefetch")
 
 
@@ -88,11 +90,22 @@ def added_edits(site: WrapCall, calls: Iterable[Code]) -> list[Edit] | None:
         case ast.Assign(targets=[ast.Name() | ast.Attribute() as target], value=value) if value is site.node:
             return [insert_after(module, statement, _lines(calls, module.code(target)))]
         case ast.Return(value=value) if value is site.node and isinstance(site.wrapped, ast.Name):
-            name = site.wrapped.id
+            name = _local_name(module, site.wrapped)
+            if name is None:
+                return None
             head = Span(module.span(statement).start, module.span(site.node).start)
             behind = (*_lines(calls, name), f"\nreturn {name}")
             return [Edit(module.path, head, (f"{name} = ",)), insert_after(module, statement, behind)]
     return None
+
+
+def _local_name(module: Module, model: ast.Name) -> str | None:
+    """A name that may be assigned to beside a model: its own, where the function binds it. One from outside
+    would be undefined where it is read."""
+    scope = module.scope_of(model)
+    if model.id in scope.bindings and model.id not in scope.outward:
+        return model.id
+    return _SHARDED if scope.lookup(_SHARDED) is None else None
 
 
 def _lines(calls: Iterable[Code], model: str) -> Code:

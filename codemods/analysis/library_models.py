@@ -18,6 +18,7 @@ from codemods.analysis.spoken_names import says_optimizer
 
 _MODELS = ("model", "net", "policy", "transformer", "actor", "critic", "student", "teacher", "module")
 _OTHERS = ("load", "data", "optim", "sched", "sampler")
+_OTHER_PLUGINS = ("deepspeed_plugin", "deepspeed_plugins", "megatron_lm_plugin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def _prepared(
     ]
     plugins = [next((k.value for k in call.keywords if k.arg == "fsdp_plugin"), None) for call in made]
     said = [one for plugin in plugins for one in _made(module, plugin)]
-    if not any(said) and not is_launched:
+    if not any(said) and (not is_launched or (made and all(_is_of_other(module, call) for call in made))):
         return
     is_certain = bool(said) and all(said)
     names = ("prepare", "prepare_model", "prepare_optimizer")
@@ -91,6 +92,16 @@ def _prepared(
         optimizers = tuple(i for i, given in enumerate(call.args) if says_optimizer(given))
         if places or optimizers:
             yield call, LibraryModel(module, places, is_certain, optimizers)
+
+
+def _is_of_other(module: Module, accelerator: ast.Call) -> bool:
+    """Whether an Accelerator is told to use something else, whatever the settings elsewhere say."""
+    return any(
+        isinstance(k.value, ast.Constant) and k.value.value is True
+        if k.arg == "cpu"
+        else k.arg in _OTHER_PLUGINS and all(_made(module, k.value))
+        for k in accelerator.keywords
+    )
 
 
 def _made(module: Module, plugin: ast.expr | None) -> list[bool]:

@@ -65,9 +65,9 @@ _OTHER_WRAPPERS = frozenset({"DDP", "DataParallel", "DeepSpeedEngine", "Distribu
 def is_where_unsharded(module: Module, node: ast.AST) -> bool:
     """Whether the conditions around a place say that it is not for models of FSDP.
 
-    The other branch of `if is_fsdp(model):`, what stands behind one that leaves, and the branch of
-    `if kind == Kind.DEEPSPEED:` or `if isinstance(model, DDP):`. Nothing is made of `fsdp2` and versions:
-    there the other branch is FSDP1's.
+    The other branch of `if is_fsdp(model):` or of `if a.distributed_type == DistributedType.FSDP:`, what
+    stands behind one that leaves, and the branch of `if kind == Kind.DEEPSPEED:` or `if isinstance(model,
+    DDP):`. Nothing is made of `fsdp2` and versions: there the other branch is FSDP1's.
     """
     return any(_says(test, is_met=is_met) for test, is_met in conditions(module, node))
 
@@ -123,6 +123,8 @@ def _says(test: ast.expr, *, is_met: bool) -> bool:
             return any(_says(value, is_met=True) for value in values)
         case ast.BoolOp(op=ast.Or(), values=values) if not is_met:
             return any(_says(value, is_met=False) for value in values)
+        case ast.Compare(left=kind, ops=[op], comparators=[other]) if _is_of_accelerate(kind, other):
+            return is_met is isinstance(op, ast.NotEq | ast.IsNot | ast.NotIn)
         case ast.Compare(ops=[ast.Eq() | ast.Is()], comparators=[other]):
             return is_met and _OTHER_STACKS.search(ast.unparse(other)) is not None
         case ast.Call(func=ast.Name(id="isinstance"), args=[_, ast.Name(id=kind) | ast.Attribute(attr=kind)]):
@@ -130,6 +132,11 @@ def _says(test: ast.expr, *, is_met: bool) -> bool:
         case ast.Name() | ast.Attribute() | ast.Call():
             return not is_met and _asks_for_fsdp(test)
     return False
+
+
+def _is_of_accelerate(kind: ast.expr, other: ast.expr) -> bool:
+    """`accelerator.distributed_type` beside `DistributedType.FSDP`, which stands for FSDP2 too."""
+    return "distributed_type" in ast.unparse(kind) and re.search(r"\bFSDP\b", ast.unparse(other)) is not None
 
 
 def _asks_for_fsdp(test: ast.expr) -> bool:

@@ -23,7 +23,10 @@ from codemods.editing.removal import delete_parameters
 from codemods.model import Edit, Finding
 from codemods.project import Project
 
-_DECIDES = (ast.If, ast.IfExp, ast.While, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.Assert, ast.comprehension)
+_DECIDES = (
+    *(ast.If, ast.IfExp, ast.While, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.Assert, ast.comprehension),
+    ast.Match,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,9 +173,21 @@ def _reason(project: Project, module: Module, function: ast.FunctionDef, name: s
     reads = list(_names(function, name))
     if any(isinstance(read.ctx, ast.Store | ast.Del) for read in reads) or _is_hidden(function, name):
         return "the function gives the name other values"
-    if any(isinstance(p, _DECIDES) for read in reads for p in _within_statement(module, read)):
+    around = [parent for read in reads for parent in _within_statement(module, read)]
+    if any(isinstance(parent, _DECIDES) for parent in around):
         return "something is decided by it"
+    if any(isinstance(parent, ast.JoinedStr) for parent in around):  # `{name=}` prints the name itself
+        return "a text is made with it"
+    if any(_asks(module.parent(read), read) for read in reads):
+        return "something is asked of it"
     return ""
+
+
+def _asks(parent: ast.AST | None, read: ast.Name) -> bool:
+    """Whether a read is of a part of a value, or a call of it, which a constant written there has not."""
+    if isinstance(parent, ast.Call):
+        return parent.func is read
+    return isinstance(parent, ast.Attribute | ast.Subscript) and parent.value is read
 
 
 def _is_offered(project: Project, module: Module, name: str) -> bool:

@@ -22,7 +22,7 @@ _ACCELERATOR = {
     "device_count": "device_count",
 }
 _PLAIN = Style()
-_WRAPPERS = ("apply_activation_checkpointing", "checkpoint_wrapper")
+_CHECKPOINTING = ("checkpoint", "create_selective_checkpoint_contexts")
 _STATE_DICT_API = (
     "StateDictOptions",
     "get_model_state_dict",
@@ -137,11 +137,9 @@ def _imports(text: str, style: Style) -> str:
     third = ["from torch import nn"] if "nn." in text else []
     if "ProcessGroup" in text:
         third.append("from torch.distributed import ProcessGroup")
-    wrapping = [n for n in _WRAPPERS if re.search(rf"\b{n}\b", text)]
-    if wrapping:
-        third.append(_line("torch.distributed.algorithms._checkpoint.checkpoint_wrapper", wrapping))
-    if "create_selective_checkpoint_contexts" in text:
-        third.append("from torch.utils.checkpoint import create_selective_checkpoint_contexts")
+    again = [n for n in _CHECKPOINTING if re.search(rf"\b{n},", text)]
+    if again:
+        third.append(_line("torch.utils.checkpoint", again))
     saving = [n for n in _STATE_DICT_API if re.search(rf"\b{n}\(", text)]
     if saving:
         third.append(_line("torch.distributed.checkpoint.state_dict", saving))

@@ -4,25 +4,34 @@ Each takes a model that is sharded already, so that it is the same behind a loop
 behind `shard_model`.
 
 Source: `torch/distributed/fsdp/_fully_shard/_fully_shard.py` (`set_modules_to_forward_prefetch`),
-`torch/distributed/algorithms/_checkpoint/checkpoint_wrapper.py`, `torch/utils/checkpoint.py`
-(`create_selective_checkpoint_contexts`), `torch/nn/modules/module.py` (`Module.compile`).
+`torch/utils/checkpoint.py` (`checkpoint`, `create_selective_checkpoint_contexts`),
+`torch/nn/modules/module.py` (`Module.compile`).
 """
 
 from __future__ import annotations
 
 _CHECKPOINT_UNITS = '''\
 def checkpoint_units(model: nn.Module) -> None:
-    """Units compute their activations again in the backward pass, to save memory."""
-    apply_activation_checkpointing(
-        model, check_fn=lambda module: isinstance(module, FSDPModule)
-    )
+    """Units compute their activations again in the backward pass, to save memory.
+
+    Those that hold no others, and only what they compute: FSDP gathers and casts around
+    it, and parameters keep their names.
+    """
+    units = [m for m in model.modules() if isinstance(m, FSDPModule) and m is not model]
+    for unit in units:
+        if sum(isinstance(m, FSDPModule) for m in unit.modules()) == 1:
+            unit.forward = functools.partial(
+                checkpoint, unit.forward, use_reentrant=False
+            )
 '''
 
 _CHECKPOINT_UNITS_SELECTIVELY = '''\
 def checkpoint_units_selectively(model: nn.Module) -> None:
     """Units compute activations again in the backward pass, all but the dear ones.
 
-    The results of matrix products and of attention are kept.
+    The results of matrix products and of attention are kept. Those units that hold no
+    others, and only what they compute: FSDP gathers and casts around it, and parameters
+    keep their names.
     """
     aten = torch.ops.aten
     kept = [
@@ -33,13 +42,12 @@ def checkpoint_units_selectively(model: nn.Module) -> None:
         aten._scaled_dot_product_efficient_attention.default,
     ]
     contexts = functools.partial(create_selective_checkpoint_contexts, kept)
-    apply_activation_checkpointing(
-        model,
-        checkpoint_wrapper_fn=functools.partial(
-            checkpoint_wrapper, context_fn=contexts
-        ),
-        check_fn=lambda module: isinstance(module, FSDPModule),
-    )
+    units = [m for m in model.modules() if isinstance(m, FSDPModule) and m is not model]
+    for unit in units:
+        if sum(isinstance(m, FSDPModule) for m in unit.modules()) == 1:
+            unit.forward = functools.partial(
+                checkpoint, unit.forward, use_reentrant=False, context_fn=contexts
+            )
 '''
 
 _COMPILE_UNITS = '''\
@@ -48,7 +56,9 @@ def compile_units(model: nn.Module) -> None:
 
     In place, so that parameters keep their names and the hooks of FSDP still run.
     """
-    units = [m for m in model.modules() if isinstance(m, FSDPModule) and m is not model]
+    units: list[nn.Module] = [
+        m for m in model.modules() if isinstance(m, FSDPModule) and m is not model
+    ]
     for unit in units or [model]:
         unit.compile()
 '''
@@ -60,7 +70,9 @@ def prefetch_units(model: nn.Module, ahead: int) -> None:
     Units have to run in the order of the modules; each costs the memory of its
     parameters a little longer.
     """
-    units = [m for m in model.modules() if isinstance(m, FSDPModule) and m is not model]
+    units: list[FSDPModule] = [
+        m for m in model.modules() if isinstance(m, FSDPModule) and m is not model
+    ]
     for i, unit in enumerate(units):
         unit.set_modules_to_forward_prefetch(units[i + 1 : i + 1 + ahead])
         unit.set_modules_to_backward_prefetch(units[max(i - ahead, 0) : i][::-1])

@@ -55,10 +55,10 @@ def wrap_call(project: Project) -> Iterator[Finding]:
     that can be on the meta device gets its storage and values as FSDP1 gave them, unit by unit.
 
     With `--modernize` the sharded model gets what FSDP1 did not have, by small functions of the helper
-    module: `ac=full` or `ac=selective` (activations of each unit are computed again), `compile` (each unit by
-    itself), `prefetch=N` (the parameters of N units are gathered ahead). None changes the units or the names
-    of parameters. Where the file checkpoints or compiles by itself, or the wrap is a part of a larger
-    expression, nothing is added, and that is said (FM108).
+    module: `ac=full` or `ac=selective` (activations of units that hold no others are computed again),
+    `compile` (each unit by itself), `prefetch=N` (the parameters of N units are gathered ahead). None changes
+    the units or the names of parameters. Where the file checkpoints or compiles by itself, or the wrap is a
+    part of a larger expression, nothing is added, and that is said (FM108).
 
     Left to a person: a wrap inside a comprehension, positional arguments unpacked with `*`, keywords that
     FSDP1 does not have, and a strategy or precision imported from files that are not read: those would stay

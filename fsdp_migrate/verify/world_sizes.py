@@ -37,9 +37,11 @@ def reduce_alike(original: ArmRecord, candidate: ArmRecord) -> bool:
 def same_inputs(original: ArmRecord, candidate: ArmRecord, step: int) -> bool:
     """Whether all ranks together were given the same tensors in a step, whichever rank and in what order.
 
-    They may take in the same batch and not be: where a rank's part of it is larger, so are its tensors.
+    They may take in the same batch and not be: where a rank's part of it is larger, so are its tensors. Where
+    none were seen, nothing says that they are.
     """
-    return _inputs(original, step) == _inputs(candidate, step)
+    given = _inputs(original, step)
+    return bool(given) and given == _inputs(candidate, step)
 
 
 def _inputs(arm: ArmRecord, step: int) -> Counter[str]:
@@ -49,7 +51,7 @@ def _inputs(arm: ArmRecord, step: int) -> Counter[str]:
 def batches_are_equal(original: ArmRecord, candidate: ArmRecord) -> bool:
     """Whether that is so in every step that both made."""
     steps = set(original.steps) & set(candidate.steps)
-    return all(same_inputs(original, candidate, step) for step in steps)
+    return bool(steps) and all(same_inputs(original, candidate, step) for step in steps)
 
 
 def notice(original: ArmRecord, candidate: ArmRecord) -> str:

@@ -22,6 +22,7 @@ from torch import nn
 
 from codemods.editing.helper_assembly import Needs, assemble
 from codemods.editing.helper_draft import KEYWORDS
+from codemods.editing.helper_improvement_text import IMPROVEMENT_PARTS
 from codemods.editing.helper_layout import Style
 from codemods.editing.helper_parts import STATE_DICT_PARTS
 from codemods.editing.helper_policy_text import OWN_SETTINGS, POLICY_PARTS
@@ -50,9 +51,9 @@ def _modules(style: Style = _PLAIN) -> list[str]:
     found = [_assembled({"shard_model"}, {k}, set(), style) for k in keywords]
     found += [
         _assembled({name}, set(), {"buffer_dtype"}, style)
-        for name in (*POLICY_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS, "CPUOffload")
+        for name in (*POLICY_PARTS, *IMPROVEMENT_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS, "CPUOffload")
     ]
-    everything = {"shard_model", *POLICY_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS}
+    everything = {"shard_model", *POLICY_PARTS, *IMPROVEMENT_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS}
     found.append(_assembled(everything, set(keywords), set(_FIELDS), style))
     own = {keyword for name in OWN_SETTINGS for keyword in (name, f"own:{name}")}
     for more in ({"auto_wrap_policy"}, {"auto_wrap_policy", "sync_module_states"}):
@@ -115,7 +116,7 @@ def test_linter_and_formatter_have_nothing_to_say(name: str, tmp_path: Path) -> 
 
 def test_types_hold(tmp_path: Path) -> None:
     """mypy's strictest, against torch's own types, on modules with everything in them."""
-    names = {"shard_model", *POLICY_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS}
+    names = {"shard_model", *POLICY_PARTS, *IMPROVEMENT_PARTS, *TRAINING_PARTS, *STATE_DICT_PARTS}
     known = _assembled(names, set(KEYWORDS), {"buffer_dtype"}, Style(torch=(2, 7)))
     (tmp_path / "unknown_keywords.py").write_text(_assembled(names, {*KEYWORDS, "**"}, set(_FIELDS)))
     (tmp_path / "known_keywords.py").write_text(known)

@@ -16,6 +16,7 @@ from fsdp_migrate.verify.model import ParityReport, VerifyRequest
 from fsdp_migrate.verify.noise import other_kernels, rounding_source
 from fsdp_migrate.verify.recorded import read_record
 from fsdp_migrate.verify.run import compare_records, keep_record, script_report
+from fsdp_migrate.verify.world_sizes import batches_are_equal
 
 OLDER = Path(__file__).parent / "projects" / "older"
 RECORD = OLDER / "record"
@@ -139,3 +140,14 @@ def test_other_processor_rounds_otherwise(tmp_path: Path) -> None:
     assert rounding_source(here, there, fixed_order=True).everywhere
     unknown = replace(there, processor="")  # as records have it that are older
     assert other_kernels(here, unknown) == ""
+
+
+def test_inputs_that_nobody_saw_are_not_called_equal() -> None:
+    """Models that are given no tensors at all, or arms without a step in common."""
+    original = read_record(RECORD).arm
+    candidate = replace(original, ranks=1)
+    assert batches_are_equal(original, candidate)
+    blind = {step: [replace(one, inputs=()) for one in facts] for step, facts in original.steps.items()}
+    assert not batches_are_equal(replace(original, steps=blind), replace(candidate, steps=blind))
+    assert not batches_are_equal(original, replace(candidate, steps={}))
+    assert not batches_are_equal(replace(original, steps=blind), candidate)

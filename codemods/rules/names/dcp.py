@@ -84,7 +84,7 @@ def _calls(project: Project, old: str) -> Iterator[tuple[Module, ast.Call]]:
 def _is_for_old_torch(module: Module, call: ast.Call) -> bool:
     """Whether a place is reached only with a torch that has no FSDP2: `if version(torch) < "2.2":`."""
     for test, holds in conditions(module, call):
-        found = _VERSION.search(ast.unparse(test))
+        found = _VERSION.search(ast.unparse(test)) if isinstance(test, ast.Compare) else None
         if found is not None and found[1].startswith("<") is holds:
             return (int(found[2]), int(found[3])) <= _FIRST
     return False

@@ -226,6 +226,8 @@ def test_depth_and_cycles() -> None:
         (b"(N.", "unfinished"),
         (b"0.", "not a readable pickle"),
         (b"", "ends too early"),
+        *((b"N" + code + b"\x00\x00", "ends too early") for code in (b"r", b"j", b"J", b"X")),
+        (b"NX" + struct.pack("<I", 1 << 31) + b"abc", "at byte 2: it promises 2147483648 bytes where 3"),
     ],
 )
 def test_forged_operands(data: bytes, reason: str) -> None:

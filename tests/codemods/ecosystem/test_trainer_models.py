@@ -171,3 +171,59 @@ def test_a_trainers_own_class_asks_its_model(tmp_path: Path) -> None:
         """
     done, _ = rewrite_of(tmp_path, {"train.py": program, **_SETTINGS["flags"]})
     assert [r.finding.place.line for r in done.reported if r.finding.code == "FM623"] == [6, 7]
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_said"),
+    [
+        ("accelerator.distributed_type == DistributedType.FSDP", True),
+        ("accelerator.distributed_type != DistributedType.FSDP", False),
+        ("not accelerator.distributed_type == DistributedType.FSDP", False),
+        ('accelerator.distributed_type not in ("FSDP", "DEEPSPEED")', False),
+        ("accelerator.distributed_type != DistributedType.NO", True),
+        ("accelerator.is_main_process", True),
+    ],
+)
+def test_conditions_say_which_prepared_models_can_be_of_fsdp(
+    condition: str, is_said: bool, tmp_path: Path
+) -> None:
+    program = f"""\
+from accelerate import Accelerator, DistributedType
+
+def main(model, optimizer):
+    accelerator = Accelerator()
+    model, optimizer = accelerator.prepare(model, optimizer)
+    if {condition}:
+        return model.state_dict()
+    return model.state_dict()
+"""
+    done, _ = rewrite_of(tmp_path, {"train.py": program, **_SETTINGS["flags"]})
+    lines = [r.finding.place.line for r in done.reported if r.finding.code == "FM402"]
+    is_decided = "FSDP" in condition
+    assert lines == [line for line, said in ((7, is_said), (8, not is_decided or not is_said)) if said]
+
+
+@pytest.mark.parametrize(
+    ("given", "is_said"),
+    [
+        ("", True),
+        ("cpu=True", False),
+        ("cpu=args.cpu", True),
+        ("deepspeed_plugin=DeepSpeedPlugin()", False),
+        ("deepspeed_plugin=DeepSpeedPlugin() if args.zero else None", True),
+        ("mixed_precision='bf16'", True),
+    ],
+)
+def test_accelerators_of_other_engines_shard_nothing(given: str, is_said: bool, tmp_path: Path) -> None:
+    program = f"""\
+from accelerate import Accelerator, DeepSpeedPlugin
+
+def main(model, optimizer, args):
+    accelerator = Accelerator({given})
+    model, optimizer = accelerator.prepare(model, optimizer)
+    return model.state_dict()
+"""
+    done, _ = rewrite_of(tmp_path, {"train.py": program, **_SETTINGS["flags"]})
+    assert [r.finding.code for r in done.reported if r.finding.place.path == "train.py"] == [
+        "FM402"
+    ] * is_said

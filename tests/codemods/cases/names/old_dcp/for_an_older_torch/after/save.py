@@ -15,4 +15,6 @@ def save(state, folder):
         dcp.load_state_dict(state, dcp.FileSystemReader(folder))
     if torch.__version__ > "1.13":
         dcp.save(state, storage_writer=dcp.FileSystemWriter(folder))
+    if folder.endswith("old") or torch.__version__ < "2.2":
+        dcp.load(state, storage_reader=dcp.FileSystemReader(folder))
     return fully_shard(state)

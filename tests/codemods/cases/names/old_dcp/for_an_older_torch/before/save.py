@@ -15,4 +15,6 @@ def save(state, folder):
         dcp.load_state_dict(state, dcp.FileSystemReader(folder))
     if torch.__version__ > "1.13":
         dcp.save_state_dict(state, dcp.FileSystemWriter(folder))
+    if folder.endswith("old") or torch.__version__ < "2.2":
+        dcp.load_state_dict(state, dcp.FileSystemReader(folder))
     return FullyShardedDataParallel(state)

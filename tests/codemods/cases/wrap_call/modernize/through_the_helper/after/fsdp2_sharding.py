@@ -3,17 +3,16 @@
 Written by fsdp-migrate from this repository's FSDP1 code; plain PyTorch, yours to edit.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
-    apply_activation_checkpointing,
-)
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.utils.checkpoint import checkpoint
 
 WrapPolicy = Callable[..., bool]
 """Called with `module`, `recurse` and `nonwrapped_numel`; see `find_units`."""
@@ -108,10 +107,17 @@ def shard_model(
 
 
 def checkpoint_units(model: nn.Module) -> None:
-    """Units compute their activations again in the backward pass, to save memory."""
-    apply_activation_checkpointing(
-        model, check_fn=lambda module: isinstance(module, FSDPModule)
-    )
+    """Units compute their activations again in the backward pass, to save memory.
+
+    Those that hold no others, and only what they compute: FSDP gathers and casts around
+    it, and parameters keep their names.
+    """
+    units = [m for m in model.modules() if isinstance(m, FSDPModule) and m is not model]
+    for unit in units:
+        if sum(isinstance(m, FSDPModule) for m in unit.modules()) == 1:
+            unit.forward = functools.partial(
+                checkpoint, unit.forward, use_reentrant=False
+            )
 
 
 def prefetch_units(model: nn.Module, ahead: int) -> None:
@@ -120,7 +126,9 @@ def prefetch_units(model: nn.Module, ahead: int) -> None:
     Units have to run in the order of the modules; each costs the memory of its
     parameters a little longer.
     """
-    units = [m for m in model.modules() if isinstance(m, FSDPModule) and m is not model]
+    units: list[FSDPModule] = [
+        m for m in model.modules() if isinstance(m, FSDPModule) and m is not model
+    ]
     for i, unit in enumerate(units):
         unit.set_modules_to_forward_prefetch(units[i + 1 : i + 1 + ahead])
         unit.set_modules_to_backward_prefetch(units[max(i - ahead, 0) : i][::-1])

@@ -29,6 +29,17 @@ def wrapped(model, smallest):
     return [shard_model(model, auto_wrap_policy=policy)]
 
 
+SHARED = Model(depth=1)
+
+
+def shared(smallest):
+    policy = functools.partial(size_based_auto_wrap_policy, min_num_params=smallest)
+    sharded = shard_model(SHARED, auto_wrap_policy=policy)
+    checkpoint_units(sharded)
+    prefetch_units(sharded, ahead=1)
+    return sharded
+
+
 def whole(model):
     return fully_shard(model)
 

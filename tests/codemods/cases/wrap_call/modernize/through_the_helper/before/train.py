@@ -23,6 +23,14 @@ def wrapped(model, smallest):
     return [FSDP(model, auto_wrap_policy=policy)]
 
 
+SHARED = Model(depth=1)
+
+
+def shared(smallest):
+    policy = functools.partial(size_based_auto_wrap_policy, min_num_params=smallest)
+    return FSDP(SHARED, auto_wrap_policy=policy)
+
+
 def whole(model):
     return FSDP(model)
 

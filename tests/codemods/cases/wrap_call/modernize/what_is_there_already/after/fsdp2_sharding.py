@@ -12,6 +12,8 @@ def compile_units(model: nn.Module) -> None:
 
     In place, so that parameters keep their names and the hooks of FSDP still run.
     """
-    units = [m for m in model.modules() if isinstance(m, FSDPModule) and m is not model]
+    units: list[nn.Module] = [
+        m for m in model.modules() if isinstance(m, FSDPModule) and m is not model
+    ]
     for unit in units or [model]:
         unit.compile()

@@ -1,0 +1,127 @@
+"""What `--modernize` adds trains as the model does without it, whatever its units hold."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from codemods.editing.helper_assembly import Needs, assemble
+from codemods.editing.helper_improvement_text import IMPROVEMENT_PARTS
+
+_JOB = """
+import os, sys
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+import helper
+
+CALLS = []
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 12), nn.Linear(12, 8)
+
+    def forward(self, x, scale):
+        CALLS.append(self)
+        return x + F.dropout(self.down(torch.relu(self.up(x)) * scale), 0.1)
+
+
+class Stage(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleDict({"a": Block(), "b": Block()})
+        self.out = nn.Linear(8, 8)
+
+    def forward(self, x, scale):
+        for block in self.blocks.values():
+            x = block(x, scale)
+        return self.out(x)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.last, self.first = nn.Embedding(16, 8), Stage(), Stage()
+        self.head = nn.Linear(8, 16, bias=False)
+        self.head.weight = self.embed.weight
+        self.register_buffer("scale", torch.rand(12))  # float32, whatever units compute in
+
+    def forward(self, tokens):
+        return self.head(self.last(self.first(self.embed(tokens), self.scale), self.scale))
+
+
+def trained(units, dtype, *improvements):
+    torch.manual_seed(0)
+    model = Model()
+    policy = MixedPrecisionPolicy(param_dtype=dtype)
+    for stage in (model.last, model.first):
+        for block in stage.blocks.values() if units == "nested" else ():
+            fully_shard(block, mp_policy=policy)
+        fully_shard(stage, mp_policy=policy)
+    fully_shard(model, mp_policy=policy)
+    names = [name for name, _ in model.named_parameters()]
+    for improvement in improvements:
+        improvement(model)
+    assert [name for name, _ in model.named_parameters()] == names
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    CALLS.clear()
+    losses = []
+    for step in range(2):
+        chance = torch.Generator().manual_seed(step + 5 * dist.get_rank())
+        tokens = torch.randint(0, 16, (2, 5), generator=chance)
+        loss = F.cross_entropy(model(tokens).float().flatten(0, 1), tokens.flatten())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses, len(CALLS)
+
+
+rank, store = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=2)
+ahead = lambda model: helper.prefetch_units(model, ahead=2)
+for units in ("nested", "stages"):
+    for dtype in (None, torch.bfloat16):
+        losses, calls = trained(units, dtype)
+        assert calls == 8
+        for again in (helper.checkpoint_units, helper.checkpoint_units_selectively):
+            assert trained(units, dtype, again) == (losses, 16), (units, dtype, again)
+            assert trained(units, dtype, again, ahead)[0] == losses, (units, dtype, again)
+        assert trained(units, dtype, ahead) == (losses, 8)
+print("trains alike", flush=True)
+os._exit(0)  # gloo aborts at exit now and then
+"""
+
+
+def test_improved_models_train_alike_and_keep_their_names(tmp_path: Path) -> None:
+    """Nested units, dictionaries of modules, tied weights, inputs that FSDP casts, an order of its own."""
+    (tmp_path / "helper.py").write_text(
+        assemble(frozenset(IMPROVEMENT_PARTS), Needs(frozenset(), frozenset()))
+    )
+    (tmp_path / "job.py").write_text(_JOB)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "job.py", str(rank), str(tmp_path / "store")],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        said = [rank.communicate(timeout=100) for rank in ranks]
+    except subprocess.TimeoutExpired:
+        pytest.fail("the ranks hang")
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [out.strip() for out, _ in said] == ["trains alike"] * 2, said
