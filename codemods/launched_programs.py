@@ -51,7 +51,7 @@ def in_launched_programs(
     if not programs:
         return
     other = launched(project, reader, programs)
-    if not other.links.by_libraries:
+    if other is None:
         return
     known = {(one.place.path, one.place.line, one.code) for one in said}
     for rule in all_rules():

@@ -19,7 +19,8 @@ from codemods.model import Finding
 CODE = "FM623"
 _SETTINGS = frozenset({"FM601", "FM610", "FM614", "FM618"})
 """Codes of settings away from the program that become FSDP2's."""
-_ASKED = re.compile(rb"\btrainer\.model(?:_wrapped)?\.(?:state_dict|save_pretrained)\(")
+_ASKED = re.compile(rb"\b(?:trainer|self)\.model(?:_wrapped)?\.(?:state_dict|save_pretrained)\(")
+_LIBRARIES = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:transformers|trl)\b", re.MULTILINE)
 _REMEDY = (
     "use `trainer.accelerator.get_state_dict(trainer.model)`, called on every rank, or `trainer.save_model()`"
 )
@@ -57,14 +58,25 @@ def trainer_models(module: Module, said: Iterable[Finding]) -> Iterator[Finding]
 
 
 def _is_of_trainer(module: Module, call: ast.Call) -> bool:
-    """Whether a call is one of `trainer.model`, where nothing says that FSDP is not in use."""
+    """Whether a call is one of `trainer.model`, or of `self.model` in a trainer's class, where nothing says
+    that FSDP is not in use."""
     holder = call.func.value if isinstance(call.func, ast.Attribute) else None
     if not isinstance(holder, ast.Attribute) or holder.attr not in ("model", "model_wrapped"):
         return False
-    if ast.unparse(holder.value).rpartition(".")[2] != "trainer":
+    owner = ast.unparse(holder.value)
+    if owner.rpartition(".")[2] != "trainer" and not (owner == "self" and _is_in_trainer(module, call)):
         return False
     if any(keyword.arg in ("state_dict", None) for keyword in call.keywords):
         return False
-    told = conditions(module, call)
+    told = list(conditions(module, call))
     is_of_other = any("deepspeed" in ast.unparse(test).lower() and holds for test, holds in told)
-    return not is_of_other and not is_where_unsharded(module, call)
+    # Under FSDP the trainer hands `_save` the whole state dict: what stands there for None is for others.
+    is_without = any(ast.unparse(test) == "state_dict is None" and holds for test, holds in told)
+    return not is_of_other and not is_without and not is_where_unsharded(module, call)
+
+
+def _is_in_trainer(module: Module, node: ast.AST) -> bool:
+    """Whether a place is in a class that derives from a trainer of Transformers or TRL, by its name."""
+    owner = module.class_of(node)
+    bases = [ast.unparse(base).rpartition(".")[2] for base in owner.bases] if owner is not None else []
+    return any(base.endswith("Trainer") for base in bases) and _LIBRARIES.search(module.text) is not None

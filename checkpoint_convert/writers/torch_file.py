@@ -182,6 +182,9 @@ class _Tree:
     def __init__(self, items: Items, shared: dict[KeyPath, int]) -> None:
         self._items = items
         self._shared = frozenset(shared.values())
+        # Names of a model stand once more in an optimizer; else remembering them is for nothing.
+        paths = (entry.path for entries in (items.tensors, items.objects) for entry in entries)
+        self._are_said_again = any(path[0] == items.optim_key for path in paths)
         self._root: dict[object, object] = {}
         for number, item in enumerate(items.tensors):
             self._plant(item.path, number)
@@ -218,7 +221,10 @@ class _Tree:
         elif isinstance(node, dict):  # only a file without anything is empty
             stream.raw(b"}(")
             for key, below in node.items():
-                stream.value(key)
+                if self._are_said_again or not isinstance(key, str):
+                    stream.value(key)
+                elif not stream.recall(key):
+                    stream.new_text(key)
                 self._push(stream, below)
             stream.raw(b"u")
 

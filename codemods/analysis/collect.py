@@ -13,6 +13,7 @@ from codemods.analysis.enabled import ENABLE, WRAP, without_other_wraps
 from codemods.analysis.evaluate import Evaluator
 from codemods.analysis.holding import WrapCall
 from codemods.analysis.index import Index
+from codemods.analysis.library_models import library_models
 from codemods.analysis.link import Links
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
@@ -156,16 +157,22 @@ def _line_length(target: Path) -> int | None:
     return None
 
 
-def launched(project: Project, reader: Reader, paths: Iterable[str]) -> Project:
+def launched(project: Project, reader: Reader, paths: Iterable[str]) -> Project | None:
     """A project once more, with programs whose models are sharded if settings elsewhere say so.
 
     Args:
         paths: of these programs, most of which never say FSDP.
+
+    Returns:
+        None where none of them has such models.
     """
-    linked = _closure(sorted({*project.linked, *paths}), project.imports)
+    programs = frozenset(paths)
+    modules = [module for path in sorted(programs) if (module := reader.load(path)) is not None]
+    if not library_models(project.links.classes, project.meanings, modules, programs):
+        return None
+    linked = _closure(sorted({*project.linked, *programs}), project.imports)
     shelf = Shelf(linked, reader.code_of, reader.load, project.imports, reader.modules)
-    shelf.load(sorted(paths))
-    other = link(project.index, reader.modules, project.options, shelf, is_launched=True)
+    other = link(project.index, reader.modules, project.options, shelf, programs)
     other.mentions, other.imports, other.linked = project.mentions, project.imports, tuple(linked)
     other.line_length = project.line_length
     return other
@@ -176,14 +183,13 @@ def link(
     modules: dict[str, Module],
     options: Options,
     shelf: Shelf | None = None,
-    *,
-    is_launched: bool = False,
+    launched: frozenset[str] = frozenset(),
 ) -> Project:
     """The project of these modules.
 
     Args:
         shelf: the files that are linked with them; only these if None.
-        is_launched: settings away from the programs may choose FSDP for any of them.
+        launched: files of programs for which settings elsewhere may choose FSDP.
     """
     shelf = shelf or shelf_of(modules)
     index.may_have = Stars(shelf, index.locate).may_have
@@ -198,7 +204,7 @@ def link(
     wraps = without_other_wraps(index, meanings, naming, wraps)
     wraps.sort(key=lambda w: (w.module.path, w.node.lineno, w.node.col_offset))
     callers = Callers(index, shelf)
-    links = Links(index, shelf, naming, callers, {w.node: w for w in wraps}, meanings, is_launched)
+    links = Links(index, shelf, naming, callers, {w.node: w for w in wraps}, meanings, launched)
     links.spread = follow(links, meanings)
     for path in sorted(modules):  # in the order of their names, whatever led to them
         modules[path] = modules.pop(path)

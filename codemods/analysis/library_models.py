@@ -7,7 +7,7 @@ Their FSDP2 shards the same models in place, so that what is done with them meet
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from codemods.analysis.classes import Classes
@@ -39,15 +39,19 @@ class LibraryModel:
 
 
 def library_models(
-    classes: Classes, meanings: Meanings, modules: list[Module], *, is_launched: bool = False
+    classes: Classes,
+    meanings: Meanings,
+    modules: Iterable[Module],
+    launched: frozenset[str] = frozenset(),
 ) -> dict[ast.expr, LibraryModel]:
     """What Accelerate and Transformers give back sharded.
 
     Args:
-        is_launched: settings away from the programs may choose FSDP for any of them.
+        launched: files of programs for which settings elsewhere may choose FSDP.
     """
     found: dict[ast.expr, LibraryModel] = {}
     for module in modules:
+        is_launched = module.path in launched
         if "fsdp_plugin" in module.text or (is_launched and "Accelerator" in module.text):
             found.update(_prepared(meanings, module, is_launched=is_launched))
         if "Trainer" in module.text and (is_launched or "fsdp=" in module.text):

@@ -71,7 +71,7 @@ class Links:
         callers: the calls of functions and classes.
         wraps: the call nodes that are wrap calls.
         meanings: what names mean, by file.
-        is_launched: settings away from the programs may choose FSDP for any of them.
+        launched: files of programs for which settings elsewhere may choose FSDP.
     """
 
     index: Index
@@ -80,7 +80,7 @@ class Links:
     callers: Callers
     wraps: dict[ast.Call, WrapCall]
     meanings: Meanings
-    is_launched: bool = False
+    launched: frozenset[str] = frozenset()
     _known: dict[tuple[ast.expr, Path], HeldSet] = field(default_factory=dict)
     _active: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
     _partial: dict[tuple[ast.expr, Path], tuple[HeldSet, int]] = field(default_factory=dict)
@@ -112,9 +112,7 @@ class Links:
         self.parameters = ParameterLists(self)
         words = ("FullyShardedDataParallel", "FSDP")
         texts = (module.text for module in self.naming)
-        self.by_libraries = library_models(
-            self.classes, self.meanings, self.naming, is_launched=self.is_launched
-        )
+        self.by_libraries = library_models(self.classes, self.meanings, self.naming, self.launched)
         self._is_possible = (
             bool(self.wraps)
             or bool(self.by_libraries)

@@ -7,6 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from codemods.analysis.conditions import LEAVES, branches_before
+from codemods.analysis.flow import reaching
+from codemods.analysis.holding import Holding, Maybe
 from codemods.analysis.module import Module
 from codemods.analysis.values import CallValue, options
 from codemods.editing.code import code, join
@@ -170,6 +172,21 @@ def can_only_be_sharded(project: Project, module: Module, receiver: ast.expr) ->
 def may_be_ddp(module: Module) -> bool:
     """Whether a file also wraps models in DistributedDataParallel."""
     return "DistributedDataParallel" in module.text or "DDP(" in module.text
+
+
+def is_by_library(holding: Holding) -> bool:
+    """Whether a library decides when the program runs if a model is sharded: Accelerate wraps the others in
+    DistributedDataParallel."""
+    return isinstance(holding, Maybe) and not holding.sites
+
+
+def is_unwrapped(module: Module, node: ast.expr) -> bool:
+    """Whether something is the model without its wrappers: `accelerator.unwrap_model(model)`, or a name of
+    it."""
+    values: list[ast.expr | None] = [node]
+    if isinstance(node, ast.Name) and (found := module.scope_of(node).lookup(node.id)) is not None:
+        values = [binding.value for binding in reaching(module, *found, node)]
+    return bool(values) and all(v is not None and "unwrap" in ast.unparse(v) for v in values)
 
 
 def negated(module: Module, test: ast.expr) -> Code:

@@ -22,9 +22,9 @@ _TRAINER_MODELS_MANUAL = """\
 
 Under FSDP1 it was the whole state dict, which programs write with `trainer._save(path, state_dict=...)`. No
 line of such a program says FSDP; it is looked at because a `--fsdp` flag, a trainer's settings or those of
-Accelerate were rewritten in the same tree. `trainer.save_model()` knows both, and
-`trainer.accelerator.get_state_dict(trainer.model)`, called on every rank, gives whole tensors. Branches where
-FSDP is not in use, and tests, are left out.
+Accelerate were rewritten in the same tree. So is `self.model` in a class that derives from a trainer.
+`trainer.save_model()` knows both, and `trainer.accelerator.get_state_dict(trainer.model)`, called on every
+rank, gives whole tensors. Branches where FSDP is not in use, and tests, are left out.
 
 Programs that give their models to `accelerator.prepare` are looked through as if they had asked for FSDP
 themselves: state dicts, norms and counts of parameters, copies, an optimizer's own state, what is prepared

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fsdp_migrate.verify import (
+    backward_causes,
     data_causes,
     gradient_causes,
     optimizer_causes,
@@ -159,7 +160,8 @@ def _place(evidence: Evidence) -> Cause | None:
             "pass differs",
             "look at dropout and other random numbers, autocast (its weight cache must not outlive a "
             "step), dtypes of "
-            "inputs and buffers, and evaluation between backward() and optimizer.step()",
+            "inputs and buffers, evaluation between backward() and optimizer.step(), and the number that the "
+            "loss is divided by (tokens of this rank, or of all)",
         ),
         "gradient": (
             f"the gradients of step {step} differ though its loss is equal",
@@ -225,8 +227,11 @@ _RULES: tuple[Rule, ...] = (
     start_causes.initial_weights,
     optimizer_causes.kind,
     optimizer_causes.lacking,
+    optimizer_causes.holding_more,
     optimizer_causes.state_of_a_checkpoint,
     gradient_causes.reductions,
+    backward_causes.another_pass,
+    backward_causes.loss_of_each_rank,
     gradient_causes.unsynced_gradients_zeroed,
     gradient_causes.zeroed_less,
     precision_causes.policies,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fsdp_migrate.verify import gradient_causes, world_sizes
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import Cause
+from fsdp_migrate.verify.model_inputs import parted
 
 
 def inputs(evidence: Evidence) -> Cause | None:
@@ -18,19 +19,16 @@ def inputs(evidence: Evidence) -> Cause | None:
             "are given different ones: the data is no longer distributed over the ranks",
             "give the data loader a DistributedSampler, or seed by rank, as the original does",
         )
-    for step in sorted(set(evidence.original.steps) & set(evidence.candidate.steps)):
-        pairs = zip(evidence.original.steps[step], evidence.candidate.steps[step], strict=False)
-        ranks = [rank for rank, (left, right) in enumerate(pairs) if left.inputs != right.inputs]
-        if ranks:
-            return Cause(
-                "different-data",
-                f"the model was given other inputs in step {step} (rank {', '.join(map(str, ranks))}): "
-                "the arms read "
-                "different data, so nothing can be said of the numbers after it",
-                "seed the data order in the script itself, and keep the order in which it draws random "
-                "numbers",
-            )
-    return None
+    found = parted(evidence.original, evidence.candidate, evidence.comparison)
+    first = evidence.first
+    if found is None or found.by_rounding or (first is not None and first.step < found.step):
+        return None
+    return Cause(
+        "different-data",
+        f"the model was given other inputs in step {found.step} (rank {', '.join(map(str, found.ranks))}): "
+        "the arms read different data, so nothing can be said of the numbers after it",
+        "seed the data order in the script itself, and keep the order in which it draws random numbers",
+    )
 
 
 def _other_batches(evidence: Evidence) -> Cause | None:

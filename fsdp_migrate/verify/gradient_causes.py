@@ -135,13 +135,14 @@ def clipping(evidence: Evidence) -> Cause | None:
     original, candidate = evidence.original, evidence.candidate
     if not original.clips:
         return None
-    for step in range(1, candidate.last_step + 1):
+    for step in range(1, min(original.last_step, candidate.last_step) + 1):
+        clipped = {name for name in original.tensors(step, "gradient") if _is_changed(original, step, name)}
         for norms in candidate.clipped_norms(step):
             if max(norms) - min(norms) > _SAME_FACTOR * max(norms) and equal_norms(original, step):
                 return _local_norms(", ".join(f"{norm:.4g}" for norm in norms), step, "norm")
         if part := _clipped_in_part(original, candidate, step):
             return part
-        factors = clip_factors(candidate, step)
+        factors = clip_factors(candidate, step, clipped)
         if len(factors) > 1 and max(factors.values()) - min(factors.values()) > _SAME_FACTOR:
             return _local_norms(", ".join(f"{factor:.4g}" for factor in factors.values()), step, "factor")
         if factors and all(abs(one - 1) < 1e-9 for one in factors.values()) and _is_scaled(original, step):
@@ -166,7 +167,7 @@ def _clipped_in_part(original: ArmRecord, candidate: ArmRecord, step: int) -> Ca
     kept = sorted(
         name
         for name, (left, right) in whole.items()
-        if not left.is_zero() and difference(left, right) is None
+        if not left.is_zero() and difference(left, right) is None and _is_changed(original, step, name)
     )
     if not kept or len(kept) == len(whole):
         return None
@@ -176,6 +177,12 @@ def _clipped_in_part(original: ArmRecord, candidate: ArmRecord, step: int) -> Ca
         f"step {step} of the candidate, and those of the others are",
         "clip model.parameters() of the whole model in one call",
     )
+
+
+def _is_changed(arm: ArmRecord, step: int, name: str) -> bool:
+    """Whether clipping changed this gradient; another model's, of which the loss is a part, it does not."""
+    before, after = arm.tensors(step, "gradient").get(name), arm.tensors(step, CLIPPED).get(name)
+    return bool(before and after) and difference(assemble(before or []), assemble(after or [])) is not None
 
 
 def _local_norms(numbers: str, step: int, what: str) -> Cause:
@@ -198,11 +205,17 @@ def _is_scaled(arm: ArmRecord, step: int) -> bool:
     return any(abs(one - 1) > 1e-6 for one in clip_factors(arm, step).values())
 
 
-def clip_factors(arm: ArmRecord, step: int) -> dict[int, float]:
-    """By which factor each rank scaled its gradients between its last backward pass and the step."""
+def clip_factors(arm: ArmRecord, step: int, names: set[str] | None = None) -> dict[int, float]:
+    """By which factor each rank scaled its gradients between its last backward pass and the step.
+
+    Args:
+        names: of which tensors; all where there are none, for not every model of a job is clipped in a step.
+    """
     sums: dict[int, list[float]] = {}
     before, after = arm.tensors(step, "gradient"), arm.tensors(step, CLIPPED)
     for name, parts in before.items():
+        if names and name not in names:
+            continue
         scaled = {(part.rank, part.place): part for part in after.get(name, [])}
         for part in parts:
             other = scaled.get((part.rank, part.place))

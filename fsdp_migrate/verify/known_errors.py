@@ -64,6 +64,11 @@ _KNOWN = (
         "rank, before it is formatted",
     ),
     _known(
+        r"'Tensor' object has no attribute 'full_tensor'",
+        "a norm or a parameter is no DTensor there: clip_grad_norm_ found no gradient at all (zero_grad() "
+        "came between the backward pass and it, or synchronisation is off), or the model is not sharded",
+    ),
+    _known(
         r"mesh_dim_names",
         "a mesh of two dimensions needs names: init_device_mesh(..., mesh_dim_names=('replicate', 'shard'))",
     ),

@@ -38,6 +38,20 @@ def lacking(evidence: Evidence) -> Cause | None:
     return None
 
 
+def holding_more(evidence: Evidence) -> Cause | None:
+    """Parameters that the candidate's optimizer has and the original's does not."""
+    for left, right in zip(evidence.original.optimizers, evidence.candidate.optimizers, strict=False):
+        added = sorted(set(right.settings) - set(left.settings))
+        if left.settings and added and set(added) <= set(evidence.original.shapes):
+            return Cause(
+                "optimizer-holds-more",
+                f"{len(added)} parameters are in the candidate's {right.kind} and not in the original's "
+                f"({listed(added)}): they are stepped, and their gradients dropped, with others",
+                "give each optimizer the parameters that it has in the original",
+            )
+    return None
+
+
 def state_of_a_checkpoint(evidence: Evidence) -> Cause | None:
     """Step counters of the optimizer's state are not the original's."""
     original, candidate = evidence.original, evidence.candidate

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fsdp_migrate.verify import world_sizes
+from fsdp_migrate.verify.backward_causes import reduces_another_pass
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.gradient_causes import clip_differences, equal_norms, reduced_passes
 from fsdp_migrate.verify.model import Check, Outcome
@@ -173,6 +174,8 @@ def _reductions(original: ArmRecord, candidate: ArmRecord) -> Check:
         return Check(title, Outcome.NOT_OBSERVED, "no collective reduced a gradient")
     if world_sizes.differ(original, candidate) and not world_sizes.reduce_alike(original, candidate):
         return Check(title, Outcome.NOT_OBSERVED, "the arms make, or have to reduce, other numbers of passes")
+    if reduces_another_pass(original, candidate):
+        return Check(title, Outcome.DIFFERS, "other backward passes of a step reduce them")
     if before != after:
         return Check(title, Outcome.DIFFERS, f"backward passes that reduce: {before:g} -> {after:g}")
     return Check(title, Outcome.EQUAL, f"in {after:g} backward pass{'es' * (after != 1)}")

@@ -10,6 +10,7 @@ from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.gradient_causes import norms_reported
 from fsdp_migrate.verify.model import CLIPPED, SAVED, Check, Difference, Outcome
+from fsdp_migrate.verify.model_inputs import parted
 from fsdp_migrate.verify.notices import not_a_number, notices_of, warnings_beside_equal_numbers, warnings_of
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.sharding_causes import listed
@@ -79,7 +80,7 @@ def judge(
     """
     checks = [
         _structure(original, candidate),
-        _data(original, candidate),
+        _data(original, candidate, comparison),
         _numbers(
             comparison,
             "Initial weights",
@@ -130,19 +131,22 @@ def _structure(original: ArmRecord, candidate: ArmRecord) -> Check:
     return Check(title, Outcome.EQUAL, compared=len(left))
 
 
-def _data(original: ArmRecord, candidate: ArmRecord) -> Check:
-    title, seen = "Model inputs", 0
+def _data(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) -> Check:
+    title = "Model inputs"
     if world_sizes.differ(original, candidate):
         if world_sizes.batches_are_equal(original, candidate):
             return Check(title, Outcome.EQUAL, "those of all ranks together")
         words = f"{original.ranks} and {candidate.ranks} ranks take in other parts of a batch"
         return Check(title, Outcome.NOT_OBSERVED, words)
-    for step in sorted(set(original.steps) & set(candidate.steps)):
-        for rank, (left, right) in enumerate(zip(original.steps[step], candidate.steps[step], strict=False)):
-            seen += len(left.inputs)
-            if left.inputs != right.inputs:
-                return Check(title, Outcome.DIFFERS, f"first in step {step} on rank {rank}", seen)
-    return Check(title, Outcome.EQUAL if seen else Outcome.NOT_OBSERVED, compared=seen)
+    steps = sorted(set(original.steps) & set(candidate.steps))
+    seen = sum(len(one.inputs) for step in steps for one in original.steps[step])
+    found = parted(original, candidate, comparison)
+    if found is None:
+        return Check(title, Outcome.EQUAL if seen else Outcome.NOT_OBSERVED, compared=seen)
+    if found.by_rounding:
+        words = f"equal up to step {found.step}, and computed from weights that differ by rounding then"
+        return Check(title, Outcome.NOT_OBSERVED, words)
+    return Check(title, Outcome.DIFFERS, f"first in step {found.step} on rank {found.ranks[0]}", seen)
 
 
 def _by_quantity(

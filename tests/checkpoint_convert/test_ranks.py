@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from checkpoint_convert import journal, ranks
+from checkpoint_convert import journal, laid_out, ranks
 from checkpoint_convert.convert import ConvertOptions, SourceWatch, convert, make_plan
 from checkpoint_convert.errors import CheckpointError, UnreadableError
 from checkpoint_convert.job import Job
@@ -103,10 +103,17 @@ FORMS = [
 ]
 
 
+@pytest.mark.parametrize("many", [laid_out.MANY_CHUNKS, 3], ids=["read as any", "read where laid out"])
 @pytest.mark.parametrize("write", FORMS, ids=["files", "shards", "lightning", "torch", "safetensors"])
 def test_three_ranks_write_what_one_does(
-    model: dict[str, Counted], source: Path, tmp_path: Path, write: WriteOptions
+    model: dict[str, Counted],
+    source: Path,
+    tmp_path: Path,
+    write: WriteOptions,
+    many: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(laid_out, "MANY_CHUNKS", many)
     assert start(model, source, tmp_path / "one", 1, write) == [None]
     (reads,) = {tensor.reads for tensor in model.values()}
     assert start(model, source, tmp_path / "three", 3, write) == [None, None, None]
@@ -125,6 +132,7 @@ def test_a_lost_rank_leaves_no_output_and_the_next_run_goes_on(
     silent: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(laid_out, "MANY_CHUNKS", 3 if silent else 100)  # in both ways
     target = tmp_path / "out"
     model["layer06"].broken = True
     with monkeypatch.context() as patch:

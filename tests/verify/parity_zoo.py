@@ -169,6 +169,8 @@ MUTATIONS = (
         "no-sync-dropped",
         "reduced 3 times per step in the candidate and once",
     ),
+    fails("sync-first", "--accumulate 2", "sync-in-another-pass", "in backward pass 1 of 2 in the candidate"),
+    fails("loss-by-rank", "--accumulate 2", "loss-per-rank", "another one on every rank (0.9, 1.1)"),
     fails("sync-never", "", "sync-missing", "reduced never per step in the candidate and once"),
     fails("loss-not-divided", "--accumulate 2", "loss-scale", "2 times the original's, and so is the loss"),
     fails("loss-times-ranks", "", "loss-scale", "2 times the original's, and so is the loss"),

@@ -14,6 +14,7 @@ NOT_ANSWERED = {
     *(f"{kind}Storage" for kind in ("BFloat16", "Bool", "Byte", "Char", "ComplexDouble", "ComplexFloat")),
     *(f"{kind}Storage" for kind in ("Double", "Float", "Half", "Int", "Long", "Short")),
     "CUDAGraph",
+    "GreenContext",  # torch 2.14
     "MemPool",
     "cudart",
     "current_blas_handle",

@@ -68,6 +68,7 @@ def test_torch_that_is_too_old_is_refused_by_name(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("error", "words"),
     [
+        ("AttributeError: 'Tensor' object has no attribute 'full_tensor'", "found no gradient at all"),
         ("AttributeError: 'Stream' object has no attribute 'record_event'", "CPUs with torch 2.7"),
         (
             "ImportError: cannot import name 'fully_shard' from 'torch.distributed.fsdp'",

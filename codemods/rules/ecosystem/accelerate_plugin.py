@@ -65,6 +65,19 @@ def accelerate_plugin(project: Project) -> Iterator[Finding]:
         yield finding(module, call, "FM620", message, safety=Safety.SAFE, edits=plugin.edits)
         for keyword, message in plugin.notes:
             yield finding(module, keyword, "FM622", message, is_note=True)
+        for keyword in _precision(project, module) if "mixed_precision_policy" not in given else ():
+            message = "FSDP1 cast the model's buffers as well; under FSDP2 they keep their dtype"
+            yield finding(module, keyword, "FM622", message, is_note=True)
+
+
+def _precision(project: Project, module: Module) -> Iterator[ast.keyword]:
+    """`mixed_precision="bf16"` of a file's `Accelerator`, from which a plugin takes its own."""
+    for call in module.called("Accelerator"):
+        symbol = project.resolve(module, call.func)
+        for keyword in call.keywords if symbol is not None and symbol.name.startswith("accelerate.") else ():
+            is_told = keyword.arg == "mixed_precision" and isinstance(keyword.value, ast.Constant)
+            if is_told and ast.literal_eval(keyword.value) in ("fp16", "bf16", "fp8"):
+                yield keyword
 
 
 def _table(project: Project, module: Module, call: ast.Call) -> ast.Dict | ast.Call | None:

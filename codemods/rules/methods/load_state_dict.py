@@ -23,6 +23,8 @@ from codemods.rule import (
     Unknown,
     finding,
     in_force,
+    is_by_library,
+    is_unwrapped,
     is_where_not_instance,
     is_where_other_branch_shards,
     may_be_ddp,
@@ -72,7 +74,8 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
             continue
         setting = None if isinstance(told, AtRunTime) else told.setting
         edits = model_loaded(call.module, call.node, setting)
-        if isinstance(holding, Maybe) and may_be_ddp(call.module):
+        by_library = is_by_library(holding) and not is_unwrapped(call.module, call.receiver)
+        if isinstance(holding, Maybe) and (by_library or may_be_ddp(call.module)):
             edits = Refused(
                 "the model may be wrapped in DistributedDataParallel too, which names its keys otherwise"
             )

@@ -21,6 +21,7 @@ from codemods.rule import (
     code,
     finding,
     insert_before,
+    is_by_library,
     may_be_ddp,
     negated,
     remove_with_item,
@@ -63,7 +64,8 @@ def no_sync(project: Project) -> Iterator[Finding]:
                     yield _either(module, node)
                 continue
             call = module.parent(node)
-            if isinstance(holding, Maybe) and may_be_ddp(module):
+            homes = [module, *(site.module for site in holding.sites)]
+            if is_by_library(holding) or (isinstance(holding, Maybe) and any(map(may_be_ddp, homes))):
                 yield _either(module, node)
                 continue
             if isinstance(call, ast.Call) and call.func is node:

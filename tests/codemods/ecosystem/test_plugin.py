@@ -14,6 +14,7 @@ from ecosystem.launched import environment, of_plugin
 
 IMPORTS = {
     "functools": "import functools",
+    "accelerate.": "import accelerate",
     "torch.": "import torch",
     "FullyShardedDataParallelPlugin": "from accelerate import FullyShardedDataParallelPlugin",
     "BackwardPrefetch": "from torch.distributed.fsdp import BackwardPrefetch",
@@ -122,6 +123,27 @@ def test_mixed_precision_keeps_its_dtypes_and_says_what_ends(tmp_path: Path) -> 
     assert result.codes.count("FM622") == 1
     policy = plugin((tmp_path / "train.py").read_text()).mixed_precision_policy
     assert (policy.param_dtype, policy.reduce_dtype) == (torch.bfloat16, torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("policy", "precision", "notes"),
+    [
+        ("", "'bf16'", 1),
+        ("", "'fp16'", 1),
+        ("", "'no'", 0),
+        ("mixed_precision_policy=MixedPrecision(param_dtype=torch.bfloat16)", "'bf16'", 0),
+    ],
+)
+def test_buffers_that_the_accelerators_precision_no_longer_casts_are_told(
+    tmp_path: Path, policy: str, precision: str, notes: int
+) -> None:
+    result = rewritten(
+        tmp_path,
+        f"FullyShardedDataParallelPlugin({policy})\n"
+        f"accelerator = accelerate.Accelerator(mixed_precision={precision}, fsdp_plugin=plugin)",
+    )
+    assert result.open_codes == []
+    assert result.codes.count("FM622") == notes
 
 
 def test_the_state_dict_configuration_stays_and_the_optimizers_goes(tmp_path: Path) -> None:

@@ -312,6 +312,22 @@ class SyncNever:
         return loop.nothing()
 
 
+class SyncFirst:
+    def __init__(self, choice):
+        super().__init__(choice)
+        self.passes = 0
+
+    def accumulating(self, model, is_last):
+        model.set_requires_gradient_sync(self.passes % self.choice.accumulate == 0)
+        self.passes += 1
+        return loop.nothing()
+
+
+class LossByRank:
+    def loss(self, value):
+        return value * (1.1 if dist.get_rank() else 0.9)
+
+
 class LossNotDivided:
     def loss(self, value):
         return value * self.choice.accumulate

@@ -12,3 +12,6 @@ def main(args, path):
     batches = accelerator.prepare(loader())
     torch.save(batches.state_dict(), path)
     torch.save(model.state_dict(), path)
+    torch.save(accelerator.unwrap_model(model).state_dict(), path)
+    with model.no_sync():
+        model(path)
