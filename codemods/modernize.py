@@ -19,7 +19,7 @@ from codemods.project import Project
 
 CHOICES = ("ac=full", "ac=selective", "compile", "prefetch=N")
 _CHECKPOINTS = re.compile(r"checkpointing|checkpoint_wrapper|utils\.checkpoint\b")
-_COMPILES = re.compile(r"\.compile\(")
+_COMPILES = re.compile(r"(?<!\bre)(?<!\bregex)\.compile\(")
 _SHARDED = "sharded"
 _ORDER = ("ac", "compile", "prefetch")
 
@@ -60,7 +60,7 @@ def improved(project: Project, site: WrapCall, *, has_units: bool) -> Improved:
     for word in sorted(project.options.modernize, key=lambda w: _ORDER.index(w.partition("=")[0])):
         kind, _, value = word.partition("=")
         if kind == "ac" and _CHECKPOINTS.search(text):
-            left_out.append((word, "the file speaks of activation checkpointing of its own"))
+            left_out.append((word, "the file speaks of checkpointing, which may be of activations"))
         elif kind == "compile" and _COMPILES.search(text):
             left_out.append((word, "the file compiles models itself"))
         elif kind != "compile" and not has_units:

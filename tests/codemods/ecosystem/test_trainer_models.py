@@ -150,29 +150,6 @@ def test_nothing_is_said_of_prepared_models_where_no_settings_change(tmp_path: P
     assert not changed and not done.reported
 
 
-def test_a_trainers_own_class_asks_its_model(tmp_path: Path) -> None:
-    program = """\
-        import torch
-        from transformers import Trainer
-
-        class Saving(Trainer):
-            def export(self, path):
-                torch.save(self.model.state_dict(), path)
-                self.model_wrapped.save_pretrained(path)
-
-            def _save(self, output_dir=None, state_dict=None):
-                if state_dict is None:
-                    state_dict = self.model.state_dict()
-                self.model.save_pretrained(output_dir, state_dict=state_dict)
-
-        class Other(Base):
-            def export(self, path):
-                torch.save(self.model.state_dict(), path)
-        """
-    done, _ = rewrite_of(tmp_path, {"train.py": program, **_SETTINGS["flags"]})
-    assert [r.finding.place.line for r in done.reported if r.finding.code == "FM623"] == [6, 7]
-
-
 @pytest.mark.parametrize(
     ("condition", "is_said"),
     [
@@ -227,3 +204,26 @@ def main(model, optimizer, args):
     assert [r.finding.code for r in done.reported if r.finding.place.path == "train.py"] == [
         "FM402"
     ] * is_said
+
+
+def test_a_trainers_own_class_asks_its_model(tmp_path: Path) -> None:
+    program = """\
+        import torch
+        from transformers import Trainer
+
+        class Saving(Trainer):
+            def export(self, path):
+                torch.save(self.model.state_dict(), path)
+                self.model_wrapped.save_pretrained(path)
+
+            def _save(self, output_dir=None, state_dict=None):
+                if state_dict is None:
+                    state_dict = self.model.state_dict()
+                self.model.save_pretrained(output_dir, state_dict=state_dict)
+
+        class Other(Base):
+            def export(self, path):
+                torch.save(self.model.state_dict(), path)
+        """
+    done, _ = rewrite_of(tmp_path, {"train.py": program, **_SETTINGS["flags"]})
+    assert [r.finding.place.line for r in done.reported if r.finding.code == "FM623"] == [6, 7]

@@ -1,9 +1,13 @@
+import re
+
 import torch
 
 from model import Block
 from torch.distributed.fsdp import fully_shard
 
 from fsdp2_sharding import compile_units
+
+LAYER = re.compile(r"layers\.\d+")
 
 
 def sharded(model):

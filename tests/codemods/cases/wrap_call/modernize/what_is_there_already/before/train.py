@@ -1,8 +1,12 @@
+import re
+
 import torch
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
 from model import Block
+
+LAYER = re.compile(r"layers\.\d+")
 
 
 def sharded(model):
