@@ -18,8 +18,8 @@ from codemods.model import Finding, Safety
 from codemods.plain_tests import is_test_path
 from codemods.project import Project
 
-_PREPARES = re.compile(rb"\baccelerat\w*[\s\S]*\.prepare(?:_model|_optimizer)?\(")
-_TRAINS = re.compile(rb"\b(?:transformers|trl)\b[\s\S]*Trainer\([\s\S]*\.train\(")
+_PREPARES = (rb"\baccelerat", rb"\.prepare(?:_model|_optimizer)?\(")
+_TRAINS = (rb"\b(?:transformers|trl)\b", rb"Trainer\(", rb"\.train\(")
 _LOST = frozenset({"FM402", "FM403"})
 """Codes about the state dicts of models: what is saved is lost where nobody looks."""
 _ASKED = _LOST | {
@@ -33,7 +33,21 @@ _REMEDY = "use `accelerator.get_state_dict(model)`, called on every rank"
 
 def may_be_launched(text: bytes) -> bool:
     """Whether a file may be a program of Accelerate or of a trainer, by its words."""
-    return bool(_PREPARES.search(text) or _TRAINS.search(text))
+    return _stand_in_order(text, _PREPARES) or _stand_in_order(text, _TRAINS)
+
+
+def _stand_in_order(text: bytes, patterns: Iterable[bytes]) -> bool:
+    """Whether each pattern stands somewhere behind the one before.
+
+    One pattern for all of them would read to the end from every place of the first.
+    """
+    end = 0
+    for pattern in patterns:
+        found = re.compile(pattern).search(text, end)
+        if found is None:
+            return False
+        end = found.end()
+    return True
 
 
 def in_launched_programs(

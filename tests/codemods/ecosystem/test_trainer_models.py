@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from small import rewrite_of
 
+from codemods.launched_programs import may_be_launched
 from codemods.model import Outcome
 
 _SAVE = """\
@@ -227,3 +228,19 @@ def test_a_trainers_own_class_asks_its_model(tmp_path: Path) -> None:
         """
     done, _ = rewrite_of(tmp_path, {"train.py": program, **_SETTINGS["flags"]})
     assert [r.finding.place.line for r in done.reported if r.finding.code == "FM623"] == [6, 7]
+
+
+@pytest.mark.parametrize(
+    ("text", "may_be"),
+    [
+        (b"from accelerate import Accelerator\nmodel = accelerator.prepare(model)", True),
+        (b"model = thing.prepare(model)  # before accelerate", False),
+        (b"from trl import SFTTrainer\nSFTTrainer(model).train()", True),
+        (b"from trl import SFTTrainer\nmodel.train()\nSFTTrainer(model)", False),
+        (b"SFTTrainer(model).train()  # of trl", False),
+        # A pattern for all of it would read to the end from each of its beginnings.
+        (b"accelerate transformers Trainer( " * 20_000, False),
+    ],
+)
+def test_a_program_is_told_by_the_order_of_its_words(text: bytes, may_be: bool) -> None:
+    assert may_be_launched(text) is may_be
