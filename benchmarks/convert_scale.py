@@ -120,7 +120,10 @@ def report(folder: Path, name: str, source: Path, size_bytes: int, *options: str
     """Measure, print, clean up."""
     target = folder / "out"
     wall, cpu, memory = measure(str(source), str(target), *options)
-    shutil.rmtree(target, ignore_errors=True)
+    if target.is_dir():
+        shutil.rmtree(target)
+    else:  # one file, or nothing after a dry run
+        target.unlink(missing_ok=True)
     print(f"{name:<48}{size_bytes / 2**30:>9.1f}{wall:>9.2f}{cpu:>8.2f}{memory:>8.0f}", flush=True)
 
 
