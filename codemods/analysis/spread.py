@@ -56,6 +56,7 @@ class Spread:
         self._families: dict[ast.ClassDef, Family] = {}
         self._interesting: set[ast.AST | Family] = set()
         self._objects: dict[Family, Family] = {}
+        self._followed: dict[tuple[Family, str], ast.AST] = {}
         self._apart: dict[str, list[Family]] = {}
         self._annotations: dict[Module, list[ast.Constant]] = {}
 
@@ -278,8 +279,13 @@ class Spread:
     def _look_for_method(self, family: Family, method: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         if is_property(method):  # whoever reads it gets what it gives, and never the function
             self.take_result(method, lambda mark: self.put_attribute(family, method.name, mark))
-        else:
+            return
+        # Methods of one name get to the same places: one of them is followed, with what all of them give.
+        followed = self._followed.setdefault((family, method.name), method)
+        if followed is method:
             self.put_attribute(family, method.name, method)
+        else:
+            self.take_result(method, self._result(followed).put)
 
     def take_result(self, function: ast.AST, taker: Taker) -> None:
         """Hand on what a function gives back."""
