@@ -24,6 +24,7 @@ from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind, Scope
 from codemods.analysis.shelf import Before
 from codemods.analysis.spread_marks import Cell, Family, Mark, Taker
+from codemods.errors import too_entangled
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _APART = 8
 """How many families of a group of files are told apart; the objects of all further ones are taken for one
 kind."""
+_MOST_STEPS = 1_500_000
+"""Steps after which a run is given up: ten times of what the largest repository that was measured takes."""
 _RARE = 10
 """In how many files an attribute's name may stand for all its reads to be followed, whatever they are of."""
 _BY_PYTHON = frozenset({"__call__", "__enter__", "__aenter__"})
@@ -75,8 +78,16 @@ class Spread:
             self._waiting.append((module, node, mark))
 
     def run(self, hand_on: Callable[[Module, ast.expr, Mark], None]) -> None:
-        """Follow every mark to its end."""
+        """Follow every mark to its end.
+
+        Raises:
+            CodemodError: that would not end soon.
+        """
+        steps = 0
         while self._waiting:
+            steps += 1
+            if steps > _MOST_STEPS:
+                raise too_entangled(self.links.shelf.paths)
             hand_on(*self._waiting.popleft())
 
     def put_variable(self, module: Module, scope: Scope, name: str, mark: Mark) -> None:
