@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from codemods.analysis.flow import reaching
 from codemods.analysis.holding import Maybe, Sharded
 from codemods.analysis.module import Module
 from codemods.analysis.state_dict_kinds import LOCAL
@@ -208,10 +209,19 @@ def _loading_site(
             user = module.parent(loads[0])
             if _is_load(user) and isinstance(user, ast.Call) and isinstance(module.parent(user), ast.Expr):
                 assert isinstance(user.func, ast.Attribute)
-                return user, [parent], user.func.value
+                if _is_only_value(module, parent, loads[0]):
+                    return user, [parent], user.func.value
     return Refused(
         "its result is used for something else than `optimizer.load_state_dict` in the same function"
     )
+
+
+def _is_only_value(module: Module, assignment: ast.Assign, read: ast.Name) -> bool:
+    """Whether a name has the value of this assignment wherever the read is reached: `if sharded: state = ...`
+    leaves the other models' state as it was."""
+    found = module.scope_of(read).lookup(read.id)
+    live = reaching(module, *found, read) if found is not None else []
+    return bool(live) and all(binding.value is assignment.value for binding in live)
 
 
 def _is_load(node: ast.AST | None) -> bool:
