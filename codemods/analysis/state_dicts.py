@@ -39,10 +39,12 @@ class Flags:
     Attributes:
         offload_to_cpu: values are moved to the CPU.
         rank0_only: ranks other than 0 get an empty dict.
+        within_group: rank 0 is that of the model's own process group, which need not be rank 0 of all.
     """
 
     offload_to_cpu: bool
     rank0_only: bool = False
+    within_group: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,12 @@ class Setting:
     def bare(self) -> Setting:
         """The same without where it was written."""
         return replace(self, model_config=None, optim_config=None)
+
+    @property
+    def of_group(self) -> Setting:
+        """The same for a model whose process group is a part of the ranks."""
+        model, optim = (replace(flags, within_group=True) for flags in (self.model, self.optim))
+        return replace(self, model=model, optim=optim)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import replace as replaced
 from typing import TYPE_CHECKING
 
 from codemods.analysis.module import Module
+from codemods.analysis.process_groups import is_within_group
 from codemods.analysis.state_dict_choices import KindChoice, choices, decided_at_run_time, is_for_other_stack
 from codemods.analysis.state_dict_kinds import LOCAL
 from codemods.analysis.state_dicts import (
@@ -82,6 +83,8 @@ def plan_block(project: Project, block: Block) -> BlockPlan | Refused:
             return Refused(reason)
     if why or isinstance(setting, Unknown):
         return _kept_block(project, block, calls, why)
+    if is_within_group(project, block.module, block.model):
+        setting = setting.of_group
     config_edits, shared = _configs(project, block, setting)
     before: Code = ()
     if shared.model is None and shared.optim is None:

@@ -52,7 +52,8 @@ def state_dict_type(project: Project) -> Iterator[Finding]:
     With `full_state_dict` and `cpu_offload` rank 0 gets the tensors and the others an empty dict, as with
     `rank0_only=True, offload_to_cpu=True`. SHARDED_STATE_DICT is `get_model_state_dict(model)`: DTensors,
     no communication; directories that FSDP1 wrote load unchanged. The two combinations that
-    `StateDictOptions` cannot say (CPU on every rank; rank 0 only without CPU) use a small helper. A
+    `StateDictOptions` cannot say (CPU on every rank; rank 0 only without CPU) use a small helper, and so do
+    models of a process group that is a part of the ranks, where rank 0 is the group's and not that of all. A
     configuration object bound to a name stays under its name as a `StateDictOptions`.
 
     Where the program decides when it runs, it goes on deciding: a type or configuration that comes from
