@@ -1,7 +1,8 @@
 """Which models are sharded within a part of the ranks, whose rank 0 need not be rank 0 of all.
 
-Source: `torch/distributed/fsdp/_state_dict_utils.py` (`rank0_only` asks for the rank within the wrapper's
-process group), `torch/distributed/checkpoint/state_dict.py` (`cpu_offload` and `broadcast_from_rank0` mean
+Source: `torch/distributed/fsdp/_state_dict_utils.py` (`rank0_only` of a model's state dict asks for the rank
+within the wrapper's process group; an optimizer's asks for that within its `group` argument),
+`torch/distributed/checkpoint/state_dict.py` (`cpu_offload` and `broadcast_from_rank0` mean
 rank 0 of all), torch 2.6 to 2.13."""
 
 from __future__ import annotations
@@ -38,14 +39,15 @@ def _names_group(project: Project, site: WrapCall) -> bool:
                 for name, origins in value.items.items():
                     given += [(name, origin.module, origin.node) for origin in origins]
     return any(
-        _is_group(project, module, node)
+        is_group(project, module, node)
         for name, module, node in given
         if name in ("process_group", "device_mesh")
         if name == "process_group" or _is_part(project, module, node)
     )
 
 
-def _is_group(project: Project, module: Module, node: ast.expr) -> bool:
+def is_group(project: Project, module: Module, node: ast.expr) -> bool:
+    """Whether an argument is a process group other than that of all ranks."""
     return any(
         not (isinstance(value, Literal) and value.value is None)
         and not (isinstance(value, Named) and value.symbol.name in _WORLD)

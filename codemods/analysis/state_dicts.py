@@ -65,9 +65,8 @@ class Setting:
 
     @property
     def of_group(self) -> Setting:
-        """The same for a model whose process group is a part of the ranks."""
-        model, optim = (replace(flags, within_group=True) for flags in (self.model, self.optim))
-        return replace(self, model=model, optim=optim)
+        """The same for a model whose process group is a part of the ranks; the optimizer's went by all."""
+        return replace(self, model=replace(self.model, within_group=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +224,11 @@ _OF_MODULES = ("modules", "named_modules", "children", "named_children", "fsdp_m
 
 def enclosing(project: Project, module: Module, node: ast.AST, model: ast.expr | None) -> Block | None:
     """The innermost block around a place, for that model, or what may be a unit in it (for any, if None)."""
-    found = {block.node: block for block in blocks(project) if block.module is module}
-    for parent in module.ancestors(node):
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+    found: dict[ast.AST, Block] = {b.node: b for b in blocks(project) if b.module is module}
+    for parent in module.ancestors(node) if found else ():
+        if parent in found and not runs_within(module, node, found[parent].node):
             return None
-        block = found.get(parent) if isinstance(parent, ast.With) else None
+        block = found.get(parent)
         if block is not None and (
             model is None
             or same_model(project, module, model, block.module, block.model)
@@ -237,6 +236,21 @@ def enclosing(project: Project, module: Module, node: ast.AST, model: ast.expr |
         ):
             return block
     return None
+
+
+def runs_within(module: Module, node: ast.AST, block: ast.With) -> bool:
+    """Whether a place in a block runs only there: functions around it that are written in the block are used
+    in the block and nowhere else."""
+    for parent in module.ancestors(node):
+        if parent is block:
+            return True
+        if isinstance(parent, ast.Lambda) and not isinstance(module.parent(parent), ast.Call):
+            return False
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            uses = [n for n in module.nodes(ast.Name) if isinstance(n, ast.Name) and n.id == parent.name]
+            if not uses or not all(block in module.ancestors(use) for use in uses):
+                return False
+    return False
 
 
 def is_one_of_modules(module: Module, node: ast.expr) -> bool:

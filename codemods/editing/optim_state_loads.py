@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from codemods.analysis.flow import reaching
 from codemods.analysis.holding import Maybe, Sharded
 from codemods.analysis.module import Module
-from codemods.analysis.process_groups import is_within_group
+from codemods.analysis.process_groups import is_group
 from codemods.analysis.state_dict_kinds import LOCAL
 from codemods.analysis.state_dicts import Kind, Setting, argument
 from codemods.analysis.values import Literal
@@ -56,8 +56,9 @@ def optim_loaded(project: Project, module: Module, call: ast.Call, setting: Sett
     from_rank0 = name.startswith("scatter") or (
         setting is not None and setting.optim.rank0_only and not is_legacy
     )
-    if from_rank0 and is_within_group(project, module, model):
-        return Refused("rank 0 of each process group has the state, and torch's functions take rank 0 of all")
+    group = argument(call, 4 if is_legacy else 5, "group")
+    if from_rank0 and group is not None and is_group(project, module, group):
+        return Refused("the state comes from a group's rank, and torch's functions take rank 0 of all")
     site = _loading_site(module, call)
     at_run_time = setting is None and not is_legacy
     if at_run_time or isinstance(site, Refused):

@@ -18,6 +18,7 @@ from codemods.analysis.state_dicts import (
     Setting,
     Unknown,
     blocks,
+    runs_within,
     setting_of,
 )
 from codemods.analysis.values import CallValue, options
@@ -94,6 +95,8 @@ def plan_block(project: Project, block: Block) -> BlockPlan | Refused:
         translated = _translate(project, block, call, setting, shared)
         if isinstance(translated, Refused):
             return translated
+        if translated and not runs_within(block.module, call, block.node):
+            return Refused("a function that asks for the state dict in this block is used outside of it too")
         edits += translated
     edits += _without_context(block, before)
     return BlockPlan(block, setting.kind.value, tuple(edits))

@@ -15,6 +15,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
 
 def training_device() -> torch.device:
@@ -60,6 +61,32 @@ def shard_model(
     options: dict[str, Any] = {"mesh": device_mesh or make_mesh(device, process_group)}
     fully_shard(model, **options)
     return model
+
+
+def full_tensors(
+    state: dict[str, Any], *, offload_to_cpu: bool = False, rank0_only: bool = False
+) -> dict[str, Any]:
+    """A state dict with whole tensors in place of shards; every rank has to call.
+
+    `rank0_only` is about the first of the ranks that share the tensors.
+    """
+    is_first = dist.get_rank() == 0
+
+    def whole(value: Any) -> Any:
+        nonlocal is_first
+        if isinstance(value, dict):
+            return {key: whole(item) for key, item in value.items()}
+        if isinstance(value, DTensor):
+            is_first = not any(value.device_mesh.get_coordinate() or ())
+            value = value.full_tensor()
+        if rank0_only and not is_first:
+            return None
+        if offload_to_cpu and isinstance(value, torch.Tensor):
+            return value.cpu()
+        return value
+
+    full = whole(state)
+    return full if is_first or not rank0_only else {}
 
 
 def load_full_optimizer(

@@ -1,20 +1,17 @@
 import torch.distributed as dist
+from torch.distributed.fsdp import FullStateDictConfig, StateDictType
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 
 
-def resume(model, make_optimizer, saved):
+def save(model, optimizer):
     group = dist.new_group([0, 1])
     model = FSDP(model, group)
-    optimizer = make_optimizer(model)
-    state = FSDP.scatter_full_optim_state_dict(saved, model, optim=optimizer)
-    optimizer.load_state_dict(state)
+    return FSDP.full_optim_state_dict(model, optimizer, group=group)
 
 
-def resume_part(model, make_optimizer, saved, mesh):
-    model = FSDP(model, **{"device_mesh": mesh["data"]})
-    optimizer = make_optimizer(model)
-    state = FSDP.scatter_full_optim_state_dict(saved, model, optim=optimizer)
-    optimizer.load_state_dict(state)
+def save_all(model, optimizer):
+    model = FSDP(model, dist.new_group([0, 1]))
+    return FSDP.full_optim_state_dict(model, optimizer, group=dist.group.WORLD)
 
 
 def resume_all(model, make_optimizer, saved, mesh):
@@ -22,3 +19,10 @@ def resume_all(model, make_optimizer, saved, mesh):
     optimizer = make_optimizer(model)
     state = FSDP.scatter_full_optim_state_dict(saved, model, optim=optimizer)
     optimizer.load_state_dict(state)
+
+
+def state_of_part(model, mesh):
+    model = FSDP(model, **{"device_mesh": mesh["data"]})
+    full = FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, full):
+        return model.state_dict()

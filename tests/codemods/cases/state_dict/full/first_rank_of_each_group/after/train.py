@@ -2,7 +2,11 @@ import functools
 
 import torch
 import torch.distributed as dist
-from torch.distributed.checkpoint.state_dict import get_model_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+)
 
 from fsdp2_sharding import (
     full_tensors,
@@ -24,12 +28,15 @@ def shard(model, group):
     )
 
 
-def save(model, group, path):
+def save(model, optimizer, group, path):
     weights = full_tensors(
         get_model_state_dict(model), offload_to_cpu=True, rank0_only=True
     )
+    moments = get_optimizer_state_dict(
+        model, optimizer, options=StateDictOptions(full_state_dict=True)
+    )
     if dist.get_rank(group) == 0:
-        torch.save(weights, path)
+        torch.save({"weights": weights, "moments": moments}, path)
 
 
 def total_of(model, group):
@@ -55,6 +62,6 @@ def main(out):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    save(model, group, out / f"part{number}.pt")
+    save(model, optimizer, group, out / f"part{number}.pt")
     losses.append(total_of(model, group))
     return {"losses": losses}

@@ -2,7 +2,11 @@ import functools
 
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import FullStateDictConfig, StateDictType
+from torch.distributed.fsdp import (
+    FullOptimStateDictConfig,
+    FullStateDictConfig,
+    StateDictType,
+)
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 
@@ -21,15 +25,17 @@ def shard(model, group):
     )
 
 
-def save(model, group, path):
+def save(model, optimizer, group, path):
     with FSDP.state_dict_type(
         model,
         StateDictType.FULL_STATE_DICT,
         FullStateDictConfig(offload_to_cpu=True, rank0_only=True),
+        FullOptimStateDictConfig(offload_to_cpu=False, rank0_only=False),
     ):
         weights = model.state_dict()
+        moments = FSDP.optim_state_dict(model, optimizer)
     if dist.get_rank(group) == 0:
-        torch.save(weights, path)
+        torch.save({"weights": weights, "moments": moments}, path)
 
 
 def total_of(model, group):
@@ -55,6 +61,6 @@ def main(out):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    save(model, group, out / f"part{number}.pt")
+    save(model, optimizer, group, out / f"part{number}.pt")
     losses.append(total_of(model, group))
     return {"losses": losses}
