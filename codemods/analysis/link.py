@@ -216,8 +216,9 @@ class Links:
         Within a circle answers are partial; they are kept until the place where the circle was entered is
         answered, and asked anew afterwards.
         """
-        if len(path) > _EXACT:
-            path = (*path[:_EXACT], *((None,) * (len(path) - _EXACT)))
+        exact = _EXACT if path[:1] != (None,) else _EXACT + 1  # whichever item of a list, and what is in it
+        if len(path) > exact:
+            path = (*path[:exact], *((None,) * (len(path) - exact)))
         key = (node, path)
         known = self._known.get(key)
         if known is not None:

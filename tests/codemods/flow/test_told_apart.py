@@ -37,6 +37,46 @@ KINDS: dict[str, str | dict[str, str]] = {
             model.load_state_dict(torch.load("m"))  # <- FM403
         """
     },
+    "tuples out of two lists at a time": {
+        "main.py": """
+            def make(model):
+                settings = dict()
+                return settings, FSDP(model)
+            made = []
+            for model in models:
+                settings, model = make(model)
+                made.append((settings, model))
+            for pair, count in zip(made, counts):
+                settings, model = pair
+                print(settings.world_size)  # <- nothing
+                print(model.world_size)  # <- FM310
+        """
+    },
+    "a seed of the project's own, common to all ranks while the model is built": {
+        "main.py": """
+            def random_seed(seed=42, rank=0):
+                torch.manual_seed(seed + rank)
+            def create(width):
+                return nn.Linear(width, width)
+            def main(args):
+                random_seed(args.seed, 0)
+                model = create(args.width)
+                random_seed(args.seed, args.rank)
+                return FSDP(model)  # <- FM101 FM512
+        """
+    },
+    "a seed of the project's own, set by rank before the model is built": {
+        "main.py": """
+            def random_seed(seed=42, rank=0):
+                torch.manual_seed(seed + rank)
+            def create(width):
+                return nn.Linear(width, width)
+            def main(args):
+                random_seed(args.seed, args.rank)
+                model = create(args.width)
+                return FSDP(model)  # <- FM101 FM512 FM526
+        """
+    },
     "the branch where FSDP is not in use": {
         "main.py": """
             def clip(model, use_fsdp):
