@@ -130,7 +130,17 @@ class Project:
         Where it is one on some paths only, names and conditions have a say: a scheduler that comes out of one
         list with models is none, and neither is the model behind `if not use_fsdp:`.
         """
-        holding = self.links.sharded(module, node)
+        return self._as_said(module, node, self.links.sharded(module, node))
+
+    def sharded_or_around(self, module: Module, node: ast.expr) -> Holding:
+        """The same, also for a module of which parts are sharded: what it saves and loads is sharded too."""
+        holding = self.sharded(module, node)
+        if isinstance(holding, No):
+            holding = self._as_said(module, node, self.links.around.holding(module, node))
+        return holding
+
+    def _as_said(self, module: Module, node: ast.expr, holding: Holding) -> Holding:
+        """What values say, and what names and conditions say to it."""
         if isinstance(holding, No):
             return holding
         if is_said_unsharded(module, node) or is_for_fsdp2(module, node):

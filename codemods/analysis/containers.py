@@ -25,11 +25,11 @@ from codemods.analysis.module import Module
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
 
-_SAME = frozenset({"list", "tuple", "OrderedDict", "ModuleList", "deque", "MappingProxyType"})
+_SAME = frozenset({"list", "tuple", "OrderedDict", "ModuleList", "Sequential", "deque", "MappingProxyType"})
 _SOME_ORDER = frozenset(
     {"sorted", "reversed", "iter", "set", "frozenset", "filter", "tqdm", "cycle", "chain"}
 )
-KEEPING = _SAME | _SOME_ORDER
+KEEPING = _SAME | _SOME_ORDER | {"ModuleDict"}
 """What makes a container with the elements of another."""
 METHODS = frozenset({"get", "pop", "setdefault", "values", "items", "keys", "popitem", "popleft", "copy"})
 """Methods of containers that classes of a project have too."""
@@ -101,6 +101,10 @@ class Containers:
             return self.links.at(module, node.args[0], (None, *path))
         if name == "dict" and isinstance(node.func, ast.Name):
             return self._called_dict(module, node, path) if path else NOTHING
+        if name == "ModuleDict" and path:
+            return self._called_dict(module, node, path)
+        if name == "Sequential" and len(node.args) > 1 and path:
+            return self._elements(module, node.args, path)
         if name in _SAME | _SOME_ORDER | {"enumerate", "zip"} and not path:
             return NOTHING if isinstance(node.func, ast.Name) else None
         return self._iterated(module, name, node.args, path) if path else None

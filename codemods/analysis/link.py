@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from codemods.analysis.around import Around
 from codemods.analysis.attributes import Attributes
 from codemods.analysis.callers import Callers
 from codemods.analysis.calls import Calls
@@ -99,6 +100,7 @@ class Links:
     containers: Containers = field(init=False)
     calls: Calls = field(init=False)
     parameters: ParameterLists = field(init=False)
+    around: Around = field(init=False)
 
     def __post_init__(self) -> None:
         self.evidence = Evidence(self.index, self.naming)
@@ -110,6 +112,7 @@ class Links:
         self.containers = Containers(self)
         self.calls = Calls(self)
         self.parameters = ParameterLists(self)
+        self.around = Around(self)
         words = ("FullyShardedDataParallel", "FSDP")
         texts = (module.text for module in self.naming)
         self.by_libraries = library_models(self.classes, self.meanings, self.naming, self.launched)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from codemods.analysis.flow import reaching
-from codemods.analysis.holding import Maybe, Sharded
+from codemods.analysis.holding import Maybe, No, Sharded
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
 from codemods.analysis.values import CallValue, Literal, Named, options
@@ -236,6 +236,15 @@ def enclosing(project: Project, module: Module, node: ast.AST, model: ast.expr |
         ):
             return block
     return None
+
+
+def chosen_for_a_part(project: Project, module: Module, node: ast.AST, model: ast.expr) -> str | None:
+    """Why the kind of a state dict cannot be told, of a module that only has sharded parts, in a block."""
+    if not isinstance(project.sharded(module, model), No):
+        return None
+    if enclosing(project, module, node, model) is not None or enclosing(project, module, node, None) is None:
+        return None
+    return "the context around it chooses for a part of this module"
 
 
 def runs_within(module: Module, node: ast.AST, block: ast.With) -> bool:

@@ -37,6 +37,38 @@ KINDS: dict[str, str | dict[str, str]] = {
             model.load_state_dict(torch.load("m"))  # <- FM403
         """
     },
+    "a module whose parts are sharded later, elsewhere, or never": {
+        "pair.py": """
+            class Pair(nn.Module):
+                def __init__(self, part):
+                    super().__init__()
+                    self.part = part
+                def shard(self):
+                    self.part = FSDP(self.part)
+            class Plain(nn.Module):
+                def __init__(self, part):
+                    super().__init__()
+                    self.part = part
+        """,
+        "main.py": """
+            from pair import Pair, Plain
+            def save(pair, path):
+                torch.save(pair.state_dict(), path)  # <- FM402
+            def train(part, path):
+                pair, plain = Pair(part), Plain(part)
+                pair.load_state_dict(torch.load(path))  # <- nothing
+                plain.load_state_dict(torch.load(path))  # <- nothing
+                pair.shard()
+                for step in range(2):
+                    save(pair, path)
+                pair.load_state_dict(torch.load(path))  # <- FM403
+        """,
+        "evaluate.py": """
+            from pair import Pair
+            pair = Pair(part)
+            pair.load_state_dict(torch.load(path))  # <- nothing
+        """,
+    },
     "tuples out of two lists at a time": {
         "main.py": """
             def make(model):
