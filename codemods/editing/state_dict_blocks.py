@@ -23,7 +23,7 @@ from codemods.analysis.state_dicts import (
 )
 from codemods.analysis.values import CallValue, options
 from codemods.analysis.variable_reads import reads_of
-from codemods.editing.block_models import gives_model_away, is_model, is_part
+from codemods.editing.block_models import asks_no_model, gives_model_away, is_model, is_part
 from codemods.editing.code import code, delete, replace, stands_alone, unwrap_block
 from codemods.editing.optim_state_dicts import STATIC_SAVES, optim_saved
 from codemods.editing.optim_state_loads import STATIC_LOADS, optim_loaded
@@ -75,9 +75,11 @@ def plan_block(project: Project, block: Block) -> BlockPlan | Refused:
     setting = setting_of(project, block.module, block.call)
     if isinstance(setting, Unknown) and not why:
         return Refused(setting.why)
-    if isinstance(setting, Setting) and setting.kind is Kind.LOCAL:
-        return Refused(LOCAL)
     calls = [n for s in block.node.body for n in ast.walk(s) if isinstance(n, ast.Call)]
+    if isinstance(setting, Setting) and setting.kind is Kind.LOCAL:
+        if not asks_no_model(project, block, calls):
+            return Refused(LOCAL)
+        return BlockPlan(block, setting.kind.value, tuple(_without_context(block, ())))
     for call in calls:
         reason = gives_model_away(project, block, call)
         if reason is not None:

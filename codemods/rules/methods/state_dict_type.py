@@ -12,6 +12,7 @@ from codemods.rule import (
     OTHER_STACK,
     BlockPlan,
     Finding,
+    Kind,
     KindChoice,
     Project,
     Refused,
@@ -64,9 +65,10 @@ def state_dict_type(project: Project) -> Iterator[Finding]:
         with state_dict_type(model, StateDictType[cfg.kind], config):
             state = model_state_dict(model)
 
-    Left to a person, with everything in the block untouched: LOCAL_STATE_DICT (FSDP2 has no flat
-    parameters), blocks that hand the model to code that is not part of the project, and choices that stand
-    in a branch for FSDP1 models beside one for FSDP2 models, which is what runs after the rewrite."""
+    A context in which only an optimizer is asked for its own state goes, whatever it chooses. Left to a
+    person, with everything in the block untouched: LOCAL_STATE_DICT (FSDP2 has no flat parameters), blocks
+    that hand the model to code that is not part of the project, and choices that stand in a branch for FSDP1
+    models beside one for FSDP2 models, which is what runs after the rewrite."""
     run_time = decided_at_run_time(project).calls
     for choice in choices(project):
         if choice.lasts:
@@ -104,6 +106,8 @@ def _translated(project: Project, choice: KindChoice, plan: BlockPlan) -> Findin
         if plan.kind
         else f"state dicts of this block ask the helper module what kind they are: {plan.why}"
     )
+    if plan.kind == Kind.LOCAL.value:
+        message = "nothing in this block asks a model for its state dict: the context goes"
     return finding(
         choice.module,
         choice.call,
