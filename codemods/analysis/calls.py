@@ -31,6 +31,7 @@ from codemods.analysis.holding import (
 from codemods.analysis.index import Symbol
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
+from codemods.torch_names import FSDP
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
@@ -79,6 +80,8 @@ class Calls:
             return self.links.at(module, node.args[0], path)
         if symbol is not None and symbol.name == "dataclasses.replace" and node.args:
             return self.links.at(module, node.args[0], path)
+        if symbol is not None and symbol.name == f"{FSDP}.fsdp_modules":
+            return frozenset({DECLARED if path else OTHER})
         if symbol is not None and symbol.name in _MODULES and not path:
             return frozenset({Modules(node, module)})
         made = frozenset({OptimizerCall(node, module)}) if is_optimizer(symbol, node) else NOTHING

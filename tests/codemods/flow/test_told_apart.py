@@ -69,6 +69,26 @@ KINDS: dict[str, str | dict[str, str]] = {
             pair.load_state_dict(torch.load(path))  # <- nothing
         """,
     },
+    "flat parameters, streams and strategies of units that a function gives": {
+        "main.py": """
+            class Settings:
+                params = ()
+                sharding_strategy = None
+            def units(model):
+                return FSDP.fsdp_modules(model)
+            def average(model, teacher, settings):
+                print(settings.params, settings.sharding_strategy)  # <- nothing
+                for one, other in zip(units(model), units(teacher)):
+                    print(one.params, one.sharding_strategy)  # <- FM310
+                    free(other)
+            def free(unit):
+                return unit.sharding_strategy  # <- FM310
+            class Meta(nn.Module):
+                def join(self):
+                    self.student.head._streams = self.teacher.head._streams  # <- FM310
+            average(FSDP(nets[0]), FSDP(nets[1]), Settings())
+        """
+    },
     "tuples out of two lists at a time": {
         "main.py": """
             def make(model):
