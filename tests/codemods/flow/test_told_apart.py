@@ -89,6 +89,22 @@ KINDS: dict[str, str | dict[str, str]] = {
             average(FSDP(nets[0]), FSDP(nets[1]), Settings())
         """
     },
+    "items of a dict that a loop shards one by one": {
+        "main.py": """
+            def prepare(nets, others):
+                for k, v in nets.items():
+                    others[k].load_state_dict(nets[k].state_dict())  # <- nothing
+                    nets[k] = FSDP(nets[k])
+                    others[k] = FSDP(others[k])
+                    torch.save(nets[k].state_dict(), k)  # <- FM402
+                for k in nets:
+                    torch.save(nets[k].state_dict(), k)  # <- FM402
+            def again(nets, k):
+                for step in range(2):
+                    torch.save(nets[k].state_dict(), k)  # <- FM402
+                    nets[k] = FSDP(nets[k])
+        """
+    },
     "tuples out of two lists at a time": {
         "main.py": """
             def make(model):
