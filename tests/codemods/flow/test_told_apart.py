@@ -105,6 +105,26 @@ KINDS: dict[str, str | dict[str, str]] = {
                     nets[k] = FSDP(nets[k])
         """
     },
+    "parameters of each module by itself": {
+        "main.py": """
+            def spread(model):
+                modules = model.named_modules()
+                for prefix, module in modules:
+                    members = dict(module._parameters.items())
+                    for name, value in members.items():
+                        dist.broadcast(value, src=0)  # <- FM514
+            def spread_some(model):
+                for module in model.modules():
+                    for value in module._parameters.values():
+                        dist.broadcast(value, src=0)  # <- FM514
+            def spread_plain(plain):
+                for module in plain.modules():
+                    for value in module._parameters.values():
+                        dist.broadcast(value, src=0)  # <- nothing
+            model = FSDP(Net())
+            spread(model), spread_some(model), spread_plain(Net())
+        """
+    },
     "tuples out of two lists at a time": {
         "main.py": """
             def make(model):
