@@ -24,7 +24,7 @@ from codemods.analysis.spoken_names import (
     says_no_model,
     says_no_optimizer,
 )
-from codemods.analysis.unwrapped_branches import is_where_not_wrapped
+from codemods.analysis.unwrapped_branches import is_where_not_wrapped, is_where_wrapped
 from codemods.analysis.values import Value
 from codemods.model import Options
 from codemods.plain_tests import (
@@ -130,12 +130,22 @@ class Project:
         Where it is one on some paths only, names and conditions have a say: a scheduler that comes out of one
         list with models is none, and neither is the model behind `if not use_fsdp:`.
         """
-        holding = self.links.sharded(module, node)
+        return self._as_said(module, node, self.links.sharded(module, node))
+
+    def sharded_or_around(self, module: Module, node: ast.expr) -> Holding:
+        """The same, also for a module of which parts are sharded: what it saves and loads is sharded too."""
+        holding = self.sharded(module, node)
+        if isinstance(holding, No):
+            holding = self._as_said(module, node, self.links.around.holding(module, node))
+        return holding
+
+    def _as_said(self, module: Module, node: ast.expr, holding: Holding) -> Holding:
+        """What values say, and what names and conditions say to it."""
         if isinstance(holding, No):
             return holding
         if is_said_unsharded(module, node) or is_for_fsdp2(module, node):
             return No()
-        if holding.sites and is_where_not_wrapped(module, node, holding.sites):
+        if holding.sites and is_where_not_wrapped(module, node, _beside(module, holding.sites)):
             return No()
         if is_of_other_engine(module) and any(isinstance(h, NO_MODEL) for h in self.links.held(module, node)):
             return No()
@@ -153,12 +163,19 @@ class Project:
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds the optimizer of a sharded model."""
         holding = self.links.optimizer_of(module, node)
-        if isinstance(holding, No) or (holding.sites and is_where_not_wrapped(module, node, holding.sites)):
+        if isinstance(holding, No):
+            return holding
+        if holding.sites and is_where_not_wrapped(module, node, _beside(module, holding.sites)):
             return No()
         if not isinstance(holding, Maybe):
             return holding
         is_none = says_no_optimizer(node) or is_plain_test(module) or is_where_unsharded(module, node)
         return No() if is_none else holding
+
+    def is_where_wrapped(self, module: Module, node: ast.expr) -> bool:
+        """Whether a place is reached only where what an expression holds was wrapped: `if cfg.fsdp:`."""
+        holding = self.links.sharded(module, node)
+        return not isinstance(holding, No) and is_where_wrapped(module, node, _beside(module, holding.sites))
 
     def is_any_object(self, module: Module, node: ast.expr) -> bool:
         """Whether optimizers can come by, under a name that does not say that it is a model."""
@@ -272,3 +289,10 @@ class Project:
                 if symbol.module is None:
                     self._uses.setdefault(symbol.name, []).append(NameUse(module, node, symbol))
         return self._uses
+
+
+def _beside(module: Module, sites: frozenset[WrapCall]) -> frozenset[WrapCall]:
+    """The wraps that decide what a file's conditions mean: tests shard under conditions of their own."""
+    if is_test_path(module.path):
+        return sites
+    return frozenset(site for site in sites if not is_test_path(site.module.path)) or sites

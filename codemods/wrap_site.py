@@ -31,6 +31,8 @@ _READ = sys.stdlib_module_names | {"torch"}
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
+_CALLERS_DEPTH = 3
+
 
 def refusal(project: Project, site: WrapCall) -> tuple[str, str] | None:
     """Why a wrap call cannot be translated by its form alone, and what to do; None where it can."""
@@ -128,7 +130,24 @@ def may_be_on_meta(project: Project, site: WrapCall) -> bool:
     """Whether the wrapped model can be without storage, which FSDP1 filled by `reset_parameters()`."""
     origins = Origins(project.links)
     made = origins.of(site.module, site.wrapped) if site.wrapped is not None else frozenset()
-    return any(_is_made_on_meta(origins.homes[node], node) for node in made)
+    return any(_is_reached_on_meta(project, site, origins.homes[node], node) for node in made)
+
+
+def _is_reached_on_meta(
+    project: Project, site: WrapCall, module: Module, node: ast.AST, depth: int = _CALLERS_DEPTH
+) -> bool:
+    """Whether a place stands in such a context, or in a function that the wrap's program calls in one."""
+    if _is_made_on_meta(module, node):
+        return True
+    function = module.function(node)
+    if function is None or not depth:
+        return False
+    calls = project.links.calls_of(module, function)
+    return any(
+        _is_reached_on_meta(project, site, home, call, depth - 1)
+        for home, call in calls
+        if project.is_one_program(home.path, site.module.path)
+    )
 
 
 def _is_made_on_meta(module: Module, node: ast.AST) -> bool:

@@ -22,6 +22,7 @@ from codemods.analysis.holding import (
     Held,
     HeldSet,
     Instance,
+    Modules,
     OptimizerCall,
     Path,
     Record,
@@ -30,11 +31,13 @@ from codemods.analysis.holding import (
 from codemods.analysis.index import Symbol
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
+from codemods.torch_names import FSDP
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
 
 _PASS_THROUGH_CALLS = frozenset({"torch.compile", "typing.cast", "copy.copy"})
+_MODULES = frozenset(f"torch.nn.{name}" for name in ("ModuleDict", "ModuleList", "Sequential"))
 PREPARED = frozenset({"prepare", "prepare_model", "setup_module", "setup"})
 UNWRAPPED = frozenset({"unwrap_model", "extract_model_from_parallel", "unwrap"})
 
@@ -77,6 +80,10 @@ class Calls:
             return self.links.at(module, node.args[0], path)
         if symbol is not None and symbol.name == "dataclasses.replace" and node.args:
             return self.links.at(module, node.args[0], path)
+        if symbol is not None and symbol.name == f"{FSDP}.fsdp_modules":
+            return frozenset({DECLARED if path else OTHER})
+        if symbol is not None and symbol.name in _MODULES and not path:
+            return frozenset({Modules(node, module)})
         made = frozenset({OptimizerCall(node, module)}) if is_optimizer(symbol, node) else NOTHING
         if symbol is not None and symbol.module is not None and isinstance(symbol.node, ast.ClassDef):
             held = self._constructed(module, node, symbol.node, symbol.module, path)
@@ -205,14 +212,20 @@ class Calls:
         return next((site for site in sites if site is not None), None)
 
     def _partial_of(self, module: Module, node: ast.expr | None, depth: int) -> WrapCall | None:
-        """The wrap of `functools.partial(FSDP, ...)`, or of a partial of one."""
+        """The wrap of `functools.partial(FSDP, ...)`, of a partial of one, or of what a function returns."""
         site = self._partial_at(node)
-        if site is not None or not isinstance(node, ast.Call) or not node.args or not depth:
+        if site is not None or not isinstance(node, ast.Call) or not depth:
             return site
         symbol = self.links.index.resolve(module, node.func)
-        if symbol is None or symbol.name != "functools.partial":
-            return None
-        return self._partial(module, node.args[0], depth - 1)
+        if symbol is not None and symbol.name == "functools.partial" and node.args:
+            return self._partial(module, node.args[0], depth - 1)
+        given = (
+            (home, value)
+            for home, function in self.links.functions.meant(module, node.func)
+            for value in home.results(function)[0]
+        )
+        sites = (self._partial(home, value, depth - 1) for home, value in given)
+        return next((site for site in sites if site is not None), None)
 
     def _partial_at(self, node: ast.expr | None) -> WrapCall | None:
         site = self.links.wraps.get(node) if isinstance(node, ast.Call) else None

@@ -25,11 +25,11 @@ from codemods.analysis.module import Module
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
 
-_SAME = frozenset({"list", "tuple", "OrderedDict", "ModuleList", "deque", "MappingProxyType"})
+_SAME = frozenset({"list", "tuple", "OrderedDict", "ModuleList", "Sequential", "deque", "MappingProxyType"})
 _SOME_ORDER = frozenset(
     {"sorted", "reversed", "iter", "set", "frozenset", "filter", "tqdm", "cycle", "chain"}
 )
-KEEPING = _SAME | _SOME_ORDER
+KEEPING = _SAME | _SOME_ORDER | {"ModuleDict"}
 """What makes a container with the elements of another."""
 METHODS = frozenset({"get", "pop", "setdefault", "values", "items", "keys", "popitem", "popleft", "copy"})
 """Methods of containers that classes of a project have too."""
@@ -66,8 +66,23 @@ class Containers:
 
     def _subscript(self, module: Module, node: ast.Subscript, path: Path) -> HeldSet:
         if not isinstance(node.slice, ast.Slice):
-            return self.links.at(module, node.value, (key_of(node.slice), *path))
+            held = self.links.at(module, node.value, (key_of(node.slice), *path))
+            return held - self._put_there_later(module, node, path) if held else held
         return self.links.at(module, node.value, (None, *path[1:])) if path else NOTHING
+
+    def _put_there_later(self, module: Module, node: ast.Subscript, path: Path) -> HeldSet:
+        """The wraps that a loop puts into an item only behind the place where it is read, once for each key:
+        `for k in nets: nets[k].load_state_dict(...); nets[k] = FSDP(nets[k])`."""
+        if not isinstance(node.slice, ast.Name) or not isinstance(node.ctx, ast.Load):
+            return NOTHING
+        text, found = ast.unparse(node), set[Held]()
+        for loop in (p for p in module.ancestors(node) if isinstance(p, ast.For)):
+            if node.slice.id in {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}:
+                stores = [s for s in loop.body if isinstance(s, ast.Assign) and len(s.targets) == 1]
+                for store in (s for s in stores if ast.unparse(s.targets[0]) == text):
+                    if module.span(node).start < module.span(store).end:
+                        found |= self.links.at(module, store.value, path)
+        return frozenset(one for one in found if isinstance(one, WrapCall))
 
     def _elements(self, module: Module, elements: list[ast.expr], path: Path) -> HeldSet:
         held: set[Held] = set()
@@ -101,6 +116,10 @@ class Containers:
             return self.links.at(module, node.args[0], (None, *path))
         if name == "dict" and isinstance(node.func, ast.Name):
             return self._called_dict(module, node, path) if path else NOTHING
+        if name == "ModuleDict" and path:
+            return self._called_dict(module, node, path)
+        if name == "Sequential" and len(node.args) > 1 and path:
+            return self._elements(module, node.args, path)
         if name in _SAME | _SOME_ORDER | {"enumerate", "zip"} and not path:
             return NOTHING if isinstance(node.func, ast.Name) else None
         return self._iterated(module, name, node.args, path) if path else None

@@ -123,6 +123,17 @@ class Unseen(Other):
     """Where it comes from was not found."""
 
 
+class Modules(Other):
+    """A container of modules that is a module itself.
+
+    Attributes:
+        node: the call that makes it.
+    """
+
+    def __init__(self, node: ast.Call, module: Module) -> None:
+        self.node, self.module = node, module
+
+
 class Possible(Other):
     """A model that a library may shard: that is decided when the program runs."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from codemods.analysis.around import Around
 from codemods.analysis.attributes import Attributes
 from codemods.analysis.callers import Callers
 from codemods.analysis.calls import Calls
@@ -104,6 +105,7 @@ class Links:
     containers: Containers = field(init=False)
     calls: Calls = field(init=False)
     parameters: ParameterLists = field(init=False)
+    around: Around = field(init=False)
 
     def __post_init__(self) -> None:
         self.evidence = Evidence(self.index, self.naming)
@@ -115,6 +117,7 @@ class Links:
         self.containers = Containers(self)
         self.calls = Calls(self)
         self.parameters = ParameterLists(self)
+        self.around = Around(self)
         words = ("FullyShardedDataParallel", "FSDP")
         texts = (module.text for module in self.naming)
         self.by_libraries = library_models(self.classes, self.meanings, self.naming, self.launched)
@@ -221,8 +224,9 @@ class Links:
         Within a circle answers are partial; they are kept until the place where the circle was entered is
         answered, and asked anew afterwards.
         """
-        if len(path) > _EXACT:
-            path = (*path[:_EXACT], *((None,) * (len(path) - _EXACT)))
+        exact = _EXACT if path[:1] != (None,) else _EXACT + 1  # whichever item of a list, and what is in it
+        if len(path) > exact:
+            path = (*path[:exact], *((None,) * (len(path) - exact)))
         key = (node, path)
         known = self._known.get(key)
         if known is not None:

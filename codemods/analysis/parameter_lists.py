@@ -104,6 +104,8 @@ class ParameterLists:
                 yield from group_owners(module, group)
             case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in NAMES:
                 yield owner
+            case ast.Attribute(value=owner, attr="_parameters"):
+                yield from self._with_module(module, owner)
             case ast.Call(func=ast.Attribute(value=owner, attr="values" | "items" | "keys")) if depth:
                 yield from self.iterated(module, owner, depth - 1)
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[*_, last]) if (
@@ -119,10 +121,25 @@ class ParameterLists:
                     if is_assigned and binding.value is not None:
                         yield from self.iterated(module, binding.value, depth - 1)
 
+    def _with_module(self, module: Module, node: ast.expr) -> Iterator[ast.expr]:
+        """The model that a module is looked at with, `for m in model.modules():`, or else the module."""
+        seen = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
+        live = reaching(module, *seen, node) if seen is not None else []
+        found: list[ast.expr] = []
+        for source in (b.value for b in live if b.kind is BindingKind.LOOP and b.value is not None):
+            named = self._bound(module, source) if isinstance(source, ast.Name) else []
+            for value in [value for _, value in named] or [source]:
+                match value:
+                    case ast.Call(func=ast.Attribute(value=model, attr="modules" | "named_modules")):
+                        found.append(model)
+        yield from found or [node]
+
     def is_mapping(self, module: Module, node: ast.expr) -> bool:
         """Whether an iterable of parameters is a dict of them: a loop over it goes over names."""
         match node:
             case ast.Call(func=ast.Attribute(attr="keys")) | ast.Call(func=ast.Name(id="dict")):
+                return True
+            case ast.Attribute(attr="_parameters"):
                 return True
             case ast.Name():
                 seen = module.scope_of(node).lookup(node.id)

@@ -25,6 +25,9 @@ def follow(links: Links, meanings: Meanings) -> Spread:
     for module in links.naming:
         named: set[ast.AST] = {node for node, symbol in meanings.of(module) if symbol.name == FSDP}
         _declared(spread, module, named)
+        for call in module.called("fsdp_modules"):
+            if isinstance(call.func, ast.Attribute) and call.func.value in named:
+                spread.add(module, call, MODEL)
         for subject in _said(links, module, named):
             text = ast.unparse(subject)
             word = subject.attr if isinstance(subject, ast.Attribute) else getattr(subject, "id", "")

@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from codemods.analysis.holding import Maybe, Sharded, WrapCall
 from codemods.analysis.module import Module
+from codemods.analysis.process_groups import is_within_group
 from codemods.analysis.state_dict_kinds import CALLERS_DEPTH, LOCAL, around_callers, decided
 from codemods.analysis.state_dicts import (
     FSDP_CLASS,
@@ -238,6 +239,13 @@ def _bare_calls(project: Project) -> Iterator[tuple[MethodCall, ast.expr]]:
 
 def in_force(project: Project, module: Module, node: ast.AST, model: ast.expr) -> Answer:
     """The setting at `node` for the sharded model that `model` holds there."""
+    told = _in_force(project, module, node, model)
+    if isinstance(told, InForce) and is_within_group(project, module, model):
+        return replace(told, setting=told.setting.of_group)
+    return told
+
+
+def _in_force(project: Project, module: Module, node: ast.AST, model: ast.expr) -> Answer:
     run_time = decided_at_run_time(project)
     block = enclosing(project, module, node, model)
     if block is not None:

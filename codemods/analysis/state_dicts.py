@@ -13,7 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from codemods.analysis.flow import reaching
+<<<<<<< HEAD
+from codemods.analysis.holding import Maybe, No, Sharded
+=======
 from codemods.analysis.holding import Maybe, Sharded, WrapCall
+>>>>>>> main
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
 from codemods.analysis.values import CallValue, Literal, Named, options
@@ -39,10 +43,12 @@ class Flags:
     Attributes:
         offload_to_cpu: values are moved to the CPU.
         rank0_only: ranks other than 0 get an empty dict.
+        within_group: rank 0 is that of the model's own process group, which need not be rank 0 of all.
     """
 
     offload_to_cpu: bool
     rank0_only: bool = False
+    within_group: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,11 @@ class Setting:
     def bare(self) -> Setting:
         """The same without where it was written."""
         return replace(self, model_config=None, optim_config=None)
+
+    @property
+    def of_group(self) -> Setting:
+        """The same for a model whose process group is a part of the ranks; the optimizer's went by all."""
+        return replace(self, model=replace(self.model, within_group=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +228,11 @@ _OF_MODULES = ("modules", "named_modules", "children", "named_children", "fsdp_m
 
 def enclosing(project: Project, module: Module, node: ast.AST, model: ast.expr | None) -> Block | None:
     """The innermost block around a place, for that model, or what may be a unit in it (for any, if None)."""
-    found = {block.node: block for block in blocks(project) if block.module is module}
-    for parent in module.ancestors(node):
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+    found: dict[ast.AST, Block] = {b.node: b for b in blocks(project) if b.module is module}
+    for parent in module.ancestors(node) if found else ():
+        if parent in found and not runs_within(module, node, found[parent].node):
             return None
-        block = found.get(parent) if isinstance(parent, ast.With) else None
+        block = found.get(parent)
         if block is not None and (
             model is None
             or same_model(project, module, model, block.module, block.model)
@@ -229,6 +240,30 @@ def enclosing(project: Project, module: Module, node: ast.AST, model: ast.expr |
         ):
             return block
     return None
+
+
+def chosen_for_a_part(project: Project, module: Module, node: ast.AST, model: ast.expr) -> str | None:
+    """Why the kind of a state dict cannot be told, of a module that only has sharded parts, in a block."""
+    if not isinstance(project.sharded(module, model), No):
+        return None
+    if enclosing(project, module, node, model) is not None or enclosing(project, module, node, None) is None:
+        return None
+    return "the context around it chooses for a part of this module"
+
+
+def runs_within(module: Module, node: ast.AST, block: ast.With) -> bool:
+    """Whether a place in a block runs only there: functions around it that are written in the block are used
+    in the block and nowhere else."""
+    for parent in module.ancestors(node):
+        if parent is block:
+            return True
+        if isinstance(parent, ast.Lambda) and not isinstance(module.parent(parent), ast.Call):
+            return False
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            uses = [n for n in module.nodes(ast.Name) if isinstance(n, ast.Name) and n.id == parent.name]
+            if not uses or not all(block in module.ancestors(use) for use in uses):
+                return False
+    return False
 
 
 def is_one_of_modules(module: Module, node: ast.expr) -> bool:

@@ -1,5 +1,5 @@
-"""Branches that are only reached where a model was not wrapped: `if cfg.fsdp: m = FSDP(m)`, and elsewhere `if
-not cfg.fsdp: m.load_state_dict(...)`."""
+"""Branches that are only reached where a model was wrapped, or where it was not: `if cfg.fsdp: m = FSDP(m)`,
+and elsewhere `if not cfg.fsdp: m.load_state_dict(...)`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,24 @@ def is_where_not_wrapped(module: Module, node: ast.AST, sites: Iterable[WrapCall
         sites: where it can have been wrapped.
     """
     failed = [test for test, holds in conditions(module, node, beyond_function=True) if not holds]
-    return bool(failed) and all(_is_excluded(site, module, node, failed) for site in sites)
+    return bool(failed) and all(_is_made_under(site, module, node, failed) for site in sites)
 
 
-def _is_excluded(site: WrapCall, module: Module, node: ast.AST, failed: list[ast.expr]) -> bool:
-    """Whether a wrap is made only where one of some tests holds that fail elsewhere."""
+def is_where_wrapped(module: Module, node: ast.AST, sites: Iterable[WrapCall]) -> bool:
+    """Whether a place is reached only if a condition holds under which alone a model is wrapped."""
+    held = [test for test, holds in conditions(module, node, beyond_function=True) if holds]
+    sites = list(sites)
+    return bool(held) and bool(sites) and all(_is_made_under(site, module, node, held) for site in sites)
+
+
+def _is_made_under(site: WrapCall, module: Module, node: ast.AST, tests: list[ast.expr]) -> bool:
+    """Whether a wrap is made only where one of some tests of a place elsewhere holds."""
     is_one_function = site.module.function(site.node) is module.function(node)
     is_one_class = site.module.class_of(site.node) is module.class_of(node)
     return any(
         holds
         and not _is_set_behind(site, test)
-        and any(_is_same(test, other, is_one_function, is_one_class) for other in failed)
+        and any(_is_same(test, other, is_one_function, is_one_class) for other in tests)
         for test, holds in conditions(site.module, site.node, beyond_function=True)
     )
 

@@ -6,6 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from codemods.analysis.flow import reaching
+from codemods.analysis.holding import No
+from codemods.analysis.spoken_names import says_optimizer
 from codemods.analysis.state_dicts import Block, is_one_of_modules, same_model
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ _HARMLESS = frozenset(
 _HARMLESS_METHODS = frozenset(
     {"parameters", "named_parameters", "modules", "named_modules", "eval", "train", "children"}
 )
+_LOGS = frozenset({"logger", "logging", "log"})
 _NO_MODULES = ("optim", "sched", "scaler", "loader", "sampler", "tokenizer", "config", "callback")
 
 
@@ -75,3 +78,23 @@ def gives_model_away(project: Project, block: Block, call: ast.Call) -> str | No
     if name in _HARMLESS or name in _HARMLESS_METHODS:
         return None
     return f"`{ast.unparse(call.func)}` is given the model inside the context and may ask for its state dict"
+
+
+def asks_no_model(project: Project, block: Block, calls: list[ast.Call]) -> bool:
+    """Whether a block asks no model for a state dict: it calls libraries, which are not given the model, and
+    optimizers, whose own state dict knows no kinds."""
+    for call in calls:
+        func, given = call.func, [*call.args, *(k.value for k in call.keywords)]
+        if any(isinstance(a, ast.Name | ast.Attribute) and is_model(project, block, a) for a in given):
+            return False
+        if isinstance(func, ast.Attribute) and func.attr in ("state_dict", "load_state_dict"):
+            is_optimizer = not isinstance(project.optimizer_of(block.module, func.value), No)
+            if not (is_optimizer or says_optimizer(func.value)) or is_model(project, block, func.value):
+                return False
+            continue
+        symbol = project.resolve(block.module, func)
+        is_library = symbol is not None and symbol.module is None and ".fsdp." not in symbol.name
+        last = ast.unparse(func.value).rpartition(".")[2] if isinstance(func, ast.Attribute) else ""
+        if not (is_library or last in _LOGS or getattr(func, "id", "") in _HARMLESS):
+            return False
+    return True

@@ -165,11 +165,13 @@ def insert_after(module: Module, statement: ast.stmt, new: Code) -> Edit:
 
 
 def delete(module: Module, statement: ast.stmt) -> Edit:
-    """Remove a statement and its line; `pass` where it was its block's only one, and a `try` around nothing
-    else that does nothing about errors with it."""
+    """Remove a statement and its line; `pass` where it was its block's only one, and with it a `try` around
+    nothing else that does nothing about errors, or an `if` around nothing else that asks for a setting."""
     parent = module.parent(statement)
     if isinstance(parent, ast.Try) and _guards_only(module, parent, statement):
         return _without_blank_line(module, delete(module, parent))
+    if isinstance(parent, ast.If) and _asks_only(module, parent, statement):
+        return delete(module, parent)
     if len(module.block(statement)) == 1 and not isinstance(module.parent(statement), ast.Module):
         return Edit(module.path, module.span(statement), ("pass",))
     span = module.span(statement)
@@ -193,6 +195,16 @@ def _without_blank_line(module: Module, edit: Edit) -> Edit:
     below = module.text[end : module.line_end(end)]
     is_between = start and not module.text[above:start].strip() and not below.strip()
     return Edit(edit.path, Span(above, end), edit.code) if is_between and not edit.code else edit
+
+
+def _asks_only(module: Module, gate: ast.If, statement: ast.stmt) -> bool:
+    """Whether an `if` has one statement and no other branch, and evaluating its test does nothing:
+    `if args.prefetch:`."""
+    span, test = module.span(gate), gate.test
+    while isinstance(test, ast.UnaryOp | ast.Attribute):
+        test = test.operand if isinstance(test, ast.UnaryOp) else test.value
+    is_whole = gate.body == [statement] and not gate.orelse and module.text.startswith("if", span.start)
+    return is_whole and isinstance(test, ast.Name) and "#" not in module.text[span.start : span.end]
 
 
 def _guards_only(module: Module, guard: ast.Try, statement: ast.stmt) -> bool:

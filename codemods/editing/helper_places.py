@@ -1,7 +1,8 @@
 """Where a helper module can stand so that every file that uses it can import it, as the repository runs it.
 
 A file finds modules below its own root (the folder above its outermost package; a script's own folder) and
-below the roots of whatever it imports, since those are on the path of the same process.
+below the roots of whatever it imports, since those are on the path of the same process. A script in a package
+that imports its neighbours by their bare names runs from its own folder.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class Roots:
     _seen: dict[str, Counter[PurePosixPath]] = field(default_factory=dict)
     _closures: dict[str, frozenset[PurePosixPath]] = field(default_factory=dict)
     _roots: dict[str, PurePosixPath] = field(default_factory=dict)
+    _bare: set[str] = field(default_factory=set)
 
     around: tuple[str, ...] = ()
 
@@ -87,8 +89,23 @@ class Roots:
             if own[-len(parts) :] == parts:
                 root = PurePosixPath(*own[: len(own) - len(parts)])
                 for place in (file, *(p.as_posix() for p in PurePosixPath(file).parents)):
-                    if PurePosixPath(place).is_relative_to(root / parts[0]):
+                    named = PurePosixPath(*own) if place == file else PurePosixPath(place)
+                    if named.is_relative_to(root / parts[0]):
                         self._seen.setdefault(place, Counter())[root] += times
+        self._bare = {path for path, module in self.project.modules.items() if self._is_bare(path, module)}
+
+    def _is_bare(self, path: str, module: Module) -> bool:
+        """Whether a file imports its neighbours by their bare names, and nothing by its package's name."""
+        folder = PurePosixPath(path).parent
+        if not folder.parts or not (self.target / folder / "__init__.py").exists():
+            return False
+        found = {
+            PurePosixPath(*module_parts(file)): name
+            for name in absolute_imports(module)
+            if (file := self.project.index.locate(name, path)) is not None
+        }
+        by_package = any(name.split(".")[0] in folder.parts for name in found.values())
+        return not by_package and any(place == folder / name for place, name in found.items())
 
     def of(self, path: str) -> PurePosixPath:
         """The root a file is imported from, or its own folder, which is a script's."""
@@ -103,6 +120,8 @@ class Roots:
             if not (self.target / PurePosixPath(place).parent / "__init__.py").exists():
                 break
         folder = PurePosixPath(path).parent
+        if path in self._bare:
+            return folder
         while folder.parts and (self.target / folder / "__init__.py").exists():
             folder = folder.parent
         return folder

@@ -125,7 +125,8 @@ def summon_full_params(
                 if with_grads and shard.grad is not None:
                     full.grad = shard.grad.full_tensor().to(device)
                 whole[shard] = full
-            if not rank0_only or dist.get_rank() == 0:
+            is_first = not any(shard.device_mesh.get_coordinate() or ())
+            if not rank0_only or is_first:
                 swapped.append((module, name, shard))
                 module._parameters[name] = whole[shard]
     try:
@@ -156,22 +157,27 @@ FULL_TENSORS = '''\
 def full_tensors(
     state: dict[str, Any], *, offload_to_cpu: bool = False, rank0_only: bool = False
 ) -> dict[str, Any]:
-    """A state dict with whole tensors in place of shards; every rank has to call."""
-    keeps = not rank0_only or dist.get_rank() == 0
+    """A state dict with whole tensors in place of shards; every rank has to call.
+
+    `rank0_only` is about the first of the ranks that share the tensors.
+    """
+    is_first = dist.get_rank() == 0
 
     def whole(value: Any) -> Any:
+        nonlocal is_first
         if isinstance(value, dict):
             return {key: whole(item) for key, item in value.items()}
         if isinstance(value, DTensor):
+            is_first = not any(value.device_mesh.get_coordinate() or ())
             value = value.full_tensor()
-        if not keeps:
+        if rank0_only and not is_first:
             return None
         if offload_to_cpu and isinstance(value, torch.Tensor):
             return value.cpu()
         return value
 
     full = whole(state)
-    return full if keeps else {}
+    return full if is_first or not rank0_only else {}
 '''
 
 LOAD_FULL_OPTIMIZER = '''\

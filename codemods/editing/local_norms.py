@@ -89,7 +89,7 @@ def _normed(node: ast.expr) -> ast.expr | None:
     if not is_function and node.func.attr != "norm":
         return None
     orders = [*node.args[is_function:], *(k.value for k in node.keywords if k.arg in ("p", "ord"))]
-    others = [k for k in node.keywords if k.arg not in ("p", "ord")]
+    others = [k for k in node.keywords if k.arg not in ("p", "ord", "dtype")]
     if others or len(orders) > 1 or not all(isinstance(o, ast.Constant) and o.value == 2 for o in orders):
         return None
     return _stripped(node.args[0] if is_function else node.func.value)

@@ -7,10 +7,12 @@ Source: `FullyShardedDataParallel.optim_state_dict`, `.optim_state_dict_to_load`
 from __future__ import annotations
 
 import ast
+from dataclasses import replace as replaced
 from typing import TYPE_CHECKING
 
 from codemods.analysis.flow import reaching
 from codemods.analysis.module import Module
+from codemods.analysis.process_groups import is_group
 from codemods.analysis.state_dict_kinds import LOCAL
 from codemods.analysis.state_dicts import Flags, Kind, Setting, argument
 from codemods.analysis.values import Literal
@@ -49,6 +51,8 @@ def optim_saved(
     model, optim = argument(call, 0, "model"), argument(call, 1, "optim")
     if kind is Kind.LOCAL:
         return Refused(LOCAL)
+    group = argument(call, 4 if name == "full_optim_state_dict" else 3, "group")
+    in_group = group is not None and is_group(project, module, group)
     given = argument(call, 2, "optim_state_dict", "optim_input")
     own_state = _own_state(module, optim, given) if optim is not None and given is not None else []
     if model is None or optim is None or own_state is None:
@@ -69,6 +73,8 @@ def optim_saved(
         kind is Kind.FULL and flags.offload_to_cpu and not flags.rank0_only and _only_rank0_uses(module, call)
     ):
         flags = Flags(offload_to_cpu=True, rank0_only=True)
+    if in_group:
+        flags, shared = replaced(flags, within_group=True), None
     subjects = code(module, "{model}, {optim}", model=model, optim=optim)
     new = saved("get_optimizer_state_dict", kind, flags, subjects, shared)
     return [*own_state, replace(module, call, new)]

@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from codemods.analysis.flow import reaching
 from codemods.analysis.holding import Maybe, Sharded
 from codemods.analysis.module import Module
+from codemods.analysis.process_groups import is_group
 from codemods.analysis.state_dict_kinds import LOCAL
 from codemods.analysis.state_dicts import Kind, Setting, argument
 from codemods.analysis.values import Literal
@@ -54,6 +56,9 @@ def optim_loaded(project: Project, module: Module, call: ast.Call, setting: Sett
     from_rank0 = name.startswith("scatter") or (
         setting is not None and setting.optim.rank0_only and not is_legacy
     )
+    group = argument(call, 4 if is_legacy else 5, "group")
+    if from_rank0 and group is not None and is_group(project, module, group):
+        return Refused("the state comes from a group's rank, and torch's functions take rank 0 of all")
     site = _loading_site(module, call)
     at_run_time = setting is None and not is_legacy
     if at_run_time or isinstance(site, Refused):
@@ -208,10 +213,19 @@ def _loading_site(
             user = module.parent(loads[0])
             if _is_load(user) and isinstance(user, ast.Call) and isinstance(module.parent(user), ast.Expr):
                 assert isinstance(user.func, ast.Attribute)
-                return user, [parent], user.func.value
+                if _is_only_value(module, parent, loads[0]):
+                    return user, [parent], user.func.value
     return Refused(
         "its result is used for something else than `optimizer.load_state_dict` in the same function"
     )
+
+
+def _is_only_value(module: Module, assignment: ast.Assign, read: ast.Name) -> bool:
+    """Whether a name has the value of this assignment wherever the read is reached: `if sharded: state = ...`
+    leaves the other models' state as it was."""
+    found = module.scope_of(read).lookup(read.id)
+    live = reaching(module, *found, read) if found is not None else []
+    return bool(live) and all(binding.value is assignment.value for binding in live)
 
 
 def _is_load(node: ast.AST | None) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace as replaced
 from typing import TYPE_CHECKING
 
 from codemods.analysis.module import Module
+from codemods.analysis.process_groups import is_within_group
 from codemods.analysis.state_dict_choices import KindChoice, choices, decided_at_run_time, is_for_other_stack
 from codemods.analysis.state_dict_kinds import LOCAL
 from codemods.analysis.state_dicts import (
@@ -17,11 +18,12 @@ from codemods.analysis.state_dicts import (
     Setting,
     Unknown,
     blocks,
+    runs_within,
     setting_of,
 )
 from codemods.analysis.values import CallValue, options
 from codemods.analysis.variable_reads import reads_of
-from codemods.editing.block_models import gives_model_away, is_model, is_part
+from codemods.editing.block_models import asks_no_model, gives_model_away, is_model, is_part
 from codemods.editing.code import code, delete, replace, stands_alone, unwrap_block
 from codemods.editing.optim_state_dicts import STATIC_SAVES, optim_saved
 from codemods.editing.optim_state_loads import STATIC_LOADS, optim_loaded
@@ -73,15 +75,19 @@ def plan_block(project: Project, block: Block) -> BlockPlan | Refused:
     setting = setting_of(project, block.module, block.call)
     if isinstance(setting, Unknown) and not why:
         return Refused(setting.why)
-    if isinstance(setting, Setting) and setting.kind is Kind.LOCAL:
-        return Refused(LOCAL)
     calls = [n for s in block.node.body for n in ast.walk(s) if isinstance(n, ast.Call)]
+    if isinstance(setting, Setting) and setting.kind is Kind.LOCAL:
+        if not asks_no_model(project, block, calls):
+            return Refused(LOCAL)
+        return BlockPlan(block, setting.kind.value, tuple(_without_context(block, ())))
     for call in calls:
         reason = gives_model_away(project, block, call)
         if reason is not None:
             return Refused(reason)
     if why or isinstance(setting, Unknown):
         return _kept_block(project, block, calls, why)
+    if is_within_group(project, block.module, block.model):
+        setting = setting.of_group
     config_edits, shared = _configs(project, block, setting)
     before: Code = ()
     if shared.model is None and shared.optim is None:
@@ -91,6 +97,8 @@ def plan_block(project: Project, block: Block) -> BlockPlan | Refused:
         translated = _translate(project, block, call, setting, shared)
         if isinstance(translated, Refused):
             return translated
+        if translated and not runs_within(block.module, call, block.node):
+            return Refused("a function that asks for the state dict in this block is used outside of it too")
         edits += translated
     edits += _without_context(block, before)
     return BlockPlan(block, setting.kind.value, tuple(edits))

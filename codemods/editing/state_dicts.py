@@ -33,6 +33,8 @@ def plain_options(kind: Kind, flags: Flags) -> str | None:
     if kind is Kind.SHARDED:
         return "cpu_offload=True" if flags.offload_to_cpu else ""
     if flags.offload_to_cpu and flags.rank0_only:
+        if flags.within_group:
+            return None  # torch means rank 0 of all ranks
         return "full_state_dict=True, cpu_offload=True"
     if not flags.offload_to_cpu and not flags.rank0_only:
         return "full_state_dict=True"
@@ -58,7 +60,7 @@ def saved(getter: str, kind: Kind, flags: Flags, subjects: Code, shared: Code | 
             subjects=subjects,
             options=options_argument(text, shared),
         )
-    told = "offload_to_cpu=True" if flags.offload_to_cpu else "rank0_only=True"
+    told = ", ".join(f"{name}=True" for name in ("offload_to_cpu", "rank0_only") if getattr(flags, name))
     return code(None, f"{{helper.full_tensors}}({{{API}.{getter}}}({{subjects}}), {told})", subjects=subjects)
 
 

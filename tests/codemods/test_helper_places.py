@@ -107,6 +107,19 @@ LAYOUTS = {
         ["examples/a/fsdp2_sharding.py", "examples/b/fsdp2_sharding.py"],
         [("examples/a", "", "train.py"), (".", "", "examples/b/train.py"), ("examples/b", "", "more.py")],
     ),
+    "installed packages whose scripts are run in their own folders": Layout(
+        {
+            "pyproject.toml": _PACKAGING,
+            "one/__init__.py": "",
+            "one/norms.py": "size = 1\n",
+            "one/train.py": f"from norms import size\n{_SHARD}",
+            "two/__init__.py": "",
+            "two/sharding.py": _SHARD,
+            "two/train.py": f"from sharding import shard\n{_SAVE}",
+        },
+        ["one/fsdp2_sharding.py", "two/fsdp2_sharding.py"],
+        [("one", "", "train.py"), (".", "", "one/train.py"), ("two", "", "train.py")],
+    ),
     "relative imports only": Layout(
         {
             "pkg/__init__.py": "",

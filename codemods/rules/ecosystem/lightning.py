@@ -15,6 +15,10 @@ from codemods.editing.lightning_strategy import NotProvable, trainer_around, tra
 from codemods.rule import Finding, Module, Project, Safety, finding, rule
 
 _STRATEGIES = ("fsdp", "fsdp_cpu_offload")
+_ASK = (
+    "ask for `ModelParallelStrategy` once the strategy is changed; state dicts of its models are shards: "
+    "`get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))`"
+)
 _PASSED_ON = ("process_group_backend", "timeout")
 
 
@@ -24,6 +28,7 @@ _PASSED_ON = ("process_group_backend", "timeout")
         "FM630": "Lightning's strategy for FSDP1",
         "FM631": "Lightning's strategy for FSDP1, asked for by its name",
         "FM632": "Lightning's strategy becomes that of FSDP2",
+        "FM633": "a question whether Lightning's strategy is that for FSDP1",
     },
     order=20,
 )
@@ -51,6 +56,9 @@ def lightning_strategy(project: Project) -> Iterator[Finding]:
     - `tensor_parallel_size` has to be 1: its default, "auto", would take the machines' processes for tensor
       parallelism; `data_parallel_size` has to be the number of all processes: its default is the number of
       machines.
+
+    `isinstance(fabric.strategy, FSDPStrategy)` is false of the new strategy, without a word: what such a
+    branch saves or loads is left to you.
     """
     for module, call, symbol in lightning_calls(project):
         fabric = "fabric" in symbol.name
@@ -73,9 +81,23 @@ def lightning_strategy(project: Project) -> Iterator[Finding]:
             f"leaves the sharding to your module ({why})"
         )
         yield finding(module, call, "FM630", message, remedy=_remedy(module, call, fabric=fabric))
+    yield from _asked(project)
     for module in project.looked_at:
         for call in module.calls() if "strategy" in module.text else ():
             yield from _by_name(project, module, call)
+
+
+def _asked(project: Project) -> Iterator[Finding]:
+    """`isinstance(strategy, FSDPStrategy)`, where the new strategy is not asked for beside it."""
+    for module in project.looked_at:
+        for call in module.called("isinstance") if "FSDPStrategy" in module.text else ():
+            classes = call.args[-1] if len(call.args) == 2 else call
+            asked = classes.elts if isinstance(classes, ast.Tuple) else [classes]
+            symbols = [project.outside(module, one) for one in asked]
+            names = {s.name.rpartition(".")[2] for s in symbols if s is not None and is_lightning(s)}
+            if "FSDPStrategy" in names and "ModelParallelStrategy" not in names:
+                message = "`ModelParallelStrategy`, under which FSDP2 runs, is no `FSDPStrategy`"
+                yield finding(module, call, "FM633", message, remedy=_ASK)
 
 
 def _by_name(project: Project, module: Module, call: ast.Call) -> Iterator[Finding]:

@@ -9,13 +9,17 @@ import ast
 import re
 from collections.abc import Iterator
 
-from codemods.rule import Finding, Module, No, Project, finding, rule
+from codemods.rule import Finding, Module, No, Project, Sharded, finding, rule
 
 _METHODS = {
     "check_is_root": "compare with the model you sharded: `module is model`",
     "apply": "random numbers filled into DTensors are other numbers: initialise before sharding, or check "
     "that the function sets constants",
 }
+_STREAMS = frozenset(
+    {"_streams", "_unshard_stream", "_pre_unshard_stream", "_post_backward_stream", "_all_gather_stream"}
+    | {"_streams_unshard", "_streams_pre_unshard", "_streams_post_backward", "_free_event_queue"}
+)
 _ATTRIBUTES = {
     "process_group": "keep the device mesh and use `mesh.get_group()`",
     "sharding_strategy": "keep what your configuration says; an FSDP2 model does not remember it",
@@ -23,15 +27,12 @@ _ATTRIBUTES = {
     "compute_device": "use the mesh's device type or the device of an input",
     "rank": "keep the device mesh and use `mesh.get_local_rank()`",
     "world_size": "keep the device mesh and use `mesh.size()`",
+    "params": "there are no flat parameters: `module.parameters()` are DTensors, nested units' included",
     "training_state": "FSDP2 has no public training state",
     "_has_params": "every module given to `fully_shard` counts: test `isinstance(module, FSDPModule)`",
     "_is_root": "compare with the model you sharded: `module is model`",
-    "_streams": "FSDP2 models share streams by `share_comm_ctx([model, other])` (torch 2.10 and later)",
     **dict.fromkeys(
-        (
-            *("_unshard_stream", "_pre_unshard_stream", "_post_backward_stream", "_all_gather_stream"),
-            *("_streams_unshard", "_streams_pre_unshard", "_streams_post_backward", "_free_event_queue"),
-        ),
+        sorted(_STREAMS),
         "FSDP2 models share streams by `share_comm_ctx([model, other])` (torch 2.10 and later)",
     ),
     "_exec_order_data": "FSDP2 records no order: name the units to prefetch with "
@@ -62,7 +63,10 @@ def check_is_root(project: Project) -> Iterator[Finding]:
             if not isinstance(node, ast.Attribute):
                 continue
             remedy = _ATTRIBUTES.get(node.attr) or _METHODS[node.attr]
-            if _is_unit(module, node.value) or not isinstance(project.sharded(module, node.value), No):
+            if node.attr == "params" and not _is_flat(project, module, node.value):
+                continue
+            is_sharded = not isinstance(project.sharded(module, node.value), No)
+            if is_sharded or _is_unit(module, node.value) or _is_stream_of_any(module, node):
                 if node.attr == "apply" and _leaves_parameters(project, module, module.parent(node)):
                     continue
                 what = "sees DTensors, not full parameters" if node.attr == "apply" else "does not exist"
@@ -76,6 +80,19 @@ def check_is_root(project: Project) -> Iterator[Finding]:
                     if _is_unit(module, model) or not isinstance(project.sharded(module, model), No):
                         message = f"`.{name}` of an FSDP2 model does not exist"
                         yield _finding(module, call, message, _ATTRIBUTES[name])
+
+
+def _is_stream_of_any(module: Module, node: ast.Attribute) -> bool:
+    """Whether FSDP1's streams are meant wherever the object comes from: `self.student.head._streams`, in a
+    file about FSDP, of no class that has such an attribute itself."""
+    is_stream = node.attr in _STREAMS and "fsdp" in module.text.lower()
+    is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
+    return is_stream and not is_own
+
+
+def _is_flat(project: Project, module: Module, node: ast.expr) -> bool:
+    """Whether `.params` of an object can only be the flat parameters of FSDP1's wrapper."""
+    return _is_unit(module, node) or isinstance(project.sharded(module, node), Sharded)
 
 
 def _finding(module: Module, node: ast.AST, message: str, remedy: str) -> Finding:

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.state_dict_choices import serves_both_stacks
+from codemods.analysis.state_dicts import chosen_for_a_part
 from codemods.rule import (
     AtRunTime,
     Finding,
@@ -56,7 +57,7 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
     pass without a backward pass the root still shows whole, temporary parameters. Loading before the model is
     sharded needs no change and gets none, nor does a dict that the function fills with DTensors."""
     for call in project.method_calls("load_state_dict"):
-        holding = project.sharded(call.module, call.receiver)
+        holding = project.sharded_or_around(call.module, call.receiver)
         text = ast.unparse(call.receiver)
         if isinstance(holding, No) or is_where_not_instance(call.module, call.node, text):
             continue
@@ -69,13 +70,16 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
             continue
         if _is_distributed(call.module, call.node):
             continue
-        if isinstance(told, Unknown):
-            yield finding(call.module, call.node, "FM403", told.why, remedy=_REMEDY)
+        part = chosen_for_a_part(project, call.module, call.node, call.receiver)
+        if isinstance(told, Unknown) or part is not None:
+            why = part or (told.why if isinstance(told, Unknown) else "")
+            yield finding(call.module, call.node, "FM403", why, remedy=_REMEDY)
             continue
         setting = None if isinstance(told, AtRunTime) else told.setting
         edits = model_loaded(call.module, call.node, setting)
         by_library = is_by_library(holding) and not is_unwrapped(call.module, call.receiver)
-        if isinstance(holding, Maybe) and (by_library or may_be_ddp(call.module)):
+        ddp_too = may_be_ddp(call.module) and not project.is_where_wrapped(call.module, call.receiver)
+        if isinstance(holding, Maybe) and (by_library or ddp_too):
             edits = Refused(
                 "the model may be wrapped in DistributedDataParallel too, which names its keys otherwise"
             )

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.state_dict_choices import serves_both_stacks
+from codemods.analysis.state_dicts import chosen_for_a_part
 from codemods.rule import (
     AtRunTime,
     Finding,
@@ -54,14 +55,15 @@ def state_dict(project: Project) -> Iterator[Finding]:
 
     What kind of state dict is meant is looked up: an earlier `FSDP.set_state_dict_type`, a
     `state_dict_type` block around the calls of the function, or the default. Where these disagree or the
-    program decides when it runs, `model_state_dict(model)` of the helper module asks what is in force. The
-    method taken without being called is left to a person, and so are libraries that ask the model for it
+    program decides when it runs, `model_state_dict(model)` of the helper module asks what is in force. A
+    module that is not sharded itself and has sharded parts (`self.student = FSDP(student)`) is treated alike.
+    The method taken without being called is left to a person, and so are libraries that ask the model for it
     themselves: `model.save_pretrained(path)` without `state_dict=`, `safetensors.torch.save_model(model, f)`.
     """
     yield from _taken(project)
     yield from _asked_within(project)
     for call in project.method_calls("state_dict"):
-        holding = project.sharded(call.module, call.receiver)
+        holding = project.sharded_or_around(call.module, call.receiver)
         text = ast.unparse(call.receiver)
         if isinstance(holding, No) or is_where_not_instance(call.module, call.node, text):
             continue
@@ -72,13 +74,16 @@ def state_dict(project: Project) -> Iterator[Finding]:
             continue  # the block's own rule sees to it
         if serves_both_stacks(call.module, call.node, told):
             continue
-        if isinstance(told, Unknown):
-            yield finding(call.module, call.node, "FM402", told.why, remedy=_REMEDY)
+        part = chosen_for_a_part(project, call.module, call.node, call.receiver)
+        if isinstance(told, Unknown) or part is not None:
+            why = part or (told.why if isinstance(told, Unknown) else "")
+            yield finding(call.module, call.node, "FM402", why, remedy=_REMEDY)
             continue
         setting = None if isinstance(told, AtRunTime) else told.setting
         edits = model_saved(call.module, call.node, setting)
         by_library = is_by_library(holding) and not is_unwrapped(call.module, call.receiver)
-        if isinstance(holding, Maybe) and (by_library or may_be_ddp(call.module)):
+        ddp_too = may_be_ddp(call.module) and not project.is_where_wrapped(call.module, call.receiver)
+        if isinstance(holding, Maybe) and (by_library or ddp_too):
             edits = Refused(
                 "the model may be wrapped in DistributedDataParallel too, which names its keys otherwise"
             )

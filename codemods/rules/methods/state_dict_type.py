@@ -12,6 +12,7 @@ from codemods.rule import (
     OTHER_STACK,
     BlockPlan,
     Finding,
+    Kind,
     KindChoice,
     Project,
     Refused,
@@ -52,7 +53,8 @@ def state_dict_type(project: Project) -> Iterator[Finding]:
     With `full_state_dict` and `cpu_offload` rank 0 gets the tensors and the others an empty dict, as with
     `rank0_only=True, offload_to_cpu=True`. SHARDED_STATE_DICT is `get_model_state_dict(model)`: DTensors,
     no communication; directories that FSDP1 wrote load unchanged. The two combinations that
-    `StateDictOptions` cannot say (CPU on every rank; rank 0 only without CPU) use a small helper. A
+    `StateDictOptions` cannot say (CPU on every rank; rank 0 only without CPU) use a small helper, and so do
+    models of a process group that is a part of the ranks, where rank 0 is the group's and not that of all. A
     configuration object bound to a name stays under its name as a `StateDictOptions`.
 
     Where the program decides when it runs, it goes on deciding: a type or configuration that comes from
@@ -63,9 +65,10 @@ def state_dict_type(project: Project) -> Iterator[Finding]:
         with state_dict_type(model, StateDictType[cfg.kind], config):
             state = model_state_dict(model)
 
-    Left to a person, with everything in the block untouched: LOCAL_STATE_DICT (FSDP2 has no flat
-    parameters), blocks that hand the model to code that is not part of the project, and choices that stand
-    in a branch for FSDP1 models beside one for FSDP2 models, which is what runs after the rewrite."""
+    A context in which only an optimizer is asked for its own state goes, whatever it chooses. Left to a
+    person, with everything in the block untouched: LOCAL_STATE_DICT (FSDP2 has no flat parameters), blocks
+    that hand the model to code that is not part of the project, and choices that stand in a branch for FSDP1
+    models beside one for FSDP2 models, which is what runs after the rewrite."""
     run_time = decided_at_run_time(project).calls
     for choice in choices(project):
         if choice.lasts:
@@ -103,6 +106,8 @@ def _translated(project: Project, choice: KindChoice, plan: BlockPlan) -> Findin
         if plan.kind
         else f"state dicts of this block ask the helper module what kind they are: {plan.why}"
     )
+    if plan.kind == Kind.LOCAL.value:
+        message = "nothing in this block asks a model for its state dict: the context goes"
     return finding(
         choice.module,
         choice.call,

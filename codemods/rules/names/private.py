@@ -9,7 +9,19 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.attribute_questions import is_read_where_met
-from codemods.rule import Edit, Finding, Module, No, Project, Safety, code, finding, replace, rule
+from codemods.rule import (
+    Edit,
+    Finding,
+    Module,
+    No,
+    Project,
+    Safety,
+    code,
+    delete,
+    finding,
+    replace,
+    rule,
+)
 
 _REMEDIES = {
     "_handle": "FSDP2 has no handles: `module.reshard()` reshards, `parameter.to_local()` is a shard",
@@ -38,14 +50,14 @@ def private(project: Project) -> Iterator[Finding]:
     """
     for module in project.looked_at:
         translated = _resharding(project, module)
-        for place, edit in translated.values():
+        for place, edits in translated.values():
             yield finding(
                 module,
                 place,
                 "FM507",
                 "a unit is resharded by its own method, handle or not",
                 safety=Safety.SAFE,
-                edits=[edit],
+                edits=edits,
             )
         for attribute in module.attributes(*_REMEDIES):
             outer = module.parent(attribute)
@@ -74,20 +86,22 @@ def private(project: Project) -> Iterator[Finding]:
                 )
 
 
-def _resharding(project: Project, module: Module) -> dict[ast.AST, tuple[ast.AST, Edit]]:
+def _resharding(project: Project, module: Module) -> dict[ast.AST, tuple[ast.AST, list[Edit]]]:
     """`_handle` -> the call of `reshard` or the condition it stands in, and what becomes of that."""
-    found: dict[ast.AST, tuple[ast.AST, Edit]] = {}
+    found: dict[ast.AST, tuple[ast.AST, list[Edit]]] = {}
     for call in module.calls():
         match call:
             case ast.Call(
                 func=ast.Attribute(value=ast.Attribute(value=unit, attr="_handle") as handle, attr="reshard")
             ):
-                found[handle] = (call, replace(module, call, code(module, "{unit}.reshard()", unit=unit)))
+                found[handle] = (call, [replace(module, call, code(module, "{unit}.reshard()", unit=unit))])
             case ast.Call(args=[ast.Name() | ast.Attribute() as unit, handle, *_]):
                 symbol = project.outside(module, call.func)
                 if symbol is not None and symbol.name == f"{_RUNTIME}._reshard":
                     edit = replace(module, call, code(module, "{unit}.reshard()", unit=unit))
-                    found[handle] = (call, edit)
+                    alone = _only_for(module, call, handle)
+                    place = alone[0].value if alone else handle
+                    found[place] = (call, [edit, *(delete(module, one) for one in alone)])
     for test in module.nodes(ast.BoolOp) if found else ():
         match test:
             case ast.BoolOp(
@@ -97,8 +111,48 @@ def _resharding(project: Project, module: Module) -> dict[ast.AST, tuple[ast.AST
                     ast.Compare(left=ast.Attribute(attr="_handle") as handle, ops=[ast.IsNot()]),
                 ],
             ):
-                found[handle] = (test, replace(module, test, code(module, "{kept}", kept=kept)))
+                found[handle] = (test, [replace(module, test, code(module, "{kept}", kept=kept))])
     return found
+
+
+def _only_for(module: Module, call: ast.Call, handle: ast.expr) -> list[ast.Assign]:
+    """`handles = unit._handles` and `always = [True for h in handles]`, where the call alone needs them."""
+    bound = {name: _bound_once(module, call, name) for name in call.args if isinstance(name, ast.Name)}
+    kept = [statement for statement in bound.values() if statement is not None]
+    own = bound.get(handle) if isinstance(handle, ast.Name) else None
+    if own is None or not isinstance(own.value, ast.Attribute) or own.value.attr not in _REMEDIES:
+        return []
+    if any(s is not own and not isinstance(s.value, ast.ListComp) for s in kept):
+        return []
+    kept = [own, *(statement for statement in kept if statement is not own)]
+    needing = {call, *kept}
+    for statement in kept:
+        reads = _reads_of(module, statement)
+        if not all(needing.intersection(module.ancestors(read)) for read in reads):
+            return []
+    return kept
+
+
+def _bound_once(module: Module, call: ast.Call, name: ast.Name) -> ast.Assign | None:
+    """The statement of the call's function that gives a name its one value."""
+    found = module.scope_of(call).bindings.get(name.id, [])
+    statement = module.statement(found[0].node) if len(found) == 1 else None
+    is_own = isinstance(statement, ast.Assign) and statement.value is found[0].value
+    return statement if is_own and isinstance(statement, ast.Assign) else None
+
+
+def _reads_of(module: Module, statement: ast.Assign) -> list[ast.Name]:
+    target = statement.targets[0]
+    function = module.function(statement)
+    return [
+        node
+        for node in module.nodes(ast.Name)
+        if isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Load)
+        and isinstance(target, ast.Name)
+        and node.id == target.id
+        and module.function(node) is function
+    ]
 
 
 def _is_its_own(module: Module, node: ast.Attribute) -> bool:

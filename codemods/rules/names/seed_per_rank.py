@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterator
 
 from codemods.analysis.origins import Origins
+from codemods.plain_tests import is_test_path
 from codemods.rule import Finding, Literal, Module, Project, WrapCall, finding, options, rule
 from codemods.wrap_site import arguments_of
 
 _SEEDS = ("torch.manual_seed", "torch.random.manual_seed", "torch.cuda.manual_seed_all")
 _FUNCTIONS = ("set_seed", "seed_everything", "set_random_seed", "seed_all", "setup_seed", "fix_seed")
+_CALLERS_DEPTH = 3
 
 _CALLED_WITH_RANK = rb"(?i)seed\w*[ \t]*\([\s\S]{0,300}?rank"
 
@@ -29,8 +31,8 @@ def seed_per_rank(project: Project) -> Iterator[Finding]:
     FSDP2 alike, but of other parts; on a mesh that replicates the replicas never agree.
     `sync_module_states=True` (kept by the rewrite), or one seed for all ranks while the model is built, makes
     them equal. Noted at a wrap without it, where a function that sets a seed is given the rank, unless what
-    sets the seed last before the model is built, in the same function, gives all ranks the same, or the model
-    is read from a file (`from_pretrained`)."""
+    sets the seed last before the model is built, in the same function or before the calls of it, gives all
+    ranks the same, or the model is read from a file (`from_pretrained`)."""
     modules = project.looked_at if project.wraps else []
     seeding = [module.path for module in modules if _seeds_by_rank(project, module)]
     for site in project.wraps:
@@ -65,7 +67,8 @@ def _is_read(built: ast.Call) -> bool:
     return isinstance(built.func, ast.Attribute) and built.func.attr in ("from_pretrained", "from_checkpoint")
 
 
-def _is_common(project: Project, module: Module, built: ast.Call) -> bool:
+def _is_common(project: Project, module: Module, built: ast.Call, depth: int = _CALLERS_DEPTH) -> bool:
+    """Whether the last seed before a place is common: in its function, or else before every call of that."""
     function, start = module.function(built), module.span(built).start
     seeds = [
         call
@@ -75,7 +78,11 @@ def _is_common(project: Project, module: Module, built: ast.Call) -> bool:
         and _is_seed(project, module, call)
         and module.statement(call) in _block_around(module, built)
     ]
-    return bool(seeds) and not _is_by_rank(project, module, max(seeds, key=lambda c: module.span(c).start))
+    if seeds:
+        return not _is_by_rank(project, module, max(seeds, key=lambda c: module.span(c).start))
+    calls = project.links.calls_of(module, function) if function is not None and depth else []
+    calls = [(home, call) for home, call in calls if not is_test_path(home.path)]
+    return bool(calls) and all(_is_common(project, home, call, depth - 1) for home, call in calls)
 
 
 def _block_around(module: Module, node: ast.AST) -> set[ast.stmt]:
@@ -119,7 +126,14 @@ def _is_seed(project: Project, module: Module, call: ast.Call) -> bool:
     symbol = project.resolve(module, call.func)
     name = symbol.name if symbol is not None else ast.unparse(call.func)
     # A function of the project is named `path.py:function`.
-    return name in _SEEDS or name.replace(":", ".").rpartition(".")[2] in _FUNCTIONS
+    if name in _SEEDS or name.replace(":", ".").rpartition(".")[2] in _FUNCTIONS:
+        return True
+    return any(
+        ast.unparse(inner.func) in _SEEDS
+        for _, function in project.links.functions.meant(module, call.func)
+        for inner in ast.walk(function)
+        if isinstance(inner, ast.Call)
+    )
 
 
 def _last_words(callee: ast.expr) -> tuple[str, ...]:

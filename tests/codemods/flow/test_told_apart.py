@@ -37,6 +37,134 @@ KINDS: dict[str, str | dict[str, str]] = {
             model.load_state_dict(torch.load("m"))  # <- FM403
         """
     },
+    "a module whose parts are sharded later, elsewhere, or never": {
+        "pair.py": """
+            class Pair(nn.Module):
+                def __init__(self, part):
+                    super().__init__()
+                    self.part = part
+                def shard(self):
+                    self.part = FSDP(self.part)
+            class Plain(nn.Module):
+                def __init__(self, part):
+                    super().__init__()
+                    self.part = part
+        """,
+        "main.py": """
+            from pair import Pair, Plain
+            def save(pair, path):
+                torch.save(pair.state_dict(), path)  # <- FM402
+            def train(part, path):
+                pair, plain = Pair(part), Plain(part)
+                pair.load_state_dict(torch.load(path))  # <- nothing
+                plain.load_state_dict(torch.load(path))  # <- nothing
+                pair.shard()
+                for step in range(2):
+                    save(pair, path)
+                pair.load_state_dict(torch.load(path))  # <- FM403
+        """,
+        "evaluate.py": """
+            from pair import Pair
+            pair = Pair(part)
+            pair.load_state_dict(torch.load(path))  # <- nothing
+        """,
+    },
+    "flat parameters, streams and strategies of units that a function gives": {
+        "main.py": """
+            class Settings:
+                params = ()
+                sharding_strategy = None
+            def units(model):
+                return FSDP.fsdp_modules(model)
+            def average(model, teacher, settings):
+                print(settings.params, settings.sharding_strategy)  # <- nothing
+                for one, other in zip(units(model), units(teacher)):
+                    print(one.params, one.sharding_strategy)  # <- FM310
+                    free(other)
+            def free(unit):
+                return unit.sharding_strategy  # <- FM310
+            class Meta(nn.Module):
+                def join(self):
+                    self.student.head._streams = self.teacher.head._streams  # <- FM310
+            average(FSDP(nets[0]), FSDP(nets[1]), Settings())
+        """
+    },
+    "items of a dict that a loop shards one by one": {
+        "main.py": """
+            def prepare(nets, others):
+                for k, v in nets.items():
+                    others[k].load_state_dict(nets[k].state_dict())  # <- nothing
+                    nets[k] = FSDP(nets[k])
+                    others[k] = FSDP(others[k])
+                    torch.save(nets[k].state_dict(), k)  # <- FM402
+                for k in nets:
+                    torch.save(nets[k].state_dict(), k)  # <- FM402
+            def again(nets, k):
+                for step in range(2):
+                    torch.save(nets[k].state_dict(), k)  # <- FM402
+                    nets[k] = FSDP(nets[k])
+        """
+    },
+    "parameters of each module by itself": {
+        "main.py": """
+            def spread(model):
+                modules = model.named_modules()
+                for prefix, module in modules:
+                    members = dict(module._parameters.items())
+                    for name, value in members.items():
+                        dist.broadcast(value, src=0)  # <- FM514
+            def spread_some(model):
+                for module in model.modules():
+                    for value in module._parameters.values():
+                        dist.broadcast(value, src=0)  # <- FM514
+            def spread_plain(plain):
+                for module in plain.modules():
+                    for value in module._parameters.values():
+                        dist.broadcast(value, src=0)  # <- nothing
+            model = FSDP(Net())
+            spread(model), spread_some(model), spread_plain(Net())
+        """
+    },
+    "tuples out of two lists at a time": {
+        "main.py": """
+            def make(model):
+                settings = dict()
+                return settings, FSDP(model)
+            made = []
+            for model in models:
+                settings, model = make(model)
+                made.append((settings, model))
+            for pair, count in zip(made, counts):
+                settings, model = pair
+                print(settings.world_size)  # <- nothing
+                print(model.world_size)  # <- FM310
+        """
+    },
+    "a seed of the project's own, common to all ranks while the model is built": {
+        "main.py": """
+            def random_seed(seed=42, rank=0):
+                torch.manual_seed(seed + rank)
+            def create(width):
+                return nn.Linear(width, width)
+            def main(args):
+                random_seed(args.seed, 0)
+                model = create(args.width)
+                random_seed(args.seed, args.rank)
+                return FSDP(model)  # <- FM101 FM512
+        """
+    },
+    "a seed of the project's own, set by rank before the model is built": {
+        "main.py": """
+            def random_seed(seed=42, rank=0):
+                torch.manual_seed(seed + rank)
+            def create(width):
+                return nn.Linear(width, width)
+            def main(args):
+                random_seed(args.seed, args.rank)
+                model = create(args.width)
+                return FSDP(model)  # <- FM101 FM512 FM526
+        """
+    },
     "the branch where FSDP is not in use": {
         "main.py": """
             def clip(model, use_fsdp):

@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Iterator
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Replicate
@@ -52,7 +51,8 @@ def summon_full_params(
                 if with_grads and shard.grad is not None:
                     full.grad = shard.grad.full_tensor().to(device)
                 whole[shard] = full
-            if not rank0_only or dist.get_rank() == 0:
+            is_first = not any(shard.device_mesh.get_coordinate() or ())
+            if not rank0_only or is_first:
                 swapped.append((module, name, shard))
                 module._parameters[name] = whole[shard]
     try:

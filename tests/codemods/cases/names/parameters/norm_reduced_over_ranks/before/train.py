@@ -31,7 +31,7 @@ def main(out, strategy, use_orig_params, log=None):
         loss = loss_of(model, batch(step))
         loss.backward()
         found += [norms.in_a_loop(model), norms.of_numbers(model)]
-        found.append(norms.in_an_expression(model))
+        found += [norms.in_an_expression(model), norms.of_two_kinds(model)]
         optimizer.step()
     if log is not None:
         found += refused(model, log)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, Replicate
@@ -63,7 +62,8 @@ def summon_full_params(
                 if with_grads and shard.grad is not None:
                     full.grad = shard.grad.full_tensor().to(device)
                 whole[shard] = full
-            if not rank0_only or dist.get_rank() == 0:
+            is_first = not any(shard.device_mesh.get_coordinate() or ())
+            if not rank0_only or is_first:
                 swapped.append((module, name, shard))
                 module._parameters[name] = whole[shard]
     try:

@@ -18,6 +18,10 @@ def purge(model):
         module.reshard()
 
 
+def free(module):
+    module.reshard()
+
+
 def main(model, optimizer, reader, state):
     fully_shard(model)
     found = {"optimizers": get_optimizer_state_dict(model, optimizer)}

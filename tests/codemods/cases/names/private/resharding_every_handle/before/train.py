@@ -14,6 +14,12 @@ def purge(model):
         _reshard(module, handles, always)
 
 
+def free(module):
+    handles = module._handles
+    true_list = [True for h in handles]
+    _reshard(module, handles, true_list)
+
+
 def main(model, optimizer, reader, state):
     model = FSDP(model)
     weights = state["state"]["model"]

@@ -1,0 +1,5 @@
+from model import Model
+
+
+def build(width):
+    return Model(width)
