@@ -157,6 +157,8 @@ class Project:
         holding = self.links.optimizer_of(module, node)
         if isinstance(holding, No) or (holding.sites and is_where_not_wrapped(module, node, holding.sites)):
             return No()
+        if any(says_model(subject) for subject in self.links.evidence.denied(module, node)):
+            return No()
         if not isinstance(holding, Maybe):
             return holding
         is_none = says_no_optimizer(node) or is_plain_test(module) or is_where_unsharded(module, node)

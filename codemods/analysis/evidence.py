@@ -102,29 +102,27 @@ class Evidence:
 
         The rest of `if isinstance(x, FSDP): ... elif isinstance(x, DDP): ...`, for `x` and for `x.module`.
         """
-        if "isinstance" not in module.text:
-            return False
         while isinstance(node, ast.Attribute) and node.attr == "module":
             node = node.value
         if not isinstance(node, ast.Name | ast.Attribute):
             return False
         text = ast.unparse(node)
-        failed = (test for test, holds in conditions(module, node) if not holds)
         return any(
-            self._denies(module, part, text) and _is_still(module, part, node)
-            for test in failed
-            for part in _all_of(test)
+            ast.unparse(subject) == text and _is_still(module, subject, node)
+            for subject in self.denied(module, node)
         )
 
-    def _denies(self, module: Module, test: ast.expr, text: str) -> bool:
-        """Whether a question's no says that a name is no sharded model."""
-        match test:
-            case ast.Call(func=ast.Name(id="isinstance"), args=[subject, classes]):
-                if ast.unparse(subject) != text:
-                    return False
-                symbols = (self.index.resolve(module, one) for one in _classes_of(classes))
-                return any(symbol is not None and symbol.name in _SHARDED for symbol in symbols)
-        return False
+    def denied(self, module: Module, node: ast.AST) -> Iterator[ast.expr]:
+        """What is no sharded model where a place is reached, by the questions that fail there."""
+        if "isinstance" not in module.text:
+            return
+        failed = (test for test, holds in conditions(module, node) if not holds)
+        for test in (part for whole in failed for part in _all_of(whole)):
+            match test:
+                case ast.Call(func=ast.Name(id="isinstance"), args=[subject, classes]):
+                    symbols = (self.index.resolve(module, one) for one in _classes_of(classes))
+                    if any(symbol is not None and symbol.name in _SHARDED for symbol in symbols):
+                        yield subject
 
     def _tests(self, module: Module, test: ast.expr, text: str) -> bool:
         """Whether a condition implies that a name is an instance of FSDP1's class."""

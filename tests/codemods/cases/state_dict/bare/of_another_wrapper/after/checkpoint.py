@@ -3,10 +3,13 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
+    get_optimizer_state_dict,
     set_model_state_dict,
 )
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel as DDP
+
+from fsdp2_sharding import full_tensors
 
 
 class SingleAccelerator(nn.Module):
@@ -27,31 +30,36 @@ def shard(model, how):
 
 
 class Checkpointer:
-    def save(self, dist_model, path):
+    def save(self, dist_model, optimizer, path):
         if isinstance(dist_model, FSDPModule):
             state = get_model_state_dict(
                 dist_model,
                 options=StateDictOptions(full_state_dict=True, cpu_offload=True),
             )
+            moments = full_tensors(
+                get_optimizer_state_dict(dist_model, optimizer), offload_to_cpu=True
+            )
         elif isinstance(dist_model, (DDP, SingleAccelerator)):
             state = dist_model.module.state_dict()
+            moments = optimizer.state_dict()
         else:
             raise NotImplementedError(type(dist_model))
-        torch.save(state, path)
+        torch.save({"model": state, "optimizer": moments}, path)
 
     def restore(self, dist_model, path):
         if isinstance(dist_model, FSDPModule):
             set_model_state_dict(
                 dist_model,
-                torch.load(path),
+                torch.load(path)["model"],
                 options=StateDictOptions(full_state_dict=True),
             )
             return
-        dist_model.module.load_state_dict(torch.load(path))
+        dist_model.module.load_state_dict(torch.load(path)["model"])
 
 
 def main(path, how):
     model = shard(nn.Linear(4, 4), how)
     checkpointer = Checkpointer()
     checkpointer.restore(model, path)
-    checkpointer.save(model, path)
+    optimizer = torch.optim.AdamW(model.parameters())
+    checkpointer.save(model, optimizer, path)

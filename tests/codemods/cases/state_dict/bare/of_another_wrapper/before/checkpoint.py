@@ -23,27 +23,30 @@ def shard(model, how):
 
 
 class Checkpointer:
-    def save(self, dist_model, path):
+    def save(self, dist_model, optimizer, path):
         if isinstance(dist_model, FSDP):
             with FSDP.state_dict_type(
                 dist_model, StateDictType.FULL_STATE_DICT, FullStateDictConfig(True, True)
             ):
                 state = dist_model.state_dict()
+            moments = FSDP.optim_state_dict(dist_model, optimizer)
         elif isinstance(dist_model, (DDP, SingleAccelerator)):
             state = dist_model.module.state_dict()
+            moments = optimizer.state_dict()
         else:
             raise NotImplementedError(type(dist_model))
-        torch.save(state, path)
+        torch.save({"model": state, "optimizer": moments}, path)
 
     def restore(self, dist_model, path):
         if isinstance(dist_model, FSDP):
-            dist_model.load_state_dict(torch.load(path))
+            dist_model.load_state_dict(torch.load(path)["model"])
             return
-        dist_model.module.load_state_dict(torch.load(path))
+        dist_model.module.load_state_dict(torch.load(path)["model"])
 
 
 def main(path, how):
     model = shard(nn.Linear(4, 4), how)
     checkpointer = Checkpointer()
     checkpointer.restore(model, path)
-    checkpointer.save(model, path)
+    optimizer = torch.optim.AdamW(model.parameters())
+    checkpointer.save(model, optimizer, path)
