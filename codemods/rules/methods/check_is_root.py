@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from codemods.rule import Finding, Module, No, Project, finding, rule
+from codemods.rule import Finding, Module, No, Project, Sharded, finding, rule
 
 _METHODS = {
     "check_is_root": "compare with the model you sharded: `module is model`",
@@ -23,6 +23,8 @@ _ATTRIBUTES = {
     "compute_device": "use the mesh's device type or the device of an input",
     "rank": "keep the device mesh and use `mesh.get_local_rank()`",
     "world_size": "keep the device mesh and use `mesh.size()`",
+    "params": "there are no flat parameters: `module.parameters(recurse=False)` gives DTensors, "
+    "`.to_local()` of one this rank's part",
     "training_state": "FSDP2 has no public training state",
     "_has_params": "every module given to `fully_shard` counts: test `isinstance(module, FSDPModule)`",
     "_is_root": "compare with the model you sharded: `module is model`",
@@ -62,7 +64,10 @@ def check_is_root(project: Project) -> Iterator[Finding]:
             if not isinstance(node, ast.Attribute):
                 continue
             remedy = _ATTRIBUTES.get(node.attr) or _METHODS[node.attr]
-            if _is_unit(module, node.value) or not isinstance(project.sharded(module, node.value), No):
+            holding = project.sharded(module, node.value)
+            if node.attr == "params" and not isinstance(holding, Sharded):
+                continue  # many other objects have some
+            if _is_unit(module, node.value) or not isinstance(holding, No):
                 if node.attr == "apply" and _leaves_parameters(project, module, module.parent(node)):
                     continue
                 what = "sees DTensors, not full parameters" if node.attr == "apply" else "does not exist"
