@@ -58,7 +58,7 @@ def left_over(
         spoken.add((off.place.path, off.place.line))
         for edit in off.edits:
             edits.setdefault(edit.path, []).append((edit, off))
-    is_given_another = _calls_no_wrapper(project, edits)
+    is_given_another, wraps = _calls_no_wrapper(project, edits), bool(project.wraps)
     for name in project.used_names():
         if not is_fsdp1(name):
             continue
@@ -75,7 +75,7 @@ def left_over(
             if _is_import_gone(module, node, edits):
                 continue
             spoken.add((module.path, module.place(module.statement(node)).line))
-            yield _in_branch(project, module, node) or left_name(module, node, name)
+            yield _in_branch(project, module, node) or left_name(module, node, name, wraps=wraps)
     for module in project.naming:
         yield from _in_text(project, module, edits, spoken)
         yield from unread_imports(project, module, edits, spoken)
@@ -246,7 +246,7 @@ def _in_text(
         if name is None or any((module.path, line) in spoken for line in header(module, node)):
             continue
         spoken.add((module.path, module.place(module.statement(node)).line))
-        yield left_name(module, node, name)
+        yield left_name(module, node, name, wraps=bool(project.wraps))
 
 
 def _can_mean(module: Module, word: str) -> bool:
