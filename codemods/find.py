@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from codemods.dual_stack.elsewhere import fsdp1_branches
 from codemods.editing.helper_places import is_written
-from codemods.model import Finding
+from codemods.model import Finding, Span
 from codemods.processes import mapped
 from codemods.project import Project
 
@@ -42,7 +43,19 @@ def find_all(
     project.links.shelf.load(sorted({path for _, paths in asked for path in paths} - project.modules.keys()))
     ours = {path for path, module in project.modules.items() if is_written(module.tree)}
     each = (finding for rule in rules for finding in found[rule.name])
-    return list(dict.fromkeys(finding for finding in each if finding.place.path not in ours))
+    staying = fsdp1_branches(project)
+    return list(
+        dict.fromkeys(
+            finding
+            for finding in each
+            if finding.place.path not in ours and (finding.is_note or not _stays(finding, staying))
+        )
+    )
+
+
+def _stays(finding: Finding, staying: Mapping[str, Iterable[Span]]) -> bool:
+    """Whether a finding is about a branch for FSDP1's models that stays."""
+    return any(span.holds(finding.place.span) for span in staying.get(finding.place.path, ()))
 
 
 def _by_rule(project: Project, rules: Iterable[Rule]) -> dict[str, list[Finding]]:

@@ -24,13 +24,24 @@ _REMEDIES = {
     "sharded_grad_scaler": "use `torch.amp.GradScaler`, which finds infinities on every rank",
     "OptimStateKeyType": "optimizer state stays keyed by parameter name",
 }
+_POLICIES = frozenset(
+    {"transformer_auto_wrap_policy", "size_based_auto_wrap_policy", "lambda_auto_wrap_policy"}
+    | {"always_wrap_policy", "ModuleWrapPolicy", "CustomPolicy", "_or_policy"}
+)
+_GIVEN_TO_WRAPS = _POLICIES | {"ShardingStrategy", "MixedPrecision", "CPUOffload", "BackwardPrefetch"}
+_CHECKPOINTING = "apply_activation_checkpointing"
 _PRIVATE_REMEDIES = {
     "_init_intra_and_inter_node_groups": "leave `process_group` out: HYBRID_SHARD without it shards within "
     "each node, over a mesh that the helper module makes",
 }
 
 
-def left_name(module: Module, node: ast.AST, name: str) -> Finding:
+def left_name(module: Module, node: ast.AST, name: str, *, wraps: bool = True) -> Finding:
+    """A name that stays.
+
+    Args:
+        wraps: something in the project is wrapped with FSDP1; if not, its types and policies serve nothing.
+    """
     words = name.removeprefix(_PREFIX).removeprefix("wrap.").split(".")
     short = ".".join(words)
     if any(word.startswith("_") for word in words):
@@ -45,6 +56,13 @@ def left_name(module: Module, node: ast.AST, name: str) -> Finding:
     else:
         message = f"`{short}` belongs to FSDP1 and is still used here"
         remedy = _REMEDIES.get(words[0], "rewrite this by hand for `fully_shard`")
+        if not wraps and words[0] in _GIVEN_TO_WRAPS:
+            message = f"`{short}` belongs to FSDP1, and nothing here wraps with FSDP1"
+            remedy = "remove it where nothing needs it; elsewhere go by names or classes of your own"
+        if words[0] in _POLICIES and _CHECKPOINTING in module.text and not wraps:
+            message += ": what it chooses is checkpointed, which is the same for models of FSDP2"
+            remedy = "give it a `check_fn` of your own before FSDP1 leaves torch"
+            return finding(module, node, CODE, message, remedy=remedy, is_note=True)
     return finding(module, node, CODE, message, remedy=remedy)
 
 

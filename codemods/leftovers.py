@@ -11,6 +11,7 @@ from codemods.analysis.enabled import ENABLE, WRAP, calls_function, wrapper_of
 from codemods.analysis.holding import Instance
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
+from codemods.dual_stack.elsewhere import fsdp1_branches
 from codemods.editing import todo
 from codemods.editing.code import finding
 from codemods.editing.statements import is_annotation
@@ -57,7 +58,7 @@ def left_over(
         spoken.add((off.place.path, off.place.line))
         for edit in off.edits:
             edits.setdefault(edit.path, []).append((edit, off))
-    is_given_another = _calls_no_wrapper(project, edits)
+    is_given_another, wraps = _calls_no_wrapper(project, edits), bool(project.wraps)
     for name in project.used_names():
         if not is_fsdp1(name):
             continue
@@ -74,7 +75,7 @@ def left_over(
             if _is_import_gone(module, node, edits):
                 continue
             spoken.add((module.path, module.place(module.statement(node)).line))
-            yield left_name(module, node, name)
+            yield _in_branch(project, module, node) or left_name(module, node, name, wraps=wraps)
     for module in project.naming:
         yield from _in_text(project, module, edits, spoken)
         yield from unread_imports(project, module, edits, spoken)
@@ -101,6 +102,15 @@ def _is_kept(module: Module, node: ast.AST, edits: dict[str, list[tuple[Edit, Fi
 def _stays(module: Module, node: ast.AST, name: str) -> Finding:
     what = "wraps with what it is given" if name == ENABLE else "calls what its `enable_wrap` is given"
     message = f"torch's `{name.rpartition('.')[2]}` {what}, no wrapper of FSDP1's, and stays"
+    return finding(module, node, CODE, message, is_note=True)
+
+
+def _in_branch(project: Project, module: Module, node: ast.AST) -> Finding | None:
+    """What is said of a name in a branch that only FSDP1 models of others reach."""
+    span = module.span(node)
+    if not any(branch.holds(span) for branch in fsdp1_branches(project).get(module.path, ())):
+        return None
+    message = "this is in a branch for FSDP1 models that come from elsewhere, and stays"
     return finding(module, node, CODE, message, is_note=True)
 
 
@@ -143,7 +153,7 @@ def _unmistakable(
         if is_gone(module, node, edits) or is_spoken_of(module, node, spoken):
             continue
         spoken.add((module.path, module.place(module.statement(node)).line))
-        yield finding(
+        yield _in_branch(project, module, node) or finding(
             module,
             node,
             CODE,
@@ -236,7 +246,7 @@ def _in_text(
         if name is None or any((module.path, line) in spoken for line in header(module, node)):
             continue
         spoken.add((module.path, module.place(module.statement(node)).line))
-        yield left_name(module, node, name)
+        yield left_name(module, node, name, wraps=bool(project.wraps))
 
 
 def _can_mean(module: Module, word: str) -> bool:

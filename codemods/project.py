@@ -145,6 +145,8 @@ class Project:
             return holding
         if is_said_unsharded(module, node) or is_for_fsdp2(module, node):
             return No()
+        if self.links.evidence.is_denied(module, node):
+            return No()
         if holding.sites and is_where_not_wrapped(module, node, _beside(module, holding.sites)):
             return No()
         if is_of_other_engine(module) and any(isinstance(h, NO_MODEL) for h in self.links.held(module, node)):
@@ -166,6 +168,8 @@ class Project:
         if isinstance(holding, No):
             return holding
         if holding.sites and is_where_not_wrapped(module, node, _beside(module, holding.sites)):
+            return No()
+        if any(says_model(subject) for subject in self.links.evidence.denied(module, node)):
             return No()
         if not isinstance(holding, Maybe):
             return holding

@@ -18,6 +18,15 @@ _COMPUTES = re.compile(r"encode|decode|sample|predict|embed_|forward_|get_\w+_fe
 _ASKS_FOR_STATE = frozenset({"training", "config", "device", "dtype"})
 
 
+INITIALISE = frozenset(
+    {"reset_parameters", "init_weights", "initialize_weights", "init_parameters", "initialize_parameters"}
+    | {"_init_weights", "reset_weights", "initialize_params"}
+)
+"""Names of methods that give parameters their first values."""
+_IN_PLACE = re.compile(r"^(?!requires_grad_)[a-z]\w*_$")
+_VALUES = re.compile(r"\.(?:data|weight|bias)\b|\bp(?:aram(?:eter)?)?\b")
+
+
 @dataclass(frozen=True, slots=True)
 class EntryMethod:
     """One method that is called on a sharded model.
@@ -69,13 +78,17 @@ _OF_EVERY_MODULE = frozenset(
 
 
 def computes(links: Links, site: WrapCall, name: str) -> bool:
-    """Whether a method of the wrapped model touches its parts itself, and not only by calling the model."""
+    """Whether a method of the wrapped model touches its parts itself, and not only by calling the model.
+
+    Not one that writes to parameters: what is written to gathered ones is lost when they are sharded again.
+    """
     if site.wrapped is None or name in _OF_EVERY_MODULE or name.startswith("_"):
         return False
     owners = [h for h in links.held(site.module, site.wrapped) if isinstance(h, Instance)]
     methods = [m for owner in owners for m in _methods(links, owner, name)]
     if methods:
-        return any(_touches_parts(links, owner, m) for owner in owners for m in methods)
+        touches = any(_touches_parts(links, owner, m) for owner in owners for m in methods)
+        return touches and not any(_writes(links, owner, m) for owner in owners for m in methods)
     return not owners and _COMPUTES.match(name) is not None
 
 
@@ -108,6 +121,23 @@ def _touches_parts(links: Links, owner: Instance, method: ast.FunctionDef, depth
                 return True
             case ast.Attribute(value=ast.Attribute(value=ast.Name(id="self"), attr=part), attr="weight"):
                 return part not in _ASKS_FOR_STATE
+    return False
+
+
+def _writes(links: Links, owner: Instance, method: ast.FunctionDef, depth: int = 3) -> bool:
+    """Whether a method changes parameters, itself or by the model's other methods."""
+    for node in ast.walk(method):
+        match node:
+            case ast.Assign(targets=[ast.Attribute(attr="data"), *_]):
+                return True
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if depth:
+                if any(_writes(links, owner, m, depth - 1) for m in _methods(links, owner, name)):
+                    return True
+            case ast.Call(func=ast.Attribute(value=changed, attr=name)):
+                is_init = re.search(r"(?:^|\.)init$", ast.unparse(changed)) is not None
+                is_value = _VALUES.search(ast.unparse(changed)) is not None
+                if name in INITIALISE or (_IN_PLACE.search(name) and (is_init or is_value)):
+                    return True
     return False
 
 

@@ -8,13 +8,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from codemods.analysis.conditions import LEAVES, branches_before
+from codemods.analysis.conditions import LEAVES, branches_before, conditions
 from codemods.analysis.flow import reaching
 from codemods.analysis.index import Index, Symbol
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
 from codemods.torch_names import FSDP, is_torch_optimizer
 
+_SHARDED = frozenset(
+    {
+        FSDP,
+        "torch.distributed.fsdp.FSDPModule",
+        "torch.distributed._composable.fsdp.FSDPModule",
+        "torch.distributed._composable.fsdp.fully_shard.FSDPModule",
+    }
+)
+"""The classes of sharded models of both stacks."""
 _CAN_QUOTE = (ast.Constant, ast.Subscript, ast.BinOp)
 _STATIC = frozenset(
     {
@@ -88,6 +97,33 @@ class Evidence:
                         return True
         return False
 
+    def is_denied(self, module: Module, node: ast.expr) -> bool:
+        """Whether a place is reached only where a question for a sharded model's class is answered by no.
+
+        The rest of `if isinstance(x, FSDP): ... elif isinstance(x, DDP): ...`, for `x` and for `x.module`.
+        """
+        while isinstance(node, ast.Attribute) and node.attr == "module":
+            node = node.value
+        if not isinstance(node, ast.Name | ast.Attribute):
+            return False
+        text = ast.unparse(node)
+        return any(
+            ast.unparse(subject) == text and _is_still(module, subject, node)
+            for subject in self.denied(module, node)
+        )
+
+    def denied(self, module: Module, node: ast.AST) -> Iterator[ast.expr]:
+        """What is no sharded model where a place is reached, by the questions that fail there."""
+        if "isinstance" not in module.text:
+            return
+        failed = (test for test, holds in conditions(module, node) if not holds)
+        for test in (part for whole in failed for part in _all_of(whole)):
+            match test:
+                case ast.Call(func=ast.Name(id="isinstance"), args=[subject, classes]):
+                    symbols = (self.index.resolve(module, one) for one in _classes_of(classes))
+                    if any(symbol is not None and symbol.name in _SHARDED for symbol in symbols):
+                        yield subject
+
     def _tests(self, module: Module, test: ast.expr, text: str) -> bool:
         """Whether a condition implies that a name is an instance of FSDP1's class."""
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
@@ -140,6 +176,31 @@ def _is_same(module: Module, one: ast.expr, other: ast.expr) -> bool:
         return True
     here, there = (set(reaching(module, *found, node)) for node in (one, other))
     return bool(here & there)
+
+
+def _all_of(test: ast.expr) -> list[ast.expr]:
+    """The questions that all fail where a condition does."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+        return test.values
+    return [test]
+
+
+def _classes_of(node: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(node, ast.Tuple):
+        for element in node.elts:
+            yield from _classes_of(element)
+    elif isinstance(node, ast.BinOp):
+        yield from (*_classes_of(node.left), *_classes_of(node.right))
+    else:
+        yield node
+
+
+def _is_still(module: Module, test: ast.expr, node: ast.expr) -> bool:
+    """Whether a name has the value at a place that a question above it was asked of."""
+    text, start = ast.unparse(node), module.span(test).end
+    stop = module.span(node).start
+    stores = (n for n in module.named(text.rpartition(".")[2]) if isinstance(n.ctx, ast.Store))
+    return not any(ast.unparse(n) == text and start <= module.span(n).start < stop for n in stores)
 
 
 def is_optimizer(symbol: Symbol | None, call: ast.Call) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from codemods.analysis.fills import fills_of
 from codemods.analysis.flow import reaching
 from codemods.analysis.module import Module
 from codemods.analysis.optimizer_classes import group_owners
@@ -33,6 +34,17 @@ def _first(call: ast.Call) -> ast.expr | None:
     if call.args:
         return call.args[0]
     return next((k.value for k in call.keywords if k.arg == "params"), None)
+
+
+def _whole(module: Module, owner: ast.expr) -> ast.expr:
+    """`model` of `for name, part in model.named_modules()`, where `part.parameters()` is asked for."""
+    seen = module.scope_of(owner).lookup(owner.id) if isinstance(owner, ast.Name) else None
+    for binding in reaching(module, *seen, owner) if seen is not None else ():
+        match binding.value:
+            case ast.Call(func=ast.Attribute(value=whole, attr="modules" | "named_modules")):
+                if binding.kind is BindingKind.LOOP:
+                    return whole
+    return owner
 
 
 @dataclass(slots=True)
@@ -67,7 +79,7 @@ class ParameterLists:
                 owner = parameters_of(part)
                 leads: list[tuple[Module, ast.AST]] = []
                 if owner is not None:
-                    found.append((home, owner))
+                    found.append((home, _whole(home, owner)))
                 elif isinstance(part, ast.Call):
                     leads = self._returned(home, part, gives_groups=part in groups)
                 elif isinstance(part, ast.Name):
@@ -91,7 +103,8 @@ class ParameterLists:
         seen = module.scope_of(name).lookup(name.id)
         if seen is None:
             return []
-        return [(module, b.value) for b in reaching(module, *seen, name) if b.value is not None]
+        bound = [b.value for b in reaching(module, *seen, name) if b.value is not None]
+        return [(module, value) for value in (*bound, *fills_of(module, name))]
 
     def iterated(self, module: Module, node: ast.expr, depth: int = 6) -> Iterator[ast.expr]:
         """`m` where an expression is an iterable of parameters of m and nothing else.

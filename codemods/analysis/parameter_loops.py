@@ -35,7 +35,7 @@ def parameter_loops(project: Project, module: Module) -> Iterator[ParameterLoop]
     for kind in (ast.For, ast.comprehension):
         for node in module.nodes(kind):
             assert isinstance(node, ast.For | ast.comprehension)
-            for target, source in _pairs(node.target, node.iter):
+            for target, source in looped_over(node.target, node.iter):
                 for owner in project.links.parameters.iterated(module, source):
                     if isinstance(target, ast.Name) and project.links.parameters.is_mapping(module, source):
                         yield ParameterLoop(node, owner, frozenset(), target.id)
@@ -51,13 +51,13 @@ def _loop(node: ast.For | ast.comprehension, owner: ast.expr, target: ast.expr) 
     return ParameterLoop(node, owner, names, name)
 
 
-def _pairs(target: ast.expr, source: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+def looped_over(target: ast.expr, source: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
     """What is looped over beside the target it is given to, through `enumerate` and `zip`."""
     match source, target:
         case ast.Call(func=ast.Name(id="enumerate"), args=[inner, *_]), ast.Tuple(elts=[_, rest]):
-            yield from _pairs(rest, inner)
+            yield from looped_over(rest, inner)
         case ast.Call(func=ast.Name(id="zip"), args=[*sources]), ast.Tuple(elts=[*targets]):
             for one, other in zip(targets, sources, strict=False):
-                yield from _pairs(one, other)
+                yield from looped_over(one, other)
         case _:
             yield target, source

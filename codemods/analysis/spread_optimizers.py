@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 
+from codemods.analysis.fills import filled
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import targets_of
 from codemods.analysis.spread import Spread
 from codemods.analysis.spread_marks import OPTIMIZER, PARAMETERS
+
+_GIVE_PARAMETERS = ("param", "group")
+"""In the names of functions whose results are followed."""
 
 
 def follow_parameters(spread: Spread, module: Module, node: ast.expr) -> None:
@@ -19,16 +23,22 @@ def follow_parameters(spread: Spread, module: Module, node: ast.expr) -> None:
             spread.add(module, parent, OPTIMIZER)
         if isinstance(parent, ast.Return | ast.Yield | ast.YieldFrom):
             function = module.function(parent)
-            if function is not None and "param" in function.name:
+            if function is not None and any(word in function.name for word in _GIVE_PARAMETERS):
                 spread.put_result(module, function, PARAMETERS)
+        for name in filled(parent, child):
+            _put(spread, module, name)
         for target in (one for whole in _bound_by(parent) for one in targets_of(whole)):
             if isinstance(target, ast.Name):
-                found = module.scope_of(target).lookup(target.id)
-                if found is not None:
-                    spread.put_variable(module, found[0], target.id, PARAMETERS)
+                _put(spread, module, target)
         if isinstance(parent, ast.stmt):
             return
         child = parent
+
+
+def _put(spread: Spread, module: Module, name: ast.Name) -> None:
+    found = module.scope_of(name).lookup(name.id)
+    if found is not None:
+        spread.put_variable(module, found[0], name.id, PARAMETERS)
 
 
 def _bound_by(node: ast.AST) -> list[ast.expr]:

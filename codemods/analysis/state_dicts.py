@@ -13,11 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from codemods.analysis.flow import reaching
-<<<<<<< HEAD
-from codemods.analysis.holding import Maybe, No, Sharded
-=======
-from codemods.analysis.holding import Maybe, Sharded, WrapCall
->>>>>>> main
+from codemods.analysis.holding import Maybe, No, Sharded, WrapCall
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
 from codemods.analysis.values import CallValue, Literal, Named, options

@@ -106,6 +106,8 @@ def _trainer(text: str, command: Command, options: list[Option]) -> Iterator[Sai
     words = trainer.words_of(_words(fsdp))
     config = _find(options, "fsdp_config")
     if words is None:
+        if _names_file(fsdp.values[0]):
+            return  # another program's flag: what Transformers reads here are words
         raw = " ".join(word.raw for word in fsdp.values).lower()
         if former or config is not None or any(word in raw for word in trainer.WORDS):
             remedy = (
@@ -154,6 +156,11 @@ def _words(fsdp: Option) -> object:
             break
         taken.append(text)
     return " ".join(taken)
+
+
+def _names_file(word: Word) -> bool:
+    """Whether a word ends like the name of a settings file: `./fsdp2.json`, `"$DIR/fsdp.yaml"`."""
+    return word.raw.strip("\"'").lower().endswith((".json", ".yaml", ".yml"))
 
 
 def _is_file(text: str | None) -> bool:

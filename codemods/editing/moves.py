@@ -29,6 +29,8 @@ def moved_behind(module: Module, first: ast.stmt, wrap: ast.stmt, model: str) ->
     bound = {name for statement in moving for name in names_bound(statement)}
     between = block[block.index(moving[0]) + 1 : block.index(target)]
     for statement in between:
+        if _begins_empty(statement) and statement.lineno < first.lineno:
+            continue
         if statement not in moving and bound & names_in(statement):
             if not isinstance(statement, ast.Assign) or statement.lineno < first.lineno:
                 return []
@@ -48,6 +50,15 @@ def moved_behind(module: Module, first: ast.stmt, wrap: ast.stmt, model: str) ->
         **{f"s{i}": s for i, s in enumerate(moving)},
     )
     return [insert_after(module, target, lines), *(delete(module, s) for s in moving)]
+
+
+def _begins_empty(statement: ast.stmt) -> bool:
+    """Whether a statement makes empty lists or dicts and nothing else: what fills them can move behind it."""
+    if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
+        return False
+    value = statement.value
+    made = value.elts if isinstance(value, ast.Tuple) else [value]
+    return all(ast.unparse(one) in ("[]", "{}") for one in made)
 
 
 def _gives(wrap: ast.stmt, text: str) -> bool:

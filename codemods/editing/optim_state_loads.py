@@ -18,6 +18,7 @@ from codemods.analysis.state_dicts import Kind, Setting, argument
 from codemods.analysis.values import Literal
 from codemods.editing.code import code, delete, replace
 from codemods.editing.optim_state_dicts import LEGACY_KINDS
+from codemods.editing.sharded_optim import is_read_sharded
 from codemods.editing.state_dicts import API, Edits, Refused
 from codemods.model import Code
 
@@ -50,6 +51,8 @@ def optim_loaded(project: Project, module: Module, call: ast.Call, setting: Sett
         )
     model, optim, state = subjects
     is_legacy = name in LEGACY_KINDS
+    if not is_legacy and is_read_sharded(project, module, state):
+        setting = Setting(Kind.SHARDED)
     kind = LEGACY_KINDS.get(name, setting.kind if setting is not None else Kind.FULL)
     if kind is Kind.LOCAL:
         return Refused(LOCAL)

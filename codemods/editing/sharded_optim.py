@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from codemods.analysis.flow import reaching
 from codemods.analysis.module import Module
 from codemods.analysis.state_dicts import argument
 from codemods.editing.code import code, replace
@@ -15,6 +16,19 @@ from codemods.editing.state_dicts import API, Edits, Refused
 
 if TYPE_CHECKING:
     from codemods.project import Project
+
+OLD_SHARDED_LOAD = "torch.distributed.checkpoint.optimizer.load_sharded_optimizer_state_dict"
+
+
+def is_read_sharded(project: Project, module: Module, state: ast.expr) -> bool:
+    """Whether a state was read by `load_sharded_optimizer_state_dict` in the same function: shards, whatever
+    kind of state dict is in force where it is loaded."""
+    while isinstance(state, ast.Subscript):
+        state = state.value
+    found = module.scope_of(state).lookup(state.id) if isinstance(state, ast.Name) else None
+    made = [binding.value for binding in reaching(module, *found, state)] if found is not None else []
+    symbols = [project.resolve(module, v.func) if isinstance(v, ast.Call) else None for v in made]
+    return bool(symbols) and all(s is not None and s.name == OLD_SHARDED_LOAD for s in symbols)
 
 
 def load_sharded_optimizer(project: Project, module: Module, call: ast.Call) -> Edits:

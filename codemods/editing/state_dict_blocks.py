@@ -23,12 +23,13 @@ from codemods.analysis.state_dicts import (
 )
 from codemods.analysis.values import CallValue, options
 from codemods.analysis.variable_reads import reads_of
+from codemods.editing.apply import replaces
 from codemods.editing.block_models import asks_no_model, gives_model_away, is_model, is_part
 from codemods.editing.code import code, delete, replace, stands_alone, unwrap_block
 from codemods.editing.optim_state_dicts import STATIC_SAVES, optim_saved
 from codemods.editing.optim_state_loads import STATIC_LOADS, optim_loaded
 from codemods.editing.resharding import resharded_before
-from codemods.editing.sharded_optim import load_sharded_optimizer
+from codemods.editing.sharded_optim import OLD_SHARDED_LOAD, load_sharded_optimizer
 from codemods.editing.state_dicts import API, Edits, Refused, model_loaded, model_saved, plain_options
 from codemods.editing.statements import remove_with_item
 from codemods.model import Code, Edit, Ref
@@ -37,7 +38,6 @@ from codemods.shared_types import STATE_DICT_KIND, shared_call, shared_type
 if TYPE_CHECKING:
     from codemods.project import Project
 
-OLD_SHARDED_LOAD = "torch.distributed.checkpoint.optimizer.load_sharded_optimizer_state_dict"
 _NAMES = {
     (Kind.FULL, Flags(True, True)): "full_on_rank0",
     (Kind.FULL, Flags(False, False)): "full_on_every_rank",
@@ -101,7 +101,7 @@ def plan_block(project: Project, block: Block) -> BlockPlan | Refused:
             return Refused("a function that asks for the state dict in this block is used outside of it too")
         edits += translated
     edits += _without_context(block, before)
-    return BlockPlan(block, setting.kind.value, tuple(edits))
+    return BlockPlan(block, setting.kind.value, _outermost(edits))
 
 
 def _kept_block(project: Project, block: Block, calls: list[ast.Call], why: str) -> BlockPlan | Refused:
@@ -112,7 +112,20 @@ def _kept_block(project: Project, block: Block, calls: list[ast.Call], why: str)
         if isinstance(translated, Refused):
             return translated
         edits += translated
-    return BlockPlan(block, "", tuple(edits), why)
+    return BlockPlan(block, "", _outermost(edits), why)
+
+
+def _outermost(edits: list[Edit]) -> tuple[Edit, ...]:
+    """Without the edits of text that another edit does away with.
+
+    `load_sharded_optimizer_state_dict` is given a state dict of the model, and what takes its place is not.
+    """
+
+    def is_gone(edit: Edit) -> bool:
+        is_text = edit.span.start < edit.span.end
+        return is_text and any(o.span != edit.span and replaces(o, edit.span) for o in edits)
+
+    return tuple(edit for edit in edits if not is_gone(edit))
 
 
 def run_time_choice(module: Module, call: ast.Call) -> Edit:

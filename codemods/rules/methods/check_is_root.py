@@ -27,7 +27,8 @@ _ATTRIBUTES = {
     "compute_device": "use the mesh's device type or the device of an input",
     "rank": "keep the device mesh and use `mesh.get_local_rank()`",
     "world_size": "keep the device mesh and use `mesh.size()`",
-    "params": "there are no flat parameters: `module.parameters()` are DTensors, nested units' included",
+    "params": "there are no flat parameters: `module.parameters(recurse=False)` gives DTensors, "
+    "`.to_local()` of one this rank's part",
     "training_state": "FSDP2 has no public training state",
     "_has_params": "every module given to `fully_shard` counts: test `isinstance(module, FSDPModule)`",
     "_is_root": "compare with the model you sharded: `module is model`",

@@ -22,6 +22,8 @@ def entry_method(project: Project) -> Iterator[Finding]:
         fully_shard(model)
         register_fsdp_forward_method(model, "encode")
 
+    One that writes to parameters (`nn.init.normal_(self.head.weight)`, `self.scale.data.clamp_(0, 4)`) works
+    on the shards and is not registered: what it wrote to gathered parameters would be lost.
     A method that only calls the model needs nothing; so does `generate` of most libraries, which is noted.
     Where the wrap's result has no name of its own, or the model is sharded on some paths only, nothing is
     registered: the failure is a loud one."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from codemods.analysis.library_calls import lightning_calls
 from codemods.dual_stack.beside import classes_of, is_asked_beside, is_fsdp2_class, without
+from codemods.dual_stack.elsewhere import serves_both
 from codemods.dual_stack.versions import other_version
 from codemods.editing.plain_unwrapping import plain_unwrapping
 from codemods.rule import (
@@ -50,11 +51,17 @@ def isinstance_(project: Project) -> Iterator[Finding]:
     FSDP2: `return 1 if isinstance(m, FSDP) else 2` in `fsdp_version` of a program that uses FSDP2.
     `isinstance(x, (FSDP, FSDPModule))` becomes `isinstance(x, FSDPModule)`.
 
+    A file that is handed models of either stack by others (no wrap call of the program's own is FSDP1's, and
+    it asks for `FSDPModule` too) keeps its questions for FSDP1's class, and all that they lead to.
+
     Where all that shards is a strategy of Lightning, which is left to you, the question is too.
 
     What is new: a sharded module is now also an instance of its own class. Code that met the wrapper and
     then the module inside it meets one object."""
     for use in project.uses(FSDP):
+        if serves_both(project, use.module) and _question(use.module, use.node) is not None:
+            yield _of_others(project, use)
+            continue
         loop = unwrapping_loop(use.module, use.node)
         if loop is not None:
             yield from _of_unwrapping(use, loop)
@@ -83,8 +90,24 @@ def isinstance_(project: Project) -> Iterator[Finding]:
         if edit is not None:
             yield _asked(project, use.module, use.node, edit)
     for module in project.looked_at:
-        if _NAME in module.text:
+        if _NAME in module.text and not serves_both(project, module):
             yield from _by_name(project, module)
+
+
+def _of_others(project: Project, use: NameUse) -> Finding:
+    """A question in a file that is handed models of either stack."""
+    question = _question(use.module, use.node)
+    classes = question.args[1] if isinstance(question, ast.Call) else use.node
+    if any(is_fsdp2_class(project, use.module, one) for one in classes_of(classes)):
+        message = "models of both stacks come here from elsewhere: the question stays as it is"
+        remedy = "ask for `FSDPModule` alone once no FSDP1 model can come"
+    else:
+        message = (
+            "this question is for FSDP1 models that come from elsewhere and stays: FSDP2's, which this file "
+            "asks for too, go another way already"
+        )
+        remedy = "remove it with what it leads to once no FSDP1 model can come"
+    return finding(use.module, use.node, "FM501", message, remedy=remedy, is_note=True)
 
 
 def _asked(project: Project, module: Module, node: ast.expr, edit: Edit) -> Finding:

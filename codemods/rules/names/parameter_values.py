@@ -6,13 +6,14 @@ raises)."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from codemods.analysis.counts import count_goes_over_ranks
 from codemods.analysis.joined_parameters import joined_parameters, root_of
 from codemods.analysis.name_tests import body_of, test_of_name
 from codemods.analysis.optimizer_classes import own_optimizers, trained
 from codemods.analysis.parameter_lists import parameters_of
+from codemods.analysis.parameter_names import names_of
 from codemods.analysis.summoned import is_model_summoned
 from codemods.editing.local_norms import local_norm_edits
 from codemods.ignored_parameters import has_only_shards
@@ -39,6 +40,7 @@ _VALUES = {
 }
 _FUNCTIONS = {
     *("norm", "vector_norm", "isnan", "isinf", "isfinite", "mean", "sum", "max", "min", "count_nonzero"),
+    *("dot", "vdot", "inner", "tensordot"),
     *("all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "reduce_scatter_tensor"),
 }
 
@@ -153,21 +155,17 @@ def _mapped(module: Module) -> Iterator[tuple[ast.Lambda, ast.expr]]:
 def _of_loop(
     project: Project, module: Module, loop: ParameterLoop, holding: Holding, *, is_of_optimizer: bool
 ) -> Iterator[Finding]:
-    names = set(loop.parameters)
-    for part in body_of(module, loop):
-        # `flat = p.grad.view(-1)` is the same tensor under another name.
-        if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name):
-            names |= {part.targets[0].id} if root_of(part.value) in names else set()
+    names, computed = names_of(module, loop, with_state=is_of_optimizer)
     seen = set()
     # What an optimizer puts into its parameters is made of them, or of their gradients.
     body = [n for n in body_of(module, loop) if not (is_of_optimizer and _is_copy(n))]
-    read = [node for node in body if _code_of(node, names) == "FM514"]
+    read = [node for node in body if _code_of(node, names, computed) == "FM514"]
     if any(isinstance(n, ast.Name | ast.Attribute) and _last_name(n) == "DTensor" for n in body):
         seen.add("FM514")  # it tells DTensors from plain tensors
     may_edit = bool(read) and has_only_shards(project, holding)
     edits = local_norm_edits(project, module, loop, dict.fromkeys(read)) if may_edit else []
     for node in body:
-        code = _code_of(node, names)
+        code = _code_of(node, names, computed)
         if (
             code is None
             or code in seen
@@ -229,17 +227,23 @@ def _is_tensor_like(module: Module, loop: ParameterLoop, name: str) -> bool:
     return not is_import and not any(word in name.lower() for word in ("decay", "beta", "alpha", "tau"))
 
 
-def _code_of(node: ast.AST, names: set[str]) -> str | None:
-    """Which finding a node of the loop's body calls for."""
+def _code_of(node: ast.AST, names: set[str], computed: Set[str] = frozenset()) -> str | None:
+    """Which finding a node of the loop's body calls for.
+
+    Args:
+        names: of parameters and gradients.
+        computed: of tensors that are made of them.
+    """
+    tensors = names | computed
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FUNCTIONS:
-        return "FM514" if any(root_of(argument) in names for argument in node.args) else None
+        return "FM514" if any(root_of(argument) in tensors for argument in node.args) else None
     if not isinstance(node, ast.Attribute):
         return None
     if node.attr in ("numel", "nelement") and root_of(node.value) in names:
         return "FM515"
     if node.attr in _SHAPES and isinstance(node.value, ast.Name) and node.value.id in names:
         return "FM509"
-    if node.attr in _VALUES and root_of(node.value) in names:
+    if node.attr in _VALUES and root_of(node.value) in tensors:
         return "FM514"
     return None
 

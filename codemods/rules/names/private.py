@@ -29,6 +29,11 @@ _REMEDIES = {
     "_all_handles": "walk `model.modules()` and test `isinstance(module, FSDPModule)`",
     "flat_param": "there is no flat parameter: work on `model.parameters()`, which are DTensors",
     "_flat_param": "there is no flat parameter: work on `model.parameters()`, which are DTensors",
+    **dict.fromkeys(
+        ("_is_flat_param", "_shard_param_infos", "_local_shard", "_mp_shard", "_full_param_padded"),
+        "there is no flat parameter: each DTensor has its own name and whole shape, `.to_local()` is this "
+        "rank's part",
+    ),
     "_fsdp_state": "FSDP2's state is private too: use the methods of `FSDPModule`",
     "_fully_sharded_module_to_handle": "walk `model.modules()` and test `isinstance(module, FSDPModule)`",
 }

@@ -27,7 +27,7 @@ def raw_optimizer_state(project: Project) -> Iterator[Finding]:
     on rank 0 only, the file holds one rank's part, as it did under FSDP1: that needs a person. Nothing is
     said of `thing.state_dict()` where schedulers and other objects of the project come by as well."""
     for call in project.method_calls("state_dict"):
-        if call.node.args or call.node.keywords:
+        if call.node.args or call.node.keywords or _is_of_groups(call):
             continue
         if isinstance(project.optimizer_of(call.module, call.receiver), No):
             continue
@@ -50,6 +50,14 @@ def raw_optimizer_state(project: Project) -> Iterator[Finding]:
             remedy=_REMEDY if partial else "",
             is_note=not partial,
         )
+
+
+def _is_of_groups(call: MethodCall) -> bool:
+    """Whether only the groups are read, which hold numbers of parameters and settings: no tensors."""
+    match call.module.parent(call.node):
+        case ast.Subscript(slice=ast.Constant(value="param_groups")):
+            return True
+    return False
 
 
 def _is_any_object(project: Project, module: Module, receiver: ast.expr) -> bool:

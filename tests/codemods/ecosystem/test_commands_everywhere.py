@@ -241,3 +241,8 @@ def test_commands_in_python_that_need_a_person(name: str, project: Path) -> None
 )
 def test_python_without_fsdp1_flags_is_not_touched(text: str, project: Path) -> None:
     assert rewritten(project / "run.py", text).codes == []
+
+
+@pytest.mark.parametrize("value", ["./conf/cpu_offload/fsdp2.json", '"$CONF/offload.yaml"'])
+def test_flags_of_other_programs_that_name_a_file_are_not_touched(value: str, project: Path) -> None:
+    assert rewritten(project / "run.sh", f"torchrun train.py --fsdp {value} --seed 1\n").codes == []

@@ -1,8 +1,9 @@
 import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
 from torch.distributed.fsdp import FSDPModule, fully_shard
-
-from fsdp2_sharding import load_full_optimizer
 
 
 def purge(model):
@@ -26,4 +27,4 @@ def main(model, optimizer, reader, state):
     fully_shard(model)
     found = {"optimizers": get_optimizer_state_dict(model, optimizer)}
     dcp.load(found, storage_reader=reader)
-    load_full_optimizer(model, optimizer, found["optimizers"])
+    set_optimizer_state_dict(model, optimizer, found["optimizers"])

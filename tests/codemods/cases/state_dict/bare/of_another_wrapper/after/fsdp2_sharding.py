@@ -1,0 +1,31 @@
+"""What FSDP1's wrapper did in training and checkpoints, for models sharded with FSDP2.
+
+Written by fsdp-migrate from this repository's FSDP1 code; plain PyTorch, yours to edit.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+
+def full_tensors(
+    state: dict[str, Any], *, offload_to_cpu: bool = False, rank0_only: bool = False
+) -> dict[str, Any]:
+    """A state dict with whole tensors in place of shards; every rank has to call."""
+    keeps = not rank0_only or dist.get_rank() == 0
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: whole(item) for key, item in value.items()}
+        if isinstance(value, DTensor):
+            value = value.full_tensor()
+        if not keeps:
+            return None
+        if offload_to_cpu and isinstance(value, torch.Tensor):
+            return value.cpu()
+        return value
+
+    full = whole(state)
+    return full if keeps else {}
