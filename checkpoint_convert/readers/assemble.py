@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError
 from checkpoint_convert.model import Contents, SourceFormat, TensorSource
+from checkpoint_convert.readers.ddp_prefix import without_ddp_prefix
 from checkpoint_convert.readers.names import flat_prefix
 from checkpoint_convert.readers.optimizers import Known, read_optimizer
 from checkpoint_convert.readers.options import ReadOptions
@@ -36,12 +37,12 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
         UnreadableError: there is neither.
     """
     chosen = choose(parts, options)
-    notices = [notice for part in parts for notice in part.notices]
+    layout = _given_layout(options)
+    part = chosen.model and without_ddp_prefix(chosen.model, chosen.optimizer, layout, options)
+    notices = [notice for one in parts for notice in (part if part and one is chosen.model else one).notices]
     model: dict[str, TensorSource] = {}
     aliases: dict[str, str] = {}
-    layout = _given_layout(options)
     local = None
-    part = chosen.model
     if part is not None and part.model is not None and _is_flat(part):
         layout, local = _read_flat(part, layout, options)
         model, aliases = dict(local.tensors), dict(local.aliases)
@@ -53,7 +54,7 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
         found = Known(model, aliases, layout, local, part)
         optimizer, more = read_optimizer(chosen.optimizer, found, options)
         notices += more
-    leader = chosen.model or chosen.optimizer
+    leader = part or chosen.optimizer
     assert leader is not None
     plain, lost = plain_extras(_extras(parts), leader.name)
     return Contents(
