@@ -143,15 +143,18 @@ def named_contents(
 
 
 def param_group(group: Mapping[str, object], names: Mapping[object, str], where: str) -> ParamGroup:
-    """A group with its parameters named; `param_names`, which repeats them, is left out."""
+    """A group with its parameters named; `param_names`, where an optimizer was given names, repeats them."""
     missing = [key for key in group_keys(group) if key not in names]
     if missing:
         raise LayoutError(
             f"{where}: a parameter group lists {missing[0]!r}, which no parameter is known as",
             hint="Are the model and the optimizer of the same run?",
         )
-    options = {key: value for key, value in group.items() if key not in ("params", "param_names")}
-    return ParamGroup(tuple(names[key] for key in group_keys(group)), cast("Mapping[str, Value]", options))
+    options = {key: value for key, value in group.items() if key != "params"}
+    params = tuple(names[key] for key in group_keys(group))
+    if "param_names" in options:
+        options["param_names"] = list(params)
+    return ParamGroup(params, cast("Mapping[str, Value]", options))
 
 
 def state_value(value: object, where: str, name: str) -> Value:

@@ -7,13 +7,13 @@ differently, nothing is guessed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from checkpoint_convert.errors import IncompleteError, LayoutError
 from checkpoint_convert.flat_param import FlatPiece
 from checkpoint_convert.layout import ModelLayout, ParameterSpec
-from checkpoint_convert.model import Notice, OptimizerContents, ParamGroup, TensorSource
+from checkpoint_convert.model import Notice, OptimizerContents, ParamGroup, TensorSource, Value
 from checkpoint_convert.optim_state import SavedOptimizer, group_keys, param_group
 from checkpoint_convert.raw_state import (
     Misfit,
@@ -107,7 +107,8 @@ def _groups(saved: SavedOptimizer, slots: dict[object, Slot], where: str) -> lis
     for group in saved.groups:
         made = param_group(group, names, where)
         members = [name for key in group_keys(group) for name, _, _ in slots[key].members]
-        groups.append(replace(made, params=tuple(members)))
+        named: Mapping[str, Value] = {"param_names": members} if "param_names" in made.options else {}
+        groups.append(replace(made, params=tuple(members), options={**made.options, **named}))
     return groups
 
 
