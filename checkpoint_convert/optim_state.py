@@ -108,6 +108,19 @@ def read_saved(value: Mapping[object, object], where: str) -> SavedOptimizer:
     )
 
 
+def refuse_joint_state(saved: SavedOptimizer, where: str) -> None:
+    """LBFGS keeps the history of all parameters, flattened one after another, with the first of them.
+
+    Raises:
+        UnsupportedError: this is such state.
+    """
+    if any("old_dirs" in entry or "func_evals" in entry for entry in saved.state.values()):
+        raise UnsupportedError(
+            f"{where}: is state of LBFGS, which is about all parameters together and not about each",
+            hint="Convert the model alone (--only model); the optimizer must start anew.",
+        )
+
+
 def group_keys(group: Mapping[str, object]) -> Sequence[object]:
     """The names or numbers a parameter group lists."""
     return cast("Sequence[object]", group["params"])

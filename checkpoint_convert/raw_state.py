@@ -229,6 +229,7 @@ def misfit(where: str, misfits: Sequence[Misfit], *, local_at_hand: bool) -> Lay
     )
     return LayoutError(
         f"{where}: the optimizer does not fit the model: {closest.reason}",
-        hint="Give the FSDP1 policy with --wrap pkg.module:Block, the job's groups with --param-groups"
+        hint="Give the FSDP1 policy with --wrap pkg.module:Block, what it was to leave alone with --ignored, "
+        "the job's groups with --param-groups"
         f"{beside}.",
     )

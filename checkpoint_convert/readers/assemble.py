@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError
-from checkpoint_convert.model import Contents, SourceFormat, TensorSource
+from checkpoint_convert.model import Contents, Opaque, SourceFormat, TensorSource
 from checkpoint_convert.readers.ddp_prefix import without_ddp_prefix
 from checkpoint_convert.readers.names import flat_prefix
 from checkpoint_convert.readers.optimizers import Known, read_optimizer
@@ -19,6 +19,9 @@ from checkpoint_convert.readers.tying import tied, with_ties
 if TYPE_CHECKING:
     from checkpoint_convert.layout import ModelLayout
     from checkpoint_convert.readers.local import LocalModel
+
+
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,9 +127,19 @@ def choose(parts: Sequence[Part], options: ReadOptions) -> Chosen:
     optimizer = _only(_closest(optimizers, model, wanted), "optimizer", wanted)
     if model is None and optimizer is None:
         asked = f" of format {wanted.value}" if wanted is not None else ""
+        objects = [
+            f"{key} is an object of class {value.class_name}"
+            for part in parts
+            for key, value in part.extras.items()
+            if isinstance(value, Opaque)
+        ]
+        found = ", ".join(part.name for part in parts)
+        said = f"; {', '.join(objects[:_SHOWN])}" if objects else ""
         raise UnreadableError(
-            f"{', '.join(part.name for part in parts)}: neither a model nor an optimizer{asked} in there",
-            hint="Give the files that hold the state dicts.",
+            f"{found}: neither a model nor an optimizer{asked} in there{said}",
+            hint="Save model.state_dict() instead of the object itself, and convert that."
+            if objects
+            else "Give the files that hold the state dicts.",
         )
     return Chosen(model, optimizer)
 

@@ -38,8 +38,9 @@ def kinds(
         return
     if layout.units is not None:
         yield _from_units(count, layout, layout.units, ignored, "")
-        if not ignored and all(unit.members is None for unit in layout.units):
-            yield _one_ignored(count, layout, layout.units)
+        asked = any(spec.shape for spec in layout.parameters if spec.fqn in ignored)
+        if not asked and all(unit.members is None for unit in layout.units):
+            yield _one_ignored(count, layout, layout.units, ignored)
         return
     yield _search(count, layout, ignored, size=1)
     yield _search(count, layout, ignored, size=2)
@@ -47,19 +48,23 @@ def kinds(
 
 
 def ignored_of(layout: ModelLayout, options: ReadOptions) -> frozenset[str]:
-    """Parameters FSDP1 did not flatten: below the modules named, or outside all units captured."""
+    """Parameters FSDP1 did not flatten: below the modules named, outside all units captured, or 0-dim."""
     names = [name.strip() for name in (options.ignored or "").split(",") if name.strip()]
     paths = {module.fqn for module in layout.modules}
     roots = [name for name in names if name in paths]
     roots += wrapped_modules(layout, [name for name in names if name not in paths])
-    return frozenset(_below(layout, roots)) | _outside(layout)
+    # FSDP1 refuses 0-dim parameters, so a job that has any told it to ignore them.
+    scalars = {spec.fqn for spec in layout.parameters if not spec.shape}
+    return frozenset(_below(layout, roots)) | _outside(layout) | scalars
 
 
 def _below(layout: ModelLayout, roots: Sequence[str]) -> list[str]:
     return [spec.fqn for spec in layout.parameters if any(spec.fqn.startswith(f"{root}.") for root in roots)]
 
 
-def _one_ignored(count: int, layout: ModelLayout, units: Sequence[UnitSpec]) -> Iterator[Candidate]:
+def _one_ignored(
+    count: int, layout: ModelLayout, units: Sequence[UnitSpec], scalars: frozenset[str]
+) -> Iterator[Candidate]:
     """The given units, with one module that FSDP1 may have been told to ignore."""
     prefixes = [unit.prefix for unit in units if unit.prefix]
     for module in layout.modules[:_MAX_MODULES]:
@@ -68,7 +73,7 @@ def _one_ignored(count: int, layout: ModelLayout, units: Sequence[UnitSpec]) -> 
         within = any(module.fqn.startswith(f"{prefix}.") for prefix in prefixes)
         below = frozenset(_below(layout, [module.fqn]))
         if module.fqn and below and not held and not within:
-            yield from _from_units(count, layout, units, below, f"ignoring {module.fqn}")
+            yield from _from_units(count, layout, units, below | scalars, f"ignoring {module.fqn}")
 
 
 def _from_local(count: int, layout: ModelLayout, local: LocalModel) -> Iterator[Candidate]:

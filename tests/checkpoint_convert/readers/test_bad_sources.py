@@ -692,6 +692,47 @@ def test_sharded_safetensors(tmp_path: Path) -> None:
     fails(IncompleteError, "is missing", [index])
 
 
+# Objects
+
+
+@pytest.mark.parametrize("new_format", [True, False])
+def test_a_whole_module_is_told_as_one(tmp_path: Path, new_format: bool) -> None:
+    """Also among others, and in the older format, which keeps the source text of its class beside it."""
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    for name, value in (("alone.pt", module), ("within.pt", {"model": module, "epoch": 1})):
+        torch.save(value, tmp_path / name, _use_new_zipfile_serialization=new_format)
+        kind = UnsupportedError if name == "alone.pt" else UnreadableError
+        error = fails(kind, r"object of class torch\.nn\.\S+\.Sequential", [tmp_path / name])
+        assert "model.state_dict()" in error.hint
+
+
+def test_state_of_all_parameters_together_is_refused(tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.LBFGS(model.parameters())
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(torch.ones(1, 2)).square().sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    torch.save({"model": model.state_dict(), "optim": optimizer.state_dict()}, tmp_path / "x.pt")
+    error = fails(UnsupportedError, "is state of LBFGS", [tmp_path / "x.pt"])
+    assert "--only model" in error.hint
+
+
+def test_a_chunk_that_is_lazily_conjugated_is_told_as_one(tmp_path: Path) -> None:
+    """Its directory is not damaged: torch wrote it so."""
+    lazy = torch.ones(2, dtype=torch.complex64).conj()
+    dcp.save({"model": {"w": lazy, "v": torch.ones(2)}}, checkpoint_id=tmp_path / "x")
+    with (
+        open_source([tmp_path / "x"]) as contents,
+        pytest.raises(UnsupportedError, match="w is a lazily conjugated"),
+    ):
+        bytes_of(contents.model["w"])
+
+
 # Names
 
 

@@ -211,3 +211,27 @@ def test_the_usual_split_by_weight_decay_needs_no_names(tmp_path: Path, decay: f
         groups[0]["weight_decay"], groups[1]["weight_decay"] = decay, 0.0
     found = read(save(tmp_path, orig_ranks([0, 2, 1, 3]), groups), layout(tmp_path))
     assert [group.params for group in found.groups] == [("up.weight", "down.weight"), ("bias", "norm")]
+
+
+class WithScalar(torch.nn.Module):
+    """A 0-dim parameter, which FSDP1 refuses to flatten: the job told it to ignore it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(1.0))
+        self.up = torch.nn.Linear(2, 4, bias=False)
+
+
+def test_a_scalar_parameter_was_ignored(tmp_path: Path) -> None:
+    scale = {"exp_avg": torch.tensor(7.0)}
+    ranks: list[dict[int, State]] = [
+        {0: dict(scale), 1: {"exp_avg": moment(0, *span)}} for span in ((0, 4), (4, 8))
+    ]
+    ckpt = save(tmp_path, ranks, [{"lr": 0.1, "params": [0, 1]}])
+    options = ReadOptions(model="test_raw_optimizers:WithScalar", saver_torch="2.6")
+    with open_source([ckpt], options) as contents:
+        assert contents.optimizer is not None
+        found: Any = {name: state["exp_avg"] for name, state in contents.optimizer.state.items()}
+        assert_same_tensor(found["scale"], torch.tensor(7.0), "scale")
+        assert_same_tensor(found["up.weight"], expected(0), "up.weight")
+    fails(LayoutError, "'two' is no version of torch", [ckpt], replace(options, saver_torch="two"))
