@@ -224,12 +224,10 @@ def check_same_groups(ranks: Sequence[SavedOptimizer], where: str) -> None:
 def misfit(where: str, misfits: Sequence[Misfit], *, local_at_hand: bool) -> LayoutError:
     """The error when no assumption fits; the one that came closest says most."""
     closest = max(misfits, key=lambda one: one.fitting, default=Misfit(0, "its ranks cannot be told apart"))
-    beside = (
-        "" if local_at_hand else ", or the LOCAL_STATE_DICT files of the same save beside the optimizer's"
-    )
+    files = "" if local_at_hand else ", the LOCAL_STATE_DICT files of the same save beside the optimizer's"
     return LayoutError(
         f"{where}: the optimizer does not fit the model: {closest.reason}",
         hint="Give the FSDP1 policy with --wrap pkg.module:Block, what it was to leave alone with --ignored, "
-        "the job's groups with --param-groups"
-        f"{beside}.",
+        f"the job's groups with --param-groups{files}, or all of it in a layout.json that "
+        "capture_layout(model, optimizer) wrote in the old job.",
     )

@@ -26,8 +26,14 @@ ON_RANKS = [{0: (0, 8)}, {1: (0, 4), 2: (0, 4)}, {2: (4, 8), 3: (0, 4)}]
 State = dict[str, Any]
 
 
-def layout(folder: Path, *, orig: bool = True, groups: Sequence[Sequence[str]] | None = None) -> ReadOptions:
-    """A captured layout; without `orig` each parameter is the flat parameter of a unit of its own."""
+def layout(
+    folder: Path,
+    *,
+    orig: bool = True,
+    groups: Sequence[Sequence[str]] | None = None,
+    whole: str | None = None,
+) -> ReadOptions:
+    """A captured layout; without `orig` up and down are units of their own, `whole` one with NO_SHARD."""
     path = folder / "layout.json"
     modules = ["", "up", "down"]
     names = list(SHAPES)
@@ -56,7 +62,10 @@ def layout(folder: Path, *, orig: bool = True, groups: Sequence[Sequence[str]] |
         "param_groups": groups,
         "parameters": parameters,
         "modules": [{"fqn": module, "classes": ["torch.nn.modules.linear.Linear"]} for module in modules],
-        "units": [{"prefix": prefix, "members": members} for prefix, members in units.items()],
+        "units": [
+            {"prefix": prefix, "members": members} | ({"sharded": False} if prefix == whole else {})
+            for prefix, members in units.items()
+        ],
     }
     path.write_text(json.dumps(written))
     return ReadOptions(layout_from=path)
@@ -235,3 +244,23 @@ def test_a_scalar_parameter_was_ignored(tmp_path: Path) -> None:
         assert_same_tensor(found["scale"], torch.tensor(7.0), "scale")
         assert_same_tensor(found["up.weight"], expected(0), "up.weight")
     fails(LayoutError, "'two' is no version of torch", [ckpt], replace(options, saver_torch="two"))
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_a_unit_that_was_not_sharded(tmp_path: Path, local: bool) -> None:
+    """NO_SHARD inside of FULL_SHARD: each rank has all of it, and LOCAL_STATE_DICT its plain parameter."""
+    flats = [torch.cat([moment(1, 0, 4), moment(3, 0, 4)]), moment(0, 0, 8), moment(2, 0, 8)]
+    ranks: list[dict[int, State]] = []
+    for rank in (0, 1):
+        shards = [flat if unit == 1 else flat.chunk(2)[rank].clone() for unit, flat in enumerate(flats)]
+        ranks.append({unit: {"exp_avg": shard} for unit, shard in enumerate(shards)})
+    ckpt = save(tmp_path, ranks, [{"lr": 0.1, "params": [0, 1, 2]}])
+    if local:
+        for rank, state in enumerate(ranks):
+            shards = {f"{name}_flat_param": state[unit]["exp_avg"] for unit, name in ((0, ""), (2, "down."))}
+            model = {**shards, "up.weight": expected(0)}
+            torch.save(model, ckpt / f"model_rank{rank}.pt")
+    found = read(ckpt, layout(tmp_path, orig=False, whole="up"))
+    assert set(found.state) == set(SHAPES)
+    if not local:  # there a unit of one parameter looks as if the parameter were ignored, and is that
+        fails(LayoutError, "does not fit the model", [ckpt], layout(tmp_path, orig=False))
