@@ -11,7 +11,7 @@ from checkpoint_convert.model import Contents, TensorSource, size_bytes
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.transfer import Digests
-from checkpoint_convert.values import KeyPath, is_tensor
+from checkpoint_convert.values import KeyPath, leaves
 from checkpoint_convert.write_options import Part
 
 _SHOWN = 5
@@ -85,8 +85,9 @@ def _tensors(reference: Contents, only: Part | None) -> dict[KeyPath, TensorSour
     if only is not Part.MODEL and reference.optimizer is not None:
         for fqn, state in reference.optimizer.state.items():
             for name, value in state.items():
-                if is_tensor(value):
-                    found["optim", "state", fqn, name] = value
+                for leaf in leaves(("optim", "state", fqn, name), value):
+                    if leaf.tensor is not None:
+                        found[leaf.path] = leaf.tensor
     return found
 
 

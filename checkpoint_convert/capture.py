@@ -109,7 +109,8 @@ def _wrapped_layout(model: nn.Module, handles: Sequence[tuple[str, Any]]) -> Mod
             primary = (id(info.prim_module), info.prim_param_name)
             shared[(id(info.module), info.param_name)] = primary
             held[(id(info.module), info.param_name)] = held[primary]
-        units.append(UnitSpec(prefix, tuple(members)))
+        strategy = getattr(getattr(handle, "_sharding_strategy", None), "name", "")
+        units.append(UnitSpec(prefix, tuple(members), strategy != "NO_SHARD"))
     specs, modules, buffers = _walk(model, held, shared)
     return ModelLayout(
         specs,

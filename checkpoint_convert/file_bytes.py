@@ -6,12 +6,13 @@ positioned (`preadv`), so threads may share a file.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -115,6 +116,18 @@ def read_at(files: OpenFiles, path: Path, position: int, count: int) -> bytes:
             _fill(handle, path, memoryview(buffer)[len(data) :], position + len(data))
             data = bytes(buffer)
     return data
+
+
+def announce(files: OpenFiles, path: Path, positions: Sequence[int], count: int) -> None:
+    """Say that `count` bytes at each of these positions will be read, where the system listens.
+
+    Read one by one out of a file that is not in the page cache, each would wait for the disk by itself.
+    """
+    if str(path) in FETCHERS or not hasattr(os, "posix_fadvise"):
+        return
+    with files.borrow(path) as handle, contextlib.suppress(OSError):
+        for position in positions:
+            os.posix_fadvise(handle, position, count, os.POSIX_FADV_WILLNEED)
 
 
 def read_blocks(

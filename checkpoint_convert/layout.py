@@ -65,10 +65,12 @@ class UnitSpec:
     Attributes:
         prefix: FQN of the wrapped module, "" for the root.
         members: FQNs its flat parameter holds, in order, tied ones once; None where not known.
+        sharded: False where every rank has all of it (NO_SHARD), which a job may ask for some of its units.
     """
 
     prefix: str
     members: tuple[str, ...] | None = None
+    sharded: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,11 @@ class ModelLayout:
         for spec in self.parameters:
             first.setdefault(spec.tensor, spec)
         return tuple(first.values())
+
+    def whole_units(self) -> frozenset[str]:
+        """Prefixes of the units of which every rank has all, where there are others."""
+        found = frozenset(unit.prefix for unit in self.units or () if not unit.sharded)
+        return found if len(found) < len(self.units or ()) else frozenset()
 
     def aliases(self) -> dict[str, str]:
         """Names of tied parameters -> the first name."""
@@ -147,9 +154,7 @@ def to_json(layout: ModelLayout) -> str:
     }
     parameters = [_parameter_json(spec) for spec in layout.parameters]
     modules = [{"fqn": module.fqn, "classes": module.classes} for module in layout.modules]
-    units = (
-        None if layout.units is None else [{"prefix": u.prefix, "members": u.members} for u in layout.units]
-    )
+    units = None if layout.units is None else [_unit_json(unit) for unit in layout.units]
     lines = [f'"{key}": {json.dumps(value)}' for key, value in head.items()]
     lines += [_rows("parameters", parameters), _rows("modules", modules)]
     lines.append('"units": null' if units is None else _rows("units", units))
@@ -166,6 +171,11 @@ def _parameter_json(spec: ParameterSpec) -> dict[str, object]:
         "tensor": spec.tensor,
         "slot": spec.slot,
     }
+
+
+def _unit_json(unit: UnitSpec) -> dict[str, object]:
+    said: dict[str, object] = {"prefix": unit.prefix, "members": unit.members}
+    return said if unit.sharded else {**said, "sharded": False}
 
 
 def _rows(key: str, items: Sequence[object]) -> str:
@@ -201,17 +211,18 @@ def _from_json(document: Mapping[str, Any], origin: str) -> ModelLayout:
         parameters=tuple(_parameters(document["parameters"])),
         modules=tuple(ModuleSpec(item["fqn"], tuple(item["classes"])) for item in document["modules"]),
         buffers=tuple(document["buffers"]),
-        units=document["units"]
-        and tuple(
-            UnitSpec(item["prefix"], None if item["members"] is None else tuple(item["members"]))
-            for item in document["units"]
-        ),
+        units=document["units"] and tuple(map(_unit, document["units"])),
         groups=document["param_groups"] and tuple(map(tuple, document["param_groups"])),
         torch_version=document["torch"],
         world_size=document["world_size"],
         use_orig_params=document["use_orig_params"],
         origin=origin,
     )
+
+
+def _unit(item: Mapping[str, Any]) -> UnitSpec:
+    members = None if item["members"] is None else tuple(item["members"])
+    return UnitSpec(item["prefix"], members, item.get("sharded", True) is not False)
 
 
 def _parameters(items: Sequence[Mapping[str, Any]]) -> Iterator[ParameterSpec]:

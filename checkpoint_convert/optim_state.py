@@ -108,6 +108,19 @@ def read_saved(value: Mapping[object, object], where: str) -> SavedOptimizer:
     )
 
 
+def refuse_joint_state(saved: SavedOptimizer, where: str) -> None:
+    """LBFGS keeps the history of all parameters, flattened one after another, with the first of them.
+
+    Raises:
+        UnsupportedError: this is such state.
+    """
+    if any("old_dirs" in entry or "func_evals" in entry for entry in saved.state.values()):
+        raise UnsupportedError(
+            f"{where}: is state of LBFGS, which is about all parameters together and not about each",
+            hint="Convert the model alone (--only model); the optimizer must start anew.",
+        )
+
+
 def group_keys(group: Mapping[str, object]) -> Sequence[object]:
     """The names or numbers a parameter group lists."""
     return cast("Sequence[object]", group["params"])
@@ -143,15 +156,18 @@ def named_contents(
 
 
 def param_group(group: Mapping[str, object], names: Mapping[object, str], where: str) -> ParamGroup:
-    """A group with its parameters named; `param_names`, which repeats them, is left out."""
+    """A group with its parameters named; `param_names`, where an optimizer was given names, repeats them."""
     missing = [key for key in group_keys(group) if key not in names]
     if missing:
         raise LayoutError(
             f"{where}: a parameter group lists {missing[0]!r}, which no parameter is known as",
             hint="Are the model and the optimizer of the same run?",
         )
-    options = {key: value for key, value in group.items() if key not in ("params", "param_names")}
-    return ParamGroup(tuple(names[key] for key in group_keys(group)), cast("Mapping[str, Value]", options))
+    options = {key: value for key, value in group.items() if key != "params"}
+    params = tuple(names[key] for key in group_keys(group))
+    if "param_names" in options:
+        options["param_names"] = list(params)
+    return ParamGroup(params, cast("Mapping[str, Value]", options))
 
 
 def state_value(value: object, where: str, name: str) -> Value:

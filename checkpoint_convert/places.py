@@ -46,7 +46,8 @@ def torchtitan_places(items: Items) -> Places:
             return ((root, dotted(path[1:])),) if path[2:] else ()
         if path[:2] == (root, "param_groups"):
             names = groups.get(path[2])
-            if path[3:] == ("params",) or not isinstance(names, list):
+            # `param_names` repeats all names; under each of them it would be as long as their number squared.
+            if path[3] in ("params", "param_names") or not isinstance(names, list):
                 return ()
             return tuple((root, f"param_groups.{name}.{dotted(path[3:])}") for name in names)
         return (path,)

@@ -20,7 +20,7 @@ from checkpoint_convert.optim_items import optimizer_values
 from checkpoint_convert.places import stored_keys
 from checkpoint_convert.readers.resolve import OPAQUE_EXTRA
 from checkpoint_convert.tied import first_names
-from checkpoint_convert.values import Leaf, leaves
+from checkpoint_convert.values import Leaf, leaves, module_of_state
 from checkpoint_convert.write_options import (
     MODEL_KEY,
     OPTIM_KEY,
@@ -229,6 +229,11 @@ def _optimizer_items(draft: _Draft, contents: Contents, options: WriteOptions) -
 def _extra_items(draft: _Draft, contents: Contents, options: WriteOptions) -> None:
     for key, value in contents.extras.items():
         in_torch_file = options.to is OutputFormat.TORCH or options.preset is Preset.LIGHTNING
+        name = module_of_state(key)
+        if name is not None and options.only is not Part.OPTIM and options.to is not OutputFormat.SAFETENSORS:
+            for leaf in leaves((MODEL_KEY, name), value, keep_integer_keys=options.to is OutputFormat.TORCH):
+                draft.add(leaf)
+            continue
         for leaf in leaves((str(key),), value, keep_integer_keys=in_torch_file):
             size = 0 if leaf.tensor is None else size_bytes(leaf.tensor)
             if options.only is not None:

@@ -22,8 +22,10 @@ from checkpoint_convert.optim_state import (
     state_shapes,
     state_value,
 )
+from checkpoint_convert.plain_values import walk
+from checkpoint_convert.readers.replicas import same_value
 from checkpoint_convert.tensor_sources import ConcatTensor
-from checkpoint_convert.values import is_tensor
+from checkpoint_convert.values import holds_tensor, is_tensor
 
 Cut = Callable[[TensorSource, int, ParameterSpec], TensorSource]
 """Cuts a parameter out of flat elements: the flat tensor, the offset in it, the parameter."""
@@ -111,11 +113,12 @@ def _possible(slot: Slot, rank: int) -> set[int]:
 
 
 def _element_counts(entry: Mapping[str, object]) -> set[int]:
-    """Sizes of the state's tensors; 0-dim ones (and `step`) are about the whole parameter."""
+    """Sizes of the state's tensors, those inside of lists and dictionaries too; 0-dim ones (and `step`) are
+    about the whole parameter."""
     return {
         numel(value.shape)
-        for item, value in entry.items()
-        if is_tensor(value) and value.shape != () and not (item == "step" and numel(value.shape) == 1)
+        for path, value in walk(entry)
+        if is_tensor(value) and value.shape != () and not (path == ("step",) and numel(value.shape) == 1)
     }
 
 
@@ -142,10 +145,10 @@ def _one_state(
 ) -> list[tuple[str, Value]]:
     label = f"{where}: optimizer state {slot.name}.{item}"
     values = [entry.get(item) for entry in entries]
-    given = next(value for value in values if value is not None)
+    given = next((value for value in values if value is not None), None)
     refuse_eight_bit(given, label, item)
     if not is_tensor(given) or given.shape == () or (item == "step" and numel(given.shape) == 1):
-        _check_equal(values, label)
+        given = _common(slot, item, entries, label)
         return [(name, state_value(given, label, item)) for name, _, _ in slot.members]
     if slot.whole:
         return [(name, cast("Value", given)) for name, _, _ in slot.members]
@@ -172,14 +175,35 @@ def _joined(slot: Slot, values: Sequence[object], label: str) -> TensorSource:
     return ConcatTensor(parts, parts[0].dtype, (sum(slot.numels),))
 
 
-def _check_equal(values: Sequence[object], label: str) -> None:
-    numbers = [(rank, number_of(value)) for rank, value in enumerate(values) if value is not None]
-    for rank, number in numbers:
-        if number != numbers[0][1]:
+def _common(slot: Slot, item: str, entries: Sequence[Mapping[str, object]], label: str) -> object:
+    """What a state that is about the whole parameter is on all ranks.
+
+    Some optimizers (Adagrad) make state when they are built, also where a rank holds no element of the
+    parameter. FSDP1 gives no gradient there, and so it stays as it was made: such ranks have no say.
+
+    Raises:
+        IncompleteError: it is not the same on all ranks.
+        UnsupportedError: it holds shards of its own, of which nothing says how they belong together.
+    """
+    having = [rank for rank, entry in enumerate(entries) if item in entry]
+    held = [rank for rank in having if slot.numels[rank]] or having
+    first = entries[held[0]][item]
+    if not slot.whole and not is_tensor(first) and holds_tensor(cast("Value", first)):
+        raise UnsupportedError(
+            f"{label} is a {type(first).__name__} with tensors inside, whose parts on the ranks stand alone",
+            hint="Convert the model alone (--only model), or leave this state out.",
+        )
+    for rank in held[1:]:
+        other = entries[rank][item]
+        if not same_value(first, other):
+            one, two = (
+                shown if (shown := number_of(value)) is not None else "another" for value in (first, other)
+            )
             raise IncompleteError(
-                f"{label} is {numbers[0][1]} on rank {numbers[0][0]} and {number} on rank {rank}",
+                f"{label} is {one} on rank {held[0]} and {two} on rank {rank}",
                 hint="The files were saved at different moments. Give the files of one save only.",
             )
+    return first
 
 
 def check_same_groups(ranks: Sequence[SavedOptimizer], where: str) -> None:
@@ -200,11 +224,10 @@ def check_same_groups(ranks: Sequence[SavedOptimizer], where: str) -> None:
 def misfit(where: str, misfits: Sequence[Misfit], *, local_at_hand: bool) -> LayoutError:
     """The error when no assumption fits; the one that came closest says most."""
     closest = max(misfits, key=lambda one: one.fitting, default=Misfit(0, "its ranks cannot be told apart"))
-    beside = (
-        "" if local_at_hand else ", or the LOCAL_STATE_DICT files of the same save beside the optimizer's"
-    )
+    files = "" if local_at_hand else ", the LOCAL_STATE_DICT files of the same save beside the optimizer's"
     return LayoutError(
         f"{where}: the optimizer does not fit the model: {closest.reason}",
-        hint="Give the FSDP1 policy with --wrap pkg.module:Block, the job's groups with --param-groups"
-        f"{beside}.",
+        hint="Give the FSDP1 policy with --wrap pkg.module:Block, what it was to leave alone with --ignored, "
+        f"the job's groups with --param-groups{files}, or all of it in a layout.json that "
+        "capture_layout(model, optimizer) wrote in the old job.",
     )

@@ -14,7 +14,7 @@ from checkpoint_convert.parallel import Workers
 from checkpoint_convert.places import stored_keys
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.transfer import Digests
-from checkpoint_convert.values import KeyPath, Leaf, is_tensor
+from checkpoint_convert.values import KeyPath, Leaf, is_tensor, module_state_key
 from checkpoint_convert.write_options import Preset
 from checkpoint_convert.writers.safetensors import side_key
 
@@ -135,6 +135,8 @@ def in_contents(written: Contents) -> Finder:
     def find(path: KeyPath) -> object:
         if path[0] == "model":
             name = str(path[1])
+            if module_state_key(name) in written.extras:
+                return _walk(written.extras[module_state_key(name)], path[2:])
             return written.model.get(name) or written.model.get(written.aliases.get(name, ""), ABSENT)
         if path[0] != "optim":
             return _walk(written.extras, path)

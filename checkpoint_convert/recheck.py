@@ -151,7 +151,7 @@ def _file_problems(target: Path, report: Mapping[str, Any]) -> Iterator[str]:
 def _opened(target: Path, report: Mapping[str, Any]) -> Iterator[tuple[_Tensors, _Values]]:
     """The output's tensors and plain values by where they stand."""
     keys = report["keys"]
-    read = ReadOptions(model_key=keys["model"])
+    read = ReadOptions(model_key=keys["model"], names_are_exact=True)
     to, preset = OutputFormat(report["to"]), Preset(report["layout"])
     names = {file["name"] for file in report["files"]}
     with reopened(target, to, preset, names, lambda path: open_source([path], read)) as output:

@@ -198,7 +198,9 @@ def _read_legacy(files: OpenFiles, path: Path, data: mmap.mmap, at: int) -> Torc
     where = str(path)
     storages: dict[str, tuple[Storage, int]] = {}
 
-    def load(key: object) -> TypedStorage:
+    def load(key: object) -> object:
+        if isinstance(key, tuple) and key[:1] == ("module",) and len(key) > 1:
+            return key[1]  # a module's class, with its source text beside it; only recorded, as any class
         name, dtype, count, location = storage_key(key)
         if not isinstance(key, tuple) or (len(key) > 5 and key[5] is not None):
             raise ValueError("storage views of torch 0.4 and older are not read")

@@ -15,8 +15,27 @@ from checkpoint_convert.model import Opaque, TensorSource, Value, size_bytes
 KeyPath: TypeAlias = tuple["str | int", ...]
 """Where a value stands: keys of mappings as text, positions in lists as integers."""
 
+_MODULE_STATE = "_extra_state"
+"""Ends the keys of what `Module.get_extra_state` gave (`torch/nn/modules/module.py`)."""
+
 INLINE_BYTES = 16 * 1024 * 1024
 """Largest tensor that may stand inside a tuple, which is written through memory as a whole."""
+
+
+def is_module_state(name: object) -> bool:
+    """Whether an entry of a model's state dict is what a module says of itself, and no tensor by its name."""
+    return isinstance(name, str) and name.rpartition(".")[2] == _MODULE_STATE
+
+
+def module_state_key(name: str) -> str:
+    """The key among a source's extras of what a module says of itself where that is no tensor."""
+    return f"model.{name}"
+
+
+def module_of_state(key: str) -> str | None:
+    """The name in the model that `module_state_key` was made of; None for other keys of extras."""
+    container, _, name = key.partition(".")
+    return name if container == "model" and is_module_state(name) else None
 
 
 def is_tensor(value: object) -> TypeGuard[TensorSource]:

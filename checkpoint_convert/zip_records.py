@@ -14,7 +14,7 @@ from pathlib import Path
 
 from checkpoint_convert.checksum import Checksum
 from checkpoint_convert.errors import UnreadableError
-from checkpoint_convert.file_bytes import OpenFiles, read_at
+from checkpoint_convert.file_bytes import OpenFiles, announce, read_at
 
 _END = struct.Struct("<4s4H2LH")
 _END64_LOCATOR = struct.Struct("<4sLQL")
@@ -25,6 +25,8 @@ _BIG = 0xFFFFFFFF
 _MAX_DIRECTORY_BYTES = 1 << 30
 _TAIL_BYTES = 1024
 """Enough for the whole directory of a `.distcp` item."""
+_FEW = 8
+"""Records of a `.distcp` item, which was read as a whole before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class ZipArchive:
             if record.name in self.records:
                 raise self.damaged(f"two records are named {record.name}")
             self.records[record.name] = record
+        if len(self.records) > _FEW:
+            announce(files, path, [record.header for record in self.records.values()], _LOCAL.size)
 
     def damaged(self, reason: str) -> UnreadableError:
         """The error of an archive that is not what it should be."""

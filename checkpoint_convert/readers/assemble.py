@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError
-from checkpoint_convert.model import Contents, SourceFormat, TensorSource
+from checkpoint_convert.model import Contents, Opaque, SourceFormat, TensorSource
+from checkpoint_convert.readers.ddp_prefix import without_ddp_prefix
 from checkpoint_convert.readers.names import flat_prefix
 from checkpoint_convert.readers.optimizers import Known, read_optimizer
 from checkpoint_convert.readers.options import ReadOptions
@@ -18,6 +19,9 @@ from checkpoint_convert.readers.tying import tied, with_ties
 if TYPE_CHECKING:
     from checkpoint_convert.layout import ModelLayout
     from checkpoint_convert.readers.local import LocalModel
+
+
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,12 +40,12 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
         UnreadableError: there is neither.
     """
     chosen = choose(parts, options)
-    notices = [notice for part in parts for notice in part.notices]
+    layout = _given_layout(options)
+    part = chosen.model and without_ddp_prefix(chosen.model, chosen.optimizer, layout, options)
+    notices = [notice for one in parts for notice in (part if part and one is chosen.model else one).notices]
     model: dict[str, TensorSource] = {}
     aliases: dict[str, str] = {}
-    layout = _given_layout(options)
     local = None
-    part = chosen.model
     if part is not None and part.model is not None and _is_flat(part):
         layout, local = _read_flat(part, layout, options)
         model, aliases = dict(local.tensors), dict(local.aliases)
@@ -53,7 +57,7 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
         found = Known(model, aliases, layout, local, part)
         optimizer, more = read_optimizer(chosen.optimizer, found, options)
         notices += more
-    leader = chosen.model or chosen.optimizer
+    leader = part or chosen.optimizer
     assert leader is not None
     plain, lost = plain_extras(_extras(parts), leader.name)
     return Contents(
@@ -123,9 +127,19 @@ def choose(parts: Sequence[Part], options: ReadOptions) -> Chosen:
     optimizer = _only(_closest(optimizers, model, wanted), "optimizer", wanted)
     if model is None and optimizer is None:
         asked = f" of format {wanted.value}" if wanted is not None else ""
+        objects = [
+            f"{key} is an object of class {value.class_name}"
+            for part in parts
+            for key, value in part.extras.items()
+            if isinstance(value, Opaque)
+        ]
+        found = ", ".join(part.name for part in parts)
+        said = f"; {', '.join(objects[:_SHOWN])}" if objects else ""
         raise UnreadableError(
-            f"{', '.join(part.name for part in parts)}: neither a model nor an optimizer{asked} in there",
-            hint="Give the files that hold the state dicts.",
+            f"{found}: neither a model nor an optimizer{asked} in there{said}",
+            hint="Save model.state_dict() instead of the object itself, and convert that."
+            if objects
+            else "Give the files that hold the state dicts.",
         )
     return Chosen(model, optimizer)
 

@@ -7,6 +7,7 @@ Each is a row of slots, one per parameter as the optimizer saw it; sizes decide 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from checkpoint_convert.flat_param import (
@@ -38,8 +39,9 @@ def kinds(
         return
     if layout.units is not None:
         yield _from_units(count, layout, layout.units, ignored, "")
-        if not ignored and all(unit.members is None for unit in layout.units):
-            yield _one_ignored(count, layout, layout.units)
+        asked = any(spec.shape for spec in layout.parameters if spec.fqn in ignored)
+        if not asked and all(unit.members is None for unit in layout.units):
+            yield _one_ignored(count, layout, layout.units, ignored)
         return
     yield _search(count, layout, ignored, size=1)
     yield _search(count, layout, ignored, size=2)
@@ -47,19 +49,23 @@ def kinds(
 
 
 def ignored_of(layout: ModelLayout, options: ReadOptions) -> frozenset[str]:
-    """Parameters FSDP1 did not flatten: below the modules named, or outside all units captured."""
+    """Parameters FSDP1 did not flatten: below the modules named, outside all units captured, or 0-dim."""
     names = [name.strip() for name in (options.ignored or "").split(",") if name.strip()]
     paths = {module.fqn for module in layout.modules}
     roots = [name for name in names if name in paths]
     roots += wrapped_modules(layout, [name for name in names if name not in paths])
-    return frozenset(_below(layout, roots)) | _outside(layout)
+    # FSDP1 refuses 0-dim parameters, so a job that has any told it to ignore them.
+    scalars = {spec.fqn for spec in layout.parameters if not spec.shape}
+    return frozenset(_below(layout, roots)) | _outside(layout) | scalars
 
 
 def _below(layout: ModelLayout, roots: Sequence[str]) -> list[str]:
     return [spec.fqn for spec in layout.parameters if any(spec.fqn.startswith(f"{root}.") for root in roots)]
 
 
-def _one_ignored(count: int, layout: ModelLayout, units: Sequence[UnitSpec]) -> Iterator[Candidate]:
+def _one_ignored(
+    count: int, layout: ModelLayout, units: Sequence[UnitSpec], scalars: frozenset[str]
+) -> Iterator[Candidate]:
     """The given units, with one module that FSDP1 may have been told to ignore."""
     prefixes = [unit.prefix for unit in units if unit.prefix]
     for module in layout.modules[:_MAX_MODULES]:
@@ -68,7 +74,7 @@ def _one_ignored(count: int, layout: ModelLayout, units: Sequence[UnitSpec]) -> 
         within = any(module.fqn.startswith(f"{prefix}.") for prefix in prefixes)
         below = frozenset(_below(layout, [module.fqn]))
         if module.fqn and below and not held and not within:
-            yield from _from_units(count, layout, units, below, f"ignoring {module.fqn}")
+            yield from _from_units(count, layout, units, below | scalars, f"ignoring {module.fqn}")
 
 
 def _from_local(count: int, layout: ModelLayout, local: LocalModel) -> Iterator[Candidate]:
@@ -78,7 +84,14 @@ def _from_local(count: int, layout: ModelLayout, local: LocalModel) -> Iterator[
             numels = local.pieces.get(spec.fqn)
             slots.append(piece_slot(spec, numels) if numels else whole_slot(spec, local.world_size))
     else:
-        slots = _flat_slots(layout, local.units, local.ignored, local.world_size)
+        # Units that were not sharded stand as plain parameters among the flat ones, as ignored ones do.
+        whole = unit_members(layout, [unit.prefix for unit in layout.units or ()])
+        unsharded = Sharding(local.world_size, aligned=False, sharded=False)
+        units = dict(local.units)
+        for prefix in layout.whole_units() & whole.keys():
+            units[prefix] = lay_out(prefix, whole[prefix], whole[prefix][0].dtype, unsharded)
+        held = {piece.spec.fqn for unit in units.values() for piece in unit.pieces}
+        slots = _flat_slots(layout, units, local.ignored - held, local.world_size)
     if count % local.world_size == 0:
         yield slots, count // local.world_size, ""
 
@@ -112,12 +125,16 @@ def _from_units(
 ) -> Iterator[Candidate]:
     """Both use_orig_params values, all alignments, all sizes of the sharding group."""
     prefixes = [unit.prefix for unit in specs]
+    whole = layout.whole_units()
     both = {orig: unit_members(layout, prefixes, ignored, use_orig_params=orig) for orig in (False, True)}
     seen = set()
     for replicas in _divisors(count):
         world = count // replicas
         for orig, sharding in _shardings(world, layout.use_orig_params):
-            units = {prefix: lay_out(prefix, m, m[0].dtype, sharding) for prefix, m in both[orig].items()}
+            units = {
+                prefix: lay_out(prefix, m, m[0].dtype, replace(sharding, sharded=prefix not in whole))
+                for prefix, m in both[orig].items()
+            }
             slots = _piece_slots(layout, units, world) if orig else _flat_slots(layout, units, ignored, world)
             if (key := (tuple(slots), replicas)) not in seen:
                 seen.add(key)
@@ -156,6 +173,9 @@ def _piece_slots(layout: ModelLayout, units: Mapping[str, UnitLayout], world: in
             slots.append(whole_slot(spec, world))
             continue
         unit, piece = pieces[spec.fqn]
+        if unit.prefix in layout.whole_units():
+            slots.append(whole_slot(spec, world))
+            continue
         spans = [span_on_rank(piece.offset, piece.stop, unit.shard, rank) for rank in range(world)]
         slots.append(piece_slot(spec, [stop - start for start, stop in spans]))
     return slots

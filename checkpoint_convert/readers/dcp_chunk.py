@@ -10,6 +10,7 @@ from checkpoint_convert.errors import UnreadableError
 from checkpoint_convert.file_bytes import OpenFiles
 from checkpoint_convert.model import DType
 from checkpoint_convert.readers.find import METADATA
+from checkpoint_convert.readers.strange_tensors import refuse_strange_tensors
 from checkpoint_convert.stored_tensor import StoredTensor
 
 
@@ -45,6 +46,7 @@ class ChunkTensor:
         from checkpoint_convert.torch_item import read_item
 
         value = read_item(self.files, self.item.path, self.item.start, self.item.size_bytes)
+        refuse_strange_tensors(((self.name, value),), self.item.path)
         if not isinstance(value, StoredTensor) or (value.dtype, value.shape) != (self.dtype, self.shape):
             raise UnreadableError(
                 f"{self.item.path}, item at byte {self.item.start}: is not the chunk of {self.name} that "

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.model import OptimizerContents
 from checkpoint_convert.optim_state import SavedOptimizer, group_keys, named_contents
-from checkpoint_convert.readers.names import clean, leading_wrapper
+from checkpoint_convert.readers.names import clean, clean_names, ddp_prefix
 
 
 def named_optimizer(
@@ -20,8 +20,9 @@ def named_optimizer(
     """
     keys = {str(key): None for key in saved.state}
     keys |= {str(key): None for group in saved.groups for key in group_keys(group)}
-    lead = leading_wrapper(keys)
-    names: dict[object, str] = {key: clean(key)[len(lead) :] for key in keys}
+    names: dict[object, str] = {
+        key: short for short, key in clean_names({key: key for key in keys}, where).items()
+    }
     if shapes and any(name not in shapes for name in names.values()):
         names = _found_in(names, shapes, where)
     return named_contents(saved, names, shapes, where)
@@ -31,10 +32,10 @@ def _found_in(
     names: Mapping[object, str], shapes: Mapping[str, tuple[int, ...]], where: str
 ) -> dict[object, str]:
     """Names with the `module.` that only one of the two sides has, taken off or put on."""
-    for change in (lambda name: f"module.{name}", lambda name: name.removeprefix("module.")):
-        changed = {key: change(name) for key, name in names.items()}
-        if all(name in shapes for name in changed.values()):
-            return changed
+    own, lead = ddp_prefix(map(str, names.values())), ddp_prefix(shapes)
+    changed = {key: f"{lead}{name[len(own) :]}" for key, name in names.items()}
+    if all(name in shapes for name in changed.values()):
+        return changed
     stranger = next(name for name in names.values() if name not in shapes)
     raise LayoutError(
         f"{where}: the optimizer knows a parameter {stranger}, the model does not",

@@ -6,7 +6,8 @@ them. Names decide where there are any; else the usual splits are candidates and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.layout import ModelLayout
@@ -16,9 +17,21 @@ from checkpoint_convert.readers.names import clean, flat_prefix
 from checkpoint_convert.readers.options import ReadOptions
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One order of the slots.
+
+    Attributes:
+        founded: more than sizes speak for it: names, one group alone, or the groups' weight decay.
+    """
+
+    slots: tuple[Slot, ...]
+    founded: bool
+
+
 def orders(
     slots: Sequence[Slot], saved: SavedOptimizer, layout: ModelLayout, options: ReadOptions
-) -> Iterator[list[Slot]]:
+) -> Iterator[Order]:
     """Candidate orders of the slots, each once.
 
     Raises:
@@ -28,20 +41,36 @@ def orders(
     if named is not None:
         ordered = _by_names(slots, named, layout)
         if ordered is not None:
-            yield ordered
+            yield Order(tuple(ordered), founded=True)
         return
-    sizes = [len(group_keys(group)) for group in saved.groups]
+    groups = [group for group in saved.groups if group_keys(group)]
     seen = set()
     for chosen in (list(slots), [slot for slot in slots if _trainable(slot)]):
-        if len(chosen) != sum(sizes):
+        if len(chosen) != sum(len(group_keys(group)) for group in groups):
             continue
-        candidates = [chosen] if len(sizes) == 1 else list(_splits(chosen, sizes))
-        for ordered in candidates:
-            if tuple(ordered) not in seen:
-                seen.add(tuple(ordered))
-                yield ordered
+        for order in _splits(chosen, groups):
+            if order.slots not in seen:
+                seen.add(order.slots)
+                yield order
     if not seen:
-        yield list(slots)  # of the wrong number; the check that follows says so
+        yield Order(tuple(slots), founded=True)  # of the wrong number; the check that follows says so
+
+
+def interchangeable(slots: Sequence[Slot], ranks: Sequence[SavedOptimizer]) -> tuple[Slot, Slot] | None:
+    """Two slots of different groups that sizes cannot tell apart, at least one of which has state."""
+    places = [(at, number) for at, group in enumerate(ranks[0].groups) for number in group_keys(group)]
+    with_state: dict[object, tuple[int, Slot]] = {}
+    without = []
+    for slot, (at, number) in zip(slots, places, strict=True):
+        alike = (slot.numels, tuple(spec.shape for _, _, spec in slot.members) if slot.whole else ())
+        if not any(saved.state.get(number) for saved in ranks):
+            without.append((alike, at, slot))
+        elif with_state.setdefault(alike, (at, slot))[0] != at:
+            return with_state[alike][1], slot
+    for alike, at, slot in without:
+        if alike in with_state and with_state[alike][0] != at:
+            return with_state[alike][1], slot
+    return None
 
 
 def _given_groups(
@@ -88,16 +117,21 @@ def _trainable(slot: Slot) -> bool:
     return any(spec.requires_grad for _, _, spec in slot.members)
 
 
-def _splits(slots: Sequence[Slot], sizes: Sequence[int]) -> Iterator[list[Slot]]:
+def _splits(slots: Sequence[Slot], groups: Sequence[Mapping[str, object]]) -> Iterator[Order]:
     """The usual two-way splits, in both orders, and the plain order cut at the sizes."""
-    yield list(slots)
-    if len(sizes) != 2:
-        return
-    for decays in _DECAY_RULES:
-        parts = [slot for slot in slots if decays(slot)], [slot for slot in slots if not decays(slot)]
-        for one, two in (parts, parts[::-1]):
-            if [len(one), len(two)] == list(sizes):
-                yield [*one, *two]
+    sizes = [len(group_keys(group)) for group in groups]
+    if len(sizes) == 2:
+        for decays in _DECAY_RULES:
+            parts = [slot for slot in slots if decays(slot)], [slot for slot in slots if not decays(slot)]
+            for decayed, (one, two) in enumerate((parts, parts[::-1])):
+                if [len(one), len(two)] == sizes:
+                    yield Order((*one, *two), founded=_decays_only(decayed, groups))
+    yield Order(tuple(slots), founded=len(sizes) == 1)
+
+
+def _decays_only(decayed: int, groups: Sequence[Mapping[str, object]]) -> bool:
+    """Whether this one of two groups has a weight decay, and the other has none."""
+    return bool(groups[decayed].get("weight_decay")) and groups[1 - decayed].get("weight_decay") == 0
 
 
 def _is_matrix(slot: Slot) -> bool:

@@ -16,10 +16,11 @@ from checkpoint_convert.model import DType
 from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, read_saved
 from checkpoint_convert.readers.find import OLMO_LOCAL, is_olmo_local
 from checkpoint_convert.readers.flattened_optim import unflattened
+from checkpoint_convert.readers.names import clean
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.strange_tensors import refuse_strange_tensors
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
-from checkpoint_convert.values import is_tensor
+from checkpoint_convert.values import is_module_state, is_tensor, module_state_key
 
 FAIRSCALE = "shard_metadata"
 """The key that files of fairscale's FSDP have beside the model."""
@@ -49,7 +50,8 @@ class Holding:
     Attributes:
         model: tensors by the names the file gives them; None where it holds no model.
         optimizer: None where it holds none.
-        extras: the rest, by the file's own keys; keys of nested containers joined by dots.
+        extras: the rest, by the file's own keys; keys of nested containers joined by dots. What the model's
+            modules say of themselves (`get_extra_state`) is by `module_state_key`.
     """
 
     path: Path
@@ -88,7 +90,9 @@ def read_holding(value: object, path: Path, options: ReadOptions) -> Holding:
     taken = {(*model_at, name) for name in model or ()} if model_at is not None else set()
     if optimizer_at is not None:
         taken |= {(*optimizer_at, key) for key, _ in _below(value, optimizer_at) if _is_of_optimizer(key)}
-    extras = dict(_extras(value, (), (model_at, optimizer_at), taken))
+    extras = {
+        _extra_name(at, model_at): item for at, item in _extras(value, (), (model_at, optimizer_at), taken)
+    }
     optimizer = None
     if optimizer_at is not None:
         optimizer = read_saved(optimizers[optimizer_at], str(path))
@@ -194,9 +198,15 @@ def _dotted(at: Path_) -> str:
     return ".".join(map(str, at))
 
 
+def _extra_name(at: Path_, model_at: Path_ | None) -> str:
+    if model_at is not None and at[:-1] == model_at and is_module_state(at[-1]):
+        return module_state_key(clean(str(at[-1])))
+    return _dotted(at)
+
+
 def _extras(
     value: object, at: Path_, opened: tuple[Path_ | None, ...], taken: set[Path_]
-) -> Iterator[tuple[str, object]]:
+) -> Iterator[tuple[Path_, object]]:
     """What is neither model nor optimizer; containers on the way to them are opened, others kept whole."""
     for key, item in _children(value):
         here = (*at, key)
@@ -205,4 +215,4 @@ def _extras(
         if any(target is not None and target[: len(here)] == here for target in opened):
             yield from _extras(item, here, opened, taken)
         else:
-            yield _dotted(here), item
+            yield here, item

@@ -111,7 +111,14 @@ def memory_order(options: ReadOptions, layout: ModelLayout, seen: str | None) ->
     """Whether the saver flattened non-contiguous parameters in memory order; None where that is not known.
 
     torch 2.6.0 was the first to do so (pytorch#137382).
+
+    Raises:
+        LayoutError: the version that was given is none.
     """
     version = options.saver_torch or layout.torch_version or seen
     match = re.match(r"(\d+)\.(\d+)", version or "")
+    if match is None and options.saver_torch is not None:
+        raise LayoutError(
+            f"--saver-torch: {version!r} is no version of torch", hint="Write it as 2.5 or 2.5.1."
+        )
     return (int(match.group(1)), int(match.group(2))) >= (2, 6) if match else None

@@ -12,7 +12,8 @@ from typing import TypeVar
 from checkpoint_convert.errors import LayoutError
 
 WRAPPERS = ("_fsdp_wrapped_module", "_fpw_module", "_checkpoint_wrapped_module", "_orig_mod")
-_LEADING = ("module.", "_forward_module.")
+_FABRIC = "_forward_module."
+_DDP = "module."
 FLAT_NAMES = ("_flat_param", "flat_param")
 
 Value = TypeVar("Value")
@@ -25,35 +26,32 @@ def clean(name: str) -> str:
     return ".".join(part for part in name.split(".") if part not in WRAPPERS)
 
 
-def leading_wrapper(names: Iterable[str]) -> str:
-    """The wrapper prefix (`module.` of DDP) in front of every one of the names; "" where there is none."""
-    cleaned = [clean(name) for name in names]
-    found = ""
-    while cleaned:
-        prefix = next((p for p in _LEADING if all(name.startswith(p) for name in cleaned)), "")
-        if not prefix:
-            break
-        found += prefix
-        cleaned = [name[len(prefix) :] for name in cleaned]
+def ddp_prefix(names: Iterable[str]) -> str:
+    """The `module.`, or several, in front of every one of the clean names; "" where there is none."""
+    rest, found = list(names), ""
+    while rest and all(name.startswith(_DDP) for name in rest):
+        found += _DDP
+        rest = [name[len(_DDP) :] for name in rest]
     return found
 
 
 def clean_names(values: Mapping[str, Value], where: str) -> dict[str, Value]:
-    """The same values under clean names.
+    """The same values under clean names; what Fabric puts before every name is taken off too.
 
     Raises:
         LayoutError: two names become one.
     """
-    lead = leading_wrapper(values)
     result: dict[str, Value] = {}
     for name, value in values.items():
-        short = clean(name)[len(lead) :]
+        short = clean(name)
         if short in result:
             raise LayoutError(
                 f"{where}: two entries are named {short} without wrapper prefixes; the second is {name}",
                 hint="Remove one of them from the checkpoint.",
             )
         result[short] = value
+    while result and all(name.startswith(_FABRIC) for name in result):
+        result = {name[len(_FABRIC) :]: value for name, value in result.items()}
     return result
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from checkpoint_convert.errors import IncompleteError, LayoutError
 from checkpoint_convert.model import Notice, OptimizerContents, SourceFormat, TensorSource, numel
-from checkpoint_convert.optim_state import SavedOptimizer, group_keys, state_shapes
+from checkpoint_convert.optim_state import SavedOptimizer, group_keys, refuse_joint_state, state_shapes
 from checkpoint_convert.readers.full import named_optimizer, numbered_optimizer
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.parts import Part
@@ -43,12 +43,15 @@ def read_optimizer(
 
     Raises:
         LayoutError: its numbers cannot be told from sizes and names at hand; the message says what to give.
+        UnsupportedError: its state is not about single parameters.
     """
     shapes = {name: source.shape for name, source in known.model.items()}
     saved = part.optimizer
+    ranks = part.raw or ((saved,) if saved is not None else ())
+    for one in ranks:
+        refuse_joint_state(one, part.name)
     if saved is not None and not saved.by_number:
         return named_optimizer(saved, shapes, part.name), ()
-    ranks = part.raw or ((saved,) if saved is not None else ())
     if len(ranks) == 1 and known.local is None:
         parameters = _parameters(known, len(_numbers(ranks[0])))
         if parameters and _sizes_fit(ranks[0], parameters):

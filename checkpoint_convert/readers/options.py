@@ -24,6 +24,7 @@ class ReadOptions:
         model_key: the top-level key of the model, where that is known; contents decide otherwise.
         use_model: False where only the optimizer is wanted, so that a missing model is no error.
         use_optimizer: False where only the model is wanted; the optimizer is then not even understood.
+        names_are_exact: a conversion wrote it: no `module.` before its names is a wrapper's.
         only_listed: nothing is converted: what could not be is listed, and not refused.
     """
 
@@ -38,3 +39,4 @@ class ReadOptions:
     use_model: bool = True
     use_optimizer: bool = True
     only_listed: bool = False
+    names_are_exact: bool = False

@@ -15,13 +15,13 @@ from checkpoint_convert.optim_state import SavedOptimizer, number_of
 from checkpoint_convert.readers.holdings import Holding
 from checkpoint_convert.readers.names import clean_names, flat_prefix
 from checkpoint_convert.readers.rank_sets import RankSet, last_number
-from checkpoint_convert.readers.replicas import same_elements
+from checkpoint_convert.readers.replicas import same_value
 from checkpoint_convert.readers.resolve import whole_tensors
 from checkpoint_convert.readers.sharded import OnRanks, equal_numbers, merge
 from checkpoint_convert.readers.unsharded import unsharded
 from checkpoint_convert.tensor_sources import ConcatTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
-from checkpoint_convert.values import is_tensor
+from checkpoint_convert.values import is_tensor, module_of_state
 
 DIFFERS_BY_RANK = "CK102"
 """A value that every rank has for itself differs between ranks; the first rank's is taken."""
@@ -219,12 +219,7 @@ def _on_ranks(name: str, ranks: RankSet, models: Sequence[Mapping[str, object]])
 
 def _all_same(values: Sequence[object]) -> bool:
     first = values[0]
-    return all(
-        value is first
-        or (is_tensor(value) and is_tensor(first) and same_elements(first, value))
-        or value == first
-        for value in values
-    )
+    return all(value is first or same_value(first, value) for value in values)
 
 
 def _differs(where: str, names: Sequence[str]) -> Notice:
@@ -270,6 +265,9 @@ def _merge_extras(holdings: Sequence[Holding], notices: list[Notice], where: str
         values = [holding.extras.get(key) for holding in holdings]
         if all(key in holding.extras for holding in holdings) and _all_same(values):
             merged[key] = values[0]
+        elif module_of_state(key) is not None:  # of the model, which is one
+            merged[key] = next(value for value in values if value is not None)
+            notices.append(_differs(where, [key]))
         else:
             merged[key] = dict(enumerate(values))
             notices.append(

@@ -7,13 +7,13 @@ differently, nothing is guessed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from checkpoint_convert.errors import IncompleteError, LayoutError
 from checkpoint_convert.flat_param import FlatPiece
 from checkpoint_convert.layout import ModelLayout, ParameterSpec
-from checkpoint_convert.model import Notice, OptimizerContents, ParamGroup, TensorSource
+from checkpoint_convert.model import Notice, OptimizerContents, ParamGroup, TensorSource, Value
 from checkpoint_convert.optim_state import SavedOptimizer, group_keys, param_group
 from checkpoint_convert.raw_state import (
     Misfit,
@@ -25,7 +25,7 @@ from checkpoint_convert.raw_state import (
 )
 from checkpoint_convert.readers.assumptions import ignored_of, kinds
 from checkpoint_convert.readers.cutting import cut
-from checkpoint_convert.readers.group_orders import orders
+from checkpoint_convert.readers.group_orders import interchangeable, orders
 from checkpoint_convert.readers.local import LocalModel
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.replicas import same_elements
@@ -33,6 +33,11 @@ from checkpoint_convert.values import is_tensor
 
 SEARCHED = "CK104"
 """The FSDP1 policy was found by matching sizes, not given."""
+
+_GROUPS_HINT = (
+    "Give the groups as the old job gave them to its optimizer with --param-groups, or a layout.json that "
+    "capture_layout(model, optimizer) wrote in the old job."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class Assumption:
     slots: tuple[Slot, ...]
     replicas: int
     found_by_search: str = ""
+    order_is_founded: bool = True
 
 
 def read_raw(
@@ -69,6 +75,8 @@ def read_raw(
     if len({_outcome(assumption, numbers, ranks) for assumption in found}) > 1:
         raise _several(where, found)
     chosen = found[0]
+    if not any(assumption.order_is_founded for assumption in found):
+        _refuse_other_orders(where, chosen, ranks)
     world = len(ranks) // chosen.replicas
     replica = ranks[:world]
     _check_replicas(ranks, world, where)
@@ -99,7 +107,8 @@ def _groups(saved: SavedOptimizer, slots: dict[object, Slot], where: str) -> lis
     for group in saved.groups:
         made = param_group(group, names, where)
         members = [name for key in group_keys(group) for name, _, _ in slots[key].members]
-        groups.append(replace(made, params=tuple(members)))
+        named: Mapping[str, Value] = {"param_names": members} if "param_names" in made.options else {}
+        groups.append(replace(made, params=tuple(members), options={**made.options, **named}))
     return groups
 
 
@@ -115,11 +124,10 @@ def _fitting(
     for kind in kinds(len(ranks), layout, local, ignored_of(layout, options)):
         found: list[Assumption] = []
         for slots, replicas, note in kind:
-            replica = ranks[: len(ranks) // replicas]
             for ordered in orders(slots, ranks[0], layout, options):
-                unfit = first_misfit(ordered, numbers, replica)
+                unfit = _misfit_of_replicas(ordered.slots, numbers, ranks, replicas)
                 if unfit is None:
-                    found.append(Assumption(tuple(ordered), replicas, note))
+                    found.append(Assumption(ordered.slots, replicas, note, ordered.founded))
                 else:
                     misfits.append(unfit)
         if found:
@@ -127,19 +135,50 @@ def _fitting(
     return [], misfits
 
 
+def _misfit_of_replicas(
+    slots: Sequence[Slot], numbers: Sequence[object], ranks: Sequence[SavedOptimizer], replicas: int
+) -> Misfit | None:
+    """Hold every replica against the slots: each must fit, and have state of the same parameters."""
+    world = len(ranks) // replicas
+    for start in range(0, len(ranks), world):
+        unfit = first_misfit(slots, numbers, ranks[start : start + world])
+        if unfit is not None:
+            return unfit
+    for at, number in enumerate(numbers):
+        for rank in range(world, len(ranks)):
+            first = rank % world
+            if bool(ranks[rank].state.get(number)) != bool(ranks[first].state.get(number)):
+                return Misfit(at, f"only one of ranks {first} and {rank} has state of parameter {number}")
+    return None
+
+
 def _several(where: str, found: Sequence[Assumption]) -> LayoutError:
     notes = [assumption.found_by_search or "the given units" for assumption in found]
     different = list(dict.fromkeys(notes))
-    what = (
-        f"wrapping {different[0]} or {different[1]}"
-        if len(different) > 1
-        else "several orders of its parameters"
-    )
+    if len(different) == 1:
+        return LayoutError(
+            f"{where}: the sizes fit more than one job: several orders of its parameters", hint=_GROUPS_HINT
+        )
     return LayoutError(
-        f"{where}: the sizes fit more than one job: {what}",
+        f"{where}: the sizes fit more than one job: wrapping {different[0]} or {different[1]}",
         hint="Give the FSDP1 policy with --wrap pkg.module:Block, or a layout.json that "
         "capture_layout(model, optimizer) wrote in the old job.",
     )
+
+
+def _refuse_other_orders(where: str, chosen: Assumption, ranks: Sequence[SavedOptimizer]) -> None:
+    """Sizes alone speak for the order: it must be the only one they allow.
+
+    Raises:
+        LayoutError: parameters of two groups could change places.
+    """
+    pair = interchangeable(chosen.slots, ranks[: len(ranks) // chosen.replicas])
+    if pair is not None:
+        raise LayoutError(
+            f"{where}: nothing says which parameters are in which of the {len(ranks[0].groups)} parameter "
+            f"groups: {pair[0].name} and {pair[1].name} are of one size and could change places",
+            hint=_GROUPS_HINT,
+        )
 
 
 def _check_replicas(ranks: Sequence[SavedOptimizer], world: int, where: str) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import zip_longest
 
 from checkpoint_convert.model import TensorSource, numel, size_bytes
+from checkpoint_convert.optim_state import number_of
 from checkpoint_convert.stored_tensor import StoredTensor
 from checkpoint_convert.tensor_sources import ConcatTensor
+from checkpoint_convert.values import is_tensor
 
 
 def same_elements(one: TensorSource, two: TensorSource) -> bool:
@@ -28,3 +31,17 @@ def _whole_checksum(tensor: TensorSource) -> int | None:
         return None
     whole = tensor.contiguous and size_bytes(tensor) == tensor.storage.size_bytes
     return tensor.storage.checksum.expected if whole else None
+
+
+def same_value(one: object, two: object) -> bool:
+    """Compare plain values and all that is inside of them; NaN is equal to NaN, and 3 to a tensor of 3."""
+    numbers = number_of(one), number_of(two)
+    if None not in numbers:
+        return numbers[0] == numbers[1] or all(number != number for number in numbers)
+    if is_tensor(one) and is_tensor(two):
+        return same_elements(one, two)
+    if isinstance(one, Mapping) and isinstance(two, Mapping):
+        return one.keys() == two.keys() and all(same_value(item, two[key]) for key, item in one.items())
+    if isinstance(one, list | tuple) and isinstance(two, list | tuple):
+        return len(one) == len(two) and all(map(same_value, one, two))
+    return type(one) is type(two) and one == two

@@ -8,7 +8,7 @@ from checkpoint_convert.errors import AmbiguousFormatError, UnsupportedError
 from checkpoint_convert.readers.holdings import Holding
 from checkpoint_convert.readers.names import clean, flat_prefix
 from checkpoint_convert.readers.rank_sets import RankSet
-from checkpoint_convert.readers.replicas import same_elements
+from checkpoint_convert.readers.replicas import same_value
 from checkpoint_convert.values import is_tensor
 
 
@@ -86,4 +86,4 @@ def _all_equal(models: list[dict[str, object]]) -> bool:
 
 
 def _same(one: object, two: object) -> bool:
-    return same_elements(one, two) if is_tensor(one) and is_tensor(two) else one == two
+    return same_value(one, two)

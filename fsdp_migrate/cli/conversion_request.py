@@ -94,7 +94,7 @@ class Request:
         from fsdp_migrate.reports import conversion
 
         started = time.monotonic()
-        written = ReadOptions(model_key=self._options.write.model_key)
+        written = ReadOptions(model_key=self._options.write.model_key, names_are_exact=True)
         target = places.target(self._destination, self._options)
         with contextlib.ExitStack() as stack:
             reference = None

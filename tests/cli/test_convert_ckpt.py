@@ -169,6 +169,26 @@ def test_what_we_wrote_needs_no_converting_but_can_be(full: Path, tmp_path: Path
     assert all(torch.equal(found["model"][name], tensor) for name, tensor in source["model"].items())
 
 
+@pytest.mark.parametrize("to", ["dcp", "torch", "safetensors"])
+def test_a_model_whose_only_child_is_called_module(to: str, tmp_path: Path) -> None:
+    """The read-back, and `verify-ckpt` later, take its names for what they are."""
+    model = {"module.w": torch.ones(3)}
+    optimizer = {
+        "state": {"module.w": {"exp_avg": torch.zeros(3)}},
+        "param_groups": [{"params": ["module.w"], "lr": 0.1}],
+    }
+    torch.save({"model": model, "optim": optimizer}, tmp_path / "x.pt")
+    done = call("convert-ckpt", tmp_path / "x.pt", tmp_path / "out", "--to", to)
+    assert done.exit_code == 0, done.stderr
+    assert call("verify-ckpt", tmp_path / "out").exit_code == 0
+    if to == "dcp":
+        assert set(loaded(tmp_path / "out")["model"]) == {"module.w"}
+    torch.save(model, tmp_path / "alone.pt")
+    done = call("convert-ckpt", tmp_path / "alone.pt", tmp_path / "alone", "--to", to)
+    assert done.exit_code == 0 and "CK106" in done.stdout
+    assert call("convert-ckpt", tmp_path / "alone.pt", tmp_path / "b", "--to", to, "--strict").exit_code == 1
+
+
 def test_against_another_checkpoint(full: Path, tmp_path: Path) -> None:
     state = torch.load(full, weights_only=True)
     state["model"]["1.bias"][3] += 1

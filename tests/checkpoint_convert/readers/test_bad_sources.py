@@ -692,16 +692,57 @@ def test_sharded_safetensors(tmp_path: Path) -> None:
     fails(IncompleteError, "is missing", [index])
 
 
+# Objects
+
+
+@pytest.mark.parametrize("new_format", [True, False])
+def test_a_whole_module_is_told_as_one(tmp_path: Path, new_format: bool) -> None:
+    """Also among others, and in the older format, which keeps the source text of its class beside it."""
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    for name, value in (("alone.pt", module), ("within.pt", {"model": module, "epoch": 1})):
+        torch.save(value, tmp_path / name, _use_new_zipfile_serialization=new_format)
+        kind = UnsupportedError if name == "alone.pt" else UnreadableError
+        error = fails(kind, r"object of class torch\.nn\.\S+\.Sequential", [tmp_path / name])
+        assert "model.state_dict()" in error.hint
+
+
+def test_state_of_all_parameters_together_is_refused(tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.LBFGS(model.parameters())
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(torch.ones(1, 2)).square().sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    torch.save({"model": model.state_dict(), "optim": optimizer.state_dict()}, tmp_path / "x.pt")
+    error = fails(UnsupportedError, "is state of LBFGS", [tmp_path / "x.pt"])
+    assert "--only model" in error.hint
+
+
+def test_a_chunk_that_is_lazily_conjugated_is_told_as_one(tmp_path: Path) -> None:
+    """Its directory is not damaged: torch wrote it so."""
+    lazy = torch.ones(2, dtype=torch.complex64).conj()
+    dcp.save({"model": {"w": lazy, "v": torch.ones(2)}}, checkpoint_id=tmp_path / "x")
+    with (
+        open_source([tmp_path / "x"]) as contents,
+        pytest.raises(UnsupportedError, match="w is a lazily conjugated"),
+    ):
+        bytes_of(contents.model["w"])
+
+
 # Names
 
 
 @pytest.mark.parametrize(
     "prefix",
     [
-        "module.",
         "_orig_mod.",
+        "_forward_module.",
         "_fsdp_wrapped_module._fpw_module.",
-        "module._orig_mod.",
+        "_forward_module._orig_mod.",
         "_checkpoint_wrapped_module.",
     ],
 )
@@ -717,6 +758,75 @@ def test_wrapper_prefixes_are_taken_off(tmp_path: Path, prefix: str) -> None:
     with open_source([tmp_path / "x.pt"]) as contents:
         assert set(contents.model) == set(names)
         assert contents.optimizer is not None and set(contents.optimizer.state) == set(names)
+
+
+class Inner(torch.nn.Module):
+    """A model whose one child is called `module`, as a DistributedDataParallel's is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.module = torch.nn.Linear(2, 2)
+
+
+NAMES = {"weight": torch.zeros(2, 2), "bias": torch.zeros(2)}
+
+
+def in_module(named: dict[str, torch.Tensor], prefix: str = "module.") -> dict[str, torch.Tensor]:
+    return {f"{prefix}{name}": value for name, value in named.items()}
+
+
+def optimizer_of(names: dict[str, torch.Tensor]) -> dict[str, Any]:
+    return {
+        "state": {name: {"exp_avg": value} for name, value in names.items()},
+        "param_groups": [{"params": list(names), "lr": 0.1}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "optimizer", "options", "found", "codes"),
+    [
+        # Nothing but the names: a wrapper's, and that is said.
+        (in_module(NAMES), None, ReadOptions(), NAMES, ["CK106"]),
+        (in_module(NAMES, "module._orig_mod."), None, ReadOptions(), NAMES, ["CK106"]),
+        (in_module(NAMES, "module.module."), None, ReadOptions(), NAMES, ["CK106"]),
+        # Others know better.
+        (in_module(NAMES), NAMES, ReadOptions(), NAMES, ["CK106"]),
+        (in_module(NAMES), in_module(NAMES), ReadOptions(), in_module(NAMES), []),
+        (in_module(NAMES), None, ReadOptions(model="test_bad_sources:Inner"), in_module(NAMES), []),
+        (in_module(NAMES), NAMES, ReadOptions(model="test_bad_sources:Inner"), in_module(NAMES), []),
+        (in_module(NAMES), in_module(NAMES), ReadOptions(model="test_bad_sources:two_by_two"), NAMES, []),
+        (in_module(NAMES), None, ReadOptions(names_are_exact=True), in_module(NAMES), []),
+        (NAMES, in_module(NAMES), ReadOptions(), NAMES, []),
+    ],
+)
+def test_module_before_every_name(
+    tmp_path: Path,
+    model: dict[str, torch.Tensor],
+    optimizer: dict[str, torch.Tensor] | None,
+    options: ReadOptions,
+    found: dict[str, torch.Tensor],
+    codes: list[str],
+) -> None:
+    saved = {"model": model} | ({} if optimizer is None else {"optim": optimizer_of(optimizer)})
+    torch.save(saved, tmp_path / "x.pt")
+    with open_source([tmp_path / "x.pt"], options) as contents:
+        assert set(contents.model) == set(found)
+        assert [notice.code for notice in contents.notices] == codes
+        if optimizer is not None:
+            assert contents.optimizer is not None and set(contents.optimizer.state) == set(found)
+
+
+def two_by_two() -> torch.nn.Module:
+    return torch.nn.Linear(2, 2)
+
+
+def test_module_before_every_name_of_a_directory_is_the_models(tmp_path: Path) -> None:
+    """FSDP1 wrote it: a directory is loaded by those names, and needs no converting."""
+    dcp.save({"model": in_module(NAMES)}, checkpoint_id=tmp_path / "x")
+    with open_source([tmp_path / "x"]) as contents:
+        assert set(contents.model) == set(in_module(NAMES)) and contents.loadable_as_is
+    with open_source([tmp_path / "x"], ReadOptions(model="test_bad_sources:two_by_two")) as contents:
+        assert set(contents.model) == set(NAMES) and not contents.loadable_as_is
 
 
 def test_names_that_become_one_are_refused(tmp_path: Path) -> None:

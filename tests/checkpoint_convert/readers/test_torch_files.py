@@ -426,3 +426,34 @@ def test_memory_stays_small(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert total == 64 << 20
     assert peak < 2 << 20
+
+
+def test_a_cold_file_is_not_waited_for_record_by_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system hears of all headers before the first is read; items of a directory have too few."""
+    path = tmp_path / "x.pt"
+    torch.save({f"w{number}": torch.zeros(4) for number in range(20)}, path)
+    announced: list[tuple[int, int]] = []
+
+    def advise(handle: int, position: int, count: int, advice: int) -> None:
+        assert advice == os.POSIX_FADV_WILLNEED
+        announced.append((position, count))
+
+    read: list[int] = []
+
+    def pread(handle: int, count: int, position: int) -> bytes:
+        read.append(len(announced))
+        with path.open("rb") as file:
+            file.seek(position)
+            return file.read(count)
+
+    monkeypatch.setattr(os, "posix_fadvise", advise, raising=False)
+    monkeypatch.setattr(os, "POSIX_FADV_WILLNEED", 3, raising=False)
+    monkeypatch.setattr(os, "pread", pread)
+    with open_source([path]) as contents:
+        assert len(contents.model) == 20
+    data = path.read_bytes()
+    assert len(announced) == data.count(b"PK\x03\x04")
+    assert all(data[position:].startswith(b"PK\x03\x04") and count == 30 for position, count in announced)
+    assert read[-20:] == [len(announced)] * 20
