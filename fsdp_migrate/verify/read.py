@@ -161,6 +161,7 @@ def _step(event: dict[str, Any]) -> StepFacts:
         event.get("evaluating", 0),
         event.get("bytes", {}),
         tuple((kind, begin, end) for kind, begin, end in event.get("spans", ())),
+        tuple(event.get("unscaled", ())),
     )
 
 

@@ -75,7 +75,7 @@ class StepFacts:
     """What one rank saw of one optimizer step.
 
     Args:
-        losses: one per backward pass.
+        losses: one per backward pass, as `backward` was called on it.
         reductions: gradient reductions in each backward pass.
         inputs: digests of what went into the models, in call order.
         clips: function, norm type, and this rank's part of the norm with the ranks that hold the others.
@@ -86,6 +86,7 @@ class StepFacts:
         bytes: that collectives gather, scatter or reduce, by name.
         evaluating: modules in evaluation mode when a model was first called.
         spans: what the time went to: kind, begin and end in seconds.
+        unscaled: the losses before a gradient scaler took them; empty without one.
     """
 
     step: int
@@ -103,6 +104,12 @@ class StepFacts:
     evaluating: int = 0
     bytes: dict[str, int] = field(default_factory=dict)
     spans: tuple[tuple[str, float, float], ...] = ()
+    unscaled: tuple[float, ...] = ()
+
+    @property
+    def own_losses(self) -> tuple[float, ...]:
+        """The losses that the job computed, without a gradient scaler's factor."""
+        return self.unscaled or self.losses
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import xxhash
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from fsdp_migrate.verify.probes.raw_bytes import raw_bytes
 from fsdp_migrate.verify.probes.session import Session
 from fsdp_migrate.verify.probes.shards import clean_name, local_part, stored_weight
 
@@ -94,7 +95,7 @@ def _checksums(session: Session) -> dict[str, int]:
 def _digests(parts: list[Tensor]) -> list[int]:
     """Hashes on the CPU, where reading bytes is faster than adding them up; sums of the bits elsewhere."""
     if all(part.device.type == "cpu" for part in parts):
-        return [xxhash.xxh3_64_intdigest(part.view(torch.uint8).numpy().data) for part in parts]
+        return [xxhash.xxh3_64_intdigest(raw_bytes(part)) for part in parts]
     sums = [part.view(_BITS[part.element_size()]).sum(dtype=torch.int64) for part in parts]
     found: list[int] = torch.stack(sums).tolist()
     return found

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fsdp_migrate.verify.probes.raw_bytes import raw_bytes
 from fsdp_migrate.verify.probes.shards import Slot
 from fsdp_migrate.verify.probes.sketch import Sketch, sketches
 from fsdp_migrate.verify.schedule import SMALL_BYTES_PER_RANK
@@ -135,7 +136,8 @@ class Recorder:
         if parts and parts[0].device.type != "cpu":  # one copy to the host is faster than many
             parts = [torch.cat(parts).cpu()]
         for part in parts:
-            self._tensors.write(part.contiguous().view(torch.uint8).numpy().data)
+            stored = part.contiguous()
+            self._tensors.write(raw_bytes(stored))
         items: list[dict[str, object]] = []
         for each in group:
             items.append({"slot": _place(each.slot), "at": self._written})

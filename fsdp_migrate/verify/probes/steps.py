@@ -118,15 +118,33 @@ def _before(session: Session, optimizer: Optimizer) -> None:
     if id(optimizer) not in session.optimizers:
         session.optimizers[id(optimizer)] = len(session.optimizers)
     _describe_optimizer(session, optimizer, index)
-    kept = session.now.gradients
-    if not kept:
+    if not session.now.gradients:
         session.note("gradients before clipping: the job does not call backward() on a tensor")
+    kept = _of_use(session.now.gradients, index, optimizer)
     session.recorder.write(session.step, "gradient", kept)
     if kept and not _is_due(session, index):
         return
-    used = session.recorder.taken(index.gradients(), copy=False)
+    used = _of_use(session.recorder.taken(index.gradients(), copy=False), index, optimizer)
     if session.now.clips or not _same(kept, used):
         session.recorder.write(session.step, CLIPPED, used)
+
+
+def _of_use(kept: list[Kept], index: ParameterIndex, optimizer: Optimizer) -> list[Kept]:
+    """Without what frozen parameters have left of earlier steps and this optimizer does not take.
+
+    A model that is frozen while another one is trained keeps its last gradients under FSDP2; FSDP1 lets go of
+    them with its next forward pass. Nothing is computed from them.
+    """
+    if all(index.trainable.values()):
+        return kept
+    held = {
+        slot.name
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if (holder := index.by_id.get(id(parameter))) is not None
+        for slot in holder.slots
+    }
+    return [each for each in kept if index.trainable.get(each.slot.name, True) or each.slot.name in held]
 
 
 def _is_due(session: Session, index: ParameterIndex) -> bool:
@@ -212,6 +230,7 @@ def _after(session: Session, optimizer: Optimizer) -> None:
         "step",
         step=session.step,
         losses=[float(loss) for loss in now.losses],
+        unscaled=[float(loss) for loss in now.unscaled] if now.scaled else [],
         reductions=now.reductions,
         reduce_dtypes=sorted(now.reduce_dtypes),
         inputs=now.inputs,
