@@ -14,9 +14,14 @@ EVERYDAY = Path(__file__).parent / "projects" / "everyday"
 
 
 @pytest.fixture(scope="module")
-def report(two_ranks: Bench, tmp_path_factory: pytest.TempPathFactory) -> ParityReport:
+def made(two_ranks: Bench, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     run = replace(two_ranks.run, options=replace(two_ranks.run.options, steps=5))
-    return Bench(run, tmp_path_factory.mktemp("everyday"), EVERYDAY).verdict()
+    return Bench(run, tmp_path_factory.mktemp("everyday"), EVERYDAY)
+
+
+@pytest.fixture(scope="module")
+def report(made: Bench) -> ParityReport:
+    return made.verdict()
 
 
 def test_right_conversion_passes(report: ParityReport) -> None:
@@ -41,3 +46,19 @@ def test_both_ways_to_save_are_compared(report: ParityReport) -> None:
 def test_unit_within_activation_checkpointing_counts_once(report: ParityReport) -> None:
     assert report.original.units == report.candidate.units
     assert len(report.candidate.units) == 5
+
+
+@pytest.mark.parametrize(
+    ("mistake", "code", "words"),
+    [
+        ("scaler-off", "scaler-missing", "losses are multiplied by 4096 before backward() in the original"),
+        ("turn-lost", "optimizer-turns", "step 1 is that of the optimizer of"),
+        ("state-lost", "optimizer-state-lost", "counts 1 steps for 0.down.bias after step 3"),
+        ("save-early", "saved-when", "saved after step 2 in the candidate and after step 4 in the original"),
+    ],
+)
+def test_mistake_is_named_first(made: Bench, mistake: str, code: str, words: str) -> None:
+    found = made.verdict(mistake=mistake)
+    assert not found.passed
+    assert found.causes[0].code == code, found.causes
+    assert words in found.causes[0].text

@@ -64,7 +64,7 @@ def _sum(tensor: Tensor) -> Tensor:
 
 
 def _before_scaling(session: Session, loss: Tensor) -> Tensor:
-    return next((value for scaled, value in session.now.scaled if scaled() is loss), _sum(loss))
+    return next((value for scaled, value, _ in session.now.scaled if scaled() is loss), _sum(loss))
 
 
 def _scalers(session: Session) -> None:
@@ -79,7 +79,7 @@ def _told(session: Session, original: Any) -> Any:
         result = original(self, outputs)
         with session.probing() as active:
             if active and isinstance(outputs, Tensor) and result is not outputs:
-                session.now.scaled.append((weakref.ref(result), _sum(outputs)))
+                session.now.scaled.append((weakref.ref(result), _sum(outputs), self._scale.clone()))
         return result
 
     return scale

@@ -196,18 +196,22 @@ def write_others(session: Session, step: int) -> None:
     for position, model in enumerate(session.others):
         index = index_parameters(model, f"other{position + 1}")
         session.recorder.tensors(step, "weight of another model", index.weights())
+        _write_buffers(session, step, model, f"other{position + 1}")
 
 
 def write_buffers(session: Session, step: int) -> None:
     """Record every floating or integer buffer of every model; each rank has its own."""
     for model in session.models:
-        prefix = session.prefix(model)
-        held = [
-            whole(".".join(part for part in (prefix, clean_name(name)) if part), local_part(buffer))
-            for name, buffer in model.named_buffers()
-            if buffer.numel()
-        ]
-        session.recorder.tensors(step, "buffer", held)
+        _write_buffers(session, step, model, session.prefix(model))
+
+
+def _write_buffers(session: Session, step: int, model: nn.Module, prefix: str) -> None:
+    held = [
+        whole(".".join(part for part in (prefix, clean_name(name)) if part), local_part(buffer))
+        for name, buffer in model.named_buffers()
+        if buffer.numel()
+    ]
+    session.recorder.tensors(step, "buffer", held)
 
 
 def _tensors(tree: Any) -> list[Tensor]:

@@ -33,7 +33,7 @@ class StepState:
 
     Args:
         unscaled: the losses before a gradient scaler took them, if one did.
-        scaled: what scalers gave back, with the value that they were given.
+        scaled: what scalers gave back, with the value that they were given, and their factor.
         zeroed: for each call of `zero_grad`, the backward passes made before it.
         random: digest of the random number generators at the first call of a model.
         rewritten: weights that are not what the last optimizer step left, at the first call of a model.
@@ -45,7 +45,7 @@ class StepState:
 
     losses: list[Tensor] = field(default_factory=list)
     unscaled: list[Tensor] = field(default_factory=list)
-    scaled: list[tuple[weakref.ref[Tensor], Tensor]] = field(default_factory=list)
+    scaled: list[tuple[weakref.ref[Tensor], Tensor, Tensor]] = field(default_factory=list)
     reductions: list[int] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
     clips: list[dict[str, object]] = field(default_factory=list)

@@ -22,7 +22,7 @@ from fsdp_migrate.verify.probes.clipping import norm_words
 from fsdp_migrate.verify.probes.models import write_buffers, write_others
 from fsdp_migrate.verify.probes.recorder import Kept
 from fsdp_migrate.verify.probes.session import Session, StepState, span_words
-from fsdp_migrate.verify.probes.shards import Holder, ParameterIndex, Slot, local_part
+from fsdp_migrate.verify.probes.shards import Holder, ParameterIndex, Slot, index_parameters, local_part
 from fsdp_migrate.verify.probes.units import describe_units, kind_of
 from fsdp_migrate.verify.schedule import is_due
 
@@ -181,12 +181,17 @@ def _describe_optimizer(session: Session, optimizer: Optimizer, index: Parameter
     """What the optimizer holds: names and hyper-parameters per group, and parameters that no model has."""
     groups: list[dict[str, object]] = []
     foreign: list[list[int]] = []
+    others = {
+        key for model in session.others for key in index_parameters(model).by_id if key not in index.by_id
+    }
+    of_others = 0
     for group in optimizer.param_groups:
         names: set[str] = set()
         for parameter in group["params"]:
             holder = index.by_id.get(id(parameter))
             if holder is None:
                 foreign.append(list(parameter.shape))
+                of_others += id(parameter) in others
             else:
                 names |= {slot.name for slot in holder.slots}
         groups.append({"names": sorted(names), "settings": _settings(group)})
@@ -197,6 +202,7 @@ def _describe_optimizer(session: Session, optimizer: Optimizer, index: Parameter
         kind=type(optimizer).__name__,
         groups=groups,
         foreign=len(foreign),
+        of_others=of_others,
         foreign_shapes=foreign[:_PRINTED_FOREIGN],
     )
 
@@ -230,6 +236,7 @@ def _after(session: Session, optimizer: Optimizer) -> None:
         "step",
         step=session.step,
         losses=[float(loss) for loss in now.losses],
+        scales=[float(scale) for *_, scale in now.scaled],
         unscaled=[float(loss) for loss in now.unscaled] if now.scaled else [],
         reductions=now.reductions,
         reduce_dtypes=sorted(now.reduce_dtypes),

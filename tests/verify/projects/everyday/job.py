@@ -2,6 +2,7 @@
 turns, activation checkpointing after sharding, checkpoints by torch.save and by torch.distributed.checkpoint.
 """
 
+import argparse
 import tempfile
 
 import torch
@@ -41,7 +42,13 @@ def save(states, model, optimizer):
         dist.barrier()
 
 
-def train(shard, states, scaler):
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--mistake", default="")
+    return parser.parse_args()
+
+
+def train(shard, states, scaler, mistake=""):
     dist.init_process_group("nccl")
     torch.manual_seed(0)
     generator = shard(nn.Sequential(Block(), Block(), nn.Linear(WIDTH, WIDTH)), torch.float16)
@@ -51,12 +58,17 @@ def train(shard, states, scaler):
     judges = torch.optim.Adam(critic.parameters(), lr=1e-2)
     data = torch.Generator().manual_seed(dist.get_rank())
     for step in range(2):
+        if mistake == "state-lost" and step == 1:
+            judges = torch.optim.Adam(critic.parameters(), lr=1e-2)
+        if mistake == "save-early" and step == 1:
+            save(states, generator, makes)
         real, noise = torch.randn(2, 4, WIDTH, generator=data).cuda().unbind()
         with torch.no_grad():
             made = generator(noise).float()
         judges.zero_grad()
         (critic(made).mean() - critic(real).mean()).backward()
-        judges.step()
+        if mistake != "turn-lost":
+            judges.step()
         want_gradients(critic, False)
         makes.zero_grad()
         made = generator(noise)
@@ -66,5 +78,5 @@ def train(shard, states, scaler):
         scaler.step(makes)
         scaler.update()
         want_gradients(critic, True)
-        if step == 1:
+        if step == 1 and mistake != "save-early":
             save(states, generator, makes)

@@ -1,7 +1,7 @@
 from types import SimpleNamespace
 
 import torch
-from job import Block, train
+from job import Block, options, train
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -29,4 +29,6 @@ def full(model, optimizer):
     return states(model, optimizer, StateDictOptions(full_state_dict=True, cpu_offload=True))
 
 
-train(shard, SimpleNamespace(sharded=states, full=full), torch.amp.GradScaler("cuda", init_scale=2.0**12))
+choice = options()
+scaler = torch.amp.GradScaler("cuda", init_scale=2.0**12, enabled=choice.mistake != "scaler-off")
+train(shard, SimpleNamespace(sharded=states, full=full), scaler, choice.mistake)
