@@ -84,7 +84,9 @@ def check(
     apart = where_they_part(
         {rank: read_calls(files.collectives) for rank, files in everyone.items()}, hung=result.hung
     )
-    words = _words(first, failures, who, result.hung, timeout_s, apart)
+    over = [one.rank for one in result.exits if everyone[one.rank].done.exists()]
+    said = "\n".join(filter(None, [_over(over), apart]))
+    words = _words(first, failures, who, result.hung, timeout_s, said)
     if tree is not None:
         copy, source = tree
         words = words.replace(copy + os.sep, source + os.sep)
@@ -152,6 +154,11 @@ def _words(
     if apart:
         opening += f"\n{apart}"
     return opening + (f"\n{first.traceback.rstrip()}" if first.traceback else "")
+
+
+def _over(ranks: list[int]) -> str:
+    """Of ranks that are through with the script while others wait for them."""
+    return f"(rank {', '.join(map(str, ranks))} came to the end of the script)" if ranks else ""
 
 
 def _hint(hung: bool, *, copied: bool) -> str:

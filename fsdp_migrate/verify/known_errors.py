@@ -110,6 +110,11 @@ _KNOWN = (
         "the script is written for another number of processes: give --nproc what it expects",
     ),
     _known(
+        r"re-initialize CUDA in forked|CUDA error: initialization error",
+        "the process that ranks are forked from has touched the GPU: --no-preload starts each of them in an "
+        "interpreter of its own",
+    ),
+    _known(
         r"OutOfMemoryError|out of memory|can't allocate memory",
         "the job ran out of memory: the probes keep a copy of the gradients; use a smaller "
         "model or batch, or "

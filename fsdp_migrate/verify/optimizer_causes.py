@@ -79,20 +79,25 @@ def state_of_a_checkpoint(evidence: Evidence) -> Cause | None:
 def state_lost(evidence: Evidence) -> Cause | None:
     """Counters of the optimizer's state start again in a later step."""
     original, candidate = evidence.original, evidence.candidate
-    equal: set[str] = set()
+    known: dict[str, float] = {}  # what the candidate counted before
     for step in range(1, min(original.last_step, candidate.last_step) + 1):
         before, after = _counters(original, step), _counters(candidate, step)
-        anew = sorted(name for name in equal & set(before) & set(after) if after[name] < before[name])
+        stepped = candidate.tensors(step, "gradient")
+        anew = sorted(
+            name
+            for name in set(known) & set(before) & set(after)
+            if after[name] < before[name] and after[name] < known[name] + (name in stepped)
+        )
         if anew:
             name = anew[0]
             return Cause(
                 "optimizer-state-lost",
                 f"the optimizer counts {after[name]:g} steps for {name} after step {step} in the candidate "
-                f"and {before[name]:g} in the original ({len(anew)} of {len(before)} parameters), and as "
-                "many before: its state starts anew in between",
+                f"and {before[name]:g} in the original ({len(anew)} of {len(before)} parameters): its "
+                "state starts anew there",
                 "keep the optimizer, or load its state with set_optimizer_state_dict when it is built again",
             )
-        equal |= {name for name in before if after.get(name) == before[name]}
+        known |= after
     return None
 
 

@@ -14,8 +14,11 @@ import pytest
 from bench import Benches
 
 from fsdp_migrate.errors import JobError
-from fsdp_migrate.verify import known_errors
+from fsdp_migrate.verify import failures, known_errors
 from fsdp_migrate.verify.calls import Call, read_calls, where_they_part
+from fsdp_migrate.verify.launcher import LaunchResult, RankExit
+from fsdp_migrate.verify.model import ArmName
+from fsdp_migrate.verify.spec import RankFiles
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,6 +97,20 @@ def test_planted_failure_is_explained(zoo: Benches, mistake: str, words: list[st
     said = f"{raised.value.message}\n{raised.value.hint}"
     assert all(each in said for each in words), said
     assert int(raised.value.exit_code) == 3
+
+
+def test_rank_that_came_to_its_end_is_told_where_others_wait_for_it(tmp_path: Path) -> None:
+    """It did not fail, so that nothing else names it."""
+    waits, ended = (RankFiles.of(tmp_path, "candidate", rank) for rank in range(2))
+    for files in (waits, ended):
+        files.folder.mkdir(parents=True)
+    waits.stacks.write_text('Current thread (most recent call first):\n  File "train.py", line 3 in main\n')
+    ended.done.touch()
+    result = LaunchResult((RankExit(0, None, 1), RankExit(1, 0, 0)), hung=True)
+    with pytest.raises(JobError) as raised:
+        failures.check(result, tmp_path, ArmName.CANDIDATE, "the candidate", 60.0)
+    assert 'Rank 0 is stuck at File "train.py", line 3' in raised.value.message
+    assert "(rank 1 came to the end of the script)" in raised.value.message
 
 
 def test_termination_stops_ranks_and_removes_what_was_temporary(tmp_path: Path) -> None:

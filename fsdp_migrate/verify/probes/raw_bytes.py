@@ -13,7 +13,12 @@ def raw_bytes(tensor: Tensor) -> memoryview:
     `Tensor.numpy()` would do the same, but marks the storage as one that cannot be resized from then on, and
     FSDP frees gathered parameters by resizing theirs to nothing (`free_storage` in
     `torch/distributed/fsdp/_fully_shard/_fsdp_param.py`): a job that is only looked at would fail there.
+
+    Raises:
+        ValueError: it is not contiguous, or not on the CPU.
     """
+    if tensor.device.type != "cpu" or not tensor.is_contiguous():
+        raise ValueError(f"bytes of a {tensor.device.type} tensor with strides {tensor.stride()}")
     size = tensor.numel() * tensor.element_size()
     if not size:
         return memoryview(b"")

@@ -6,6 +6,7 @@ full tensors are put together by the comparison.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterable
@@ -133,9 +134,7 @@ class Recorder:
     def _elements(self, dtype: torch.dtype, group: list[Kept]) -> list[dict[str, object]]:
         """Write elements; where they lie."""
         parts = [each.values.reshape(-1) for each in group if each.values is not None]
-        if parts and parts[0].device.type != "cpu":  # one copy to the host is faster than many
-            parts = [torch.cat(parts).cpu()]
-        for part in parts:
+        for part in _on_host(parts):
             stored = part.contiguous()
             self._tensors.write(raw_bytes(stored))
         items: list[dict[str, object]] = []
@@ -172,6 +171,15 @@ def _words(sums: Sketch) -> dict[str, object]:
 def _copied(values: Tensor) -> Tensor:
     """On the host, where they take no memory of the job's device."""
     return values.clone() if values.device.type == "cpu" else values.cpu()
+
+
+def _on_host(parts: list[Tensor]) -> list[Tensor]:
+    """The same elements in the same order; one copy from a device is faster than many."""
+    found: list[Tensor] = []
+    for device, some in itertools.groupby(parts, lambda part: part.device):
+        alike = list(some)
+        found += alike if device.type == "cpu" else [torch.cat(alike).cpu()]
+    return found
 
 
 def _as_real(slot: Slot, values: Tensor) -> tuple[Slot, Tensor]:
