@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fsdp_migrate.errors import JobError
 from fsdp_migrate.verify import known_errors
-from fsdp_migrate.verify.calls import read_calls, where_they_part
+from fsdp_migrate.verify.calls import A_DTENSOR, read_calls, where_they_part
 from fsdp_migrate.verify.launcher import LaunchResult, RankExit
 from fsdp_migrate.verify.model import ArmName
 from fsdp_migrate.verify.spec import RankFiles
@@ -90,7 +90,7 @@ def check(
     if tree is not None:
         copy, source = tree
         words = words.replace(copy + os.sep, source + os.sep)
-    meant = known_errors.meaning(first.text, first.traceback)
+    meant = known_errors.meaning(first.text, first.traceback) or _meant_by_calls(apart)
     hint = _hint(result.hung, copied=tree is not None)
     raise JobError(words, hint=f"{meant}; {hint}" if meant else hint)
 
@@ -154,6 +154,15 @@ def _words(
     if apart:
         opening += f"\n{apart}"
     return opening + (f"\n{first.traceback.rstrip()}" if first.traceback else "")
+
+
+def _meant_by_calls(apart: str) -> str:
+    if A_DTENSOR not in apart:
+        return ""
+    return (
+        "a DTensor is gathered on some ranks only: full_tensor(), and what needs it (norms, prints, saving), "
+        "belongs before `if rank == 0`, on every rank"
+    )
 
 
 def _over(ranks: list[int]) -> str:

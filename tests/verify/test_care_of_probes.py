@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fsdp_migrate.verify import rank_server
-from fsdp_migrate.verify.probes import between, sketch
+from fsdp_migrate.verify.probes import between, collectives, sketch
 from fsdp_migrate.verify.probes.raw_bytes import raw_bytes
 from fsdp_migrate.verify.probes.shards import Slot
 
@@ -30,6 +30,14 @@ def test_bytes_that_are_not_there_are_refused(of: torch.Tensor) -> None:
 
 def test_bytes_of_nothing() -> None:
     assert bytes(raw_bytes(torch.empty(0))) == b""
+
+
+def test_bytes_of_a_list_are_those_of_the_whole() -> None:
+    """FSDP1 gathers into a list of pieces on gloo, and into one tensor on NCCL."""
+    whole, part = torch.empty(8), torch.empty(2)
+    assert collectives._largest_bytes((list(whole.chunk(4)), part), {}) == 32
+    assert collectives._largest_bytes((whole, part), {"op": None}) == 32
+    assert collectives._largest_bytes((), {"tensor": part}) == 8
 
 
 def test_sketch_is_the_same_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:

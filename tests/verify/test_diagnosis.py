@@ -86,6 +86,14 @@ def test_what_an_error_means(error: str, traceback: str, words: str) -> None:
             ["the candidate hangs: no rank made progress for 12 s. Rank 1 is stuck at", "rank 0: stuck at"],
         ),
         ("crashes", ["the candidate failed on rank 1: ValueError: bad batch"]),
+        (
+            "gathers-on-one-rank",
+            [
+                "the ranks part at collective",
+                "for a DTensor (forward)\n  rank 1: all-gather of",
+                "a DTensor is gathered on some ranks only",
+            ],
+        ),
         ("is-killed", ["the candidate failed on rank 1: killed by SIGKILL"]),
         ("wrong-world-size", ["--nproc what it expects"]),
         ("port-in-use", ["listens on the port that the script names"]),
