@@ -18,6 +18,11 @@ def test_stages_take_no_longer_than_the_script_says(monkeypatch: pytest.MonkeyPa
     from gpu import stages
 
     assert "at most seven minutes" in (ROOT / "benchmarks" / "gpu.sh").read_text()
+    measured = [stage for stage in stages(Path("out"), dry=False) if "--config" in stage.command][1:]
+    assert len(measured) == 3  # speed, and memory twice: of as many tokens as training takes
+    for stage in measured:
+        tokens = [int(stage.command[stage.command.index(f"--{of}") + 1]) for of in ("batch", "sequence")]
+        assert tokens[0] * tokens[1] >= 4096, stage
     assert sum(stage.seconds for stage in stages(Path("out"), dry=False)) <= 7 * 60
 
 
