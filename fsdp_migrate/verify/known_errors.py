@@ -89,6 +89,11 @@ _KNOWN = (
         "--record DIR), and compare with a newer one",
     ),
     _known(
+        r"^KeyError: \d+$",
+        "if get_optimizer_state_dict raises it: the optimizer holds a parameter that the model has no more, "
+        "because it was built before fully_shard, or the parameter was replaced after it",
+    ),
+    _known(
         r"KeyError: None|state_dict_type",
         "FSDP.state_dict_type knows nothing of FSDP2 models: use get_model_state_dict and "
         "set_model_state_dict",

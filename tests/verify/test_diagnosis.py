@@ -69,6 +69,8 @@ def test_rank_that_stays_away_is_named_in_a_hang_alone() -> None:
         ("RuntimeError: ... has failed to listen (errno: 98 - Address already in use).", "", "the port"),
         ("RuntimeError: Mesh should not be bigger than default world size 2, but found 8", "", "--nproc"),
         ("torch.OutOfMemoryError: CUDA out of memory.", "", "ran out of memory"),
+        ("KeyError: 34", "", "the optimizer holds a parameter that the model has no more"),
+        ("KeyError: 'batch 34'", "", ""),
         ("ValueError: bad batch", "", ""),
     ],
 )  # fmt: skip

@@ -181,9 +181,6 @@ def _describe_optimizer(session: Session, optimizer: Optimizer, index: Parameter
     """What the optimizer holds: names and hyper-parameters per group, and parameters that no model has."""
     groups: list[dict[str, object]] = []
     foreign: list[list[int]] = []
-    others = {
-        key for model in session.others for key in index_parameters(model).by_id if key not in index.by_id
-    }
     of_others = 0
     for group in optimizer.param_groups:
         names: set[str] = set()
@@ -191,7 +188,7 @@ def _describe_optimizer(session: Session, optimizer: Optimizer, index: Parameter
             holder = index.by_id.get(id(parameter))
             if holder is None:
                 foreign.append(list(parameter.shape))
-                of_others += id(parameter) in others
+                of_others += any(id(parameter) in index_parameters(each).by_id for each in session.others)
             else:
                 names |= {slot.name for slot in holder.slots}
         groups.append({"names": sorted(names), "settings": _settings(group)})
