@@ -54,6 +54,7 @@ def stages(out: Path, *, dry: bool) -> list[Stage]:
             (
                 *(*verify, "--nproc", "1", "--steps", "3", "--config", "tiny" if dry else "large"),
                 *("--dtype", "bf16", "--profile", "--output", str(out / "speed.json")),
+                *_tokens(4, 2048, dry=dry),
             ),
             100,
             "speed.json",
@@ -67,6 +68,7 @@ def stages(out: Path, *, dry: bool) -> list[Stage]:
                 (
                     *(*verify, "--simulate-world", str(world), "--config", "tiny" if dry else "8b"),
                     *("--dtype", "bf16", "--output", str(out / name)),
+                    *_tokens(1, 4096, dry=dry),
                 ),
                 60,
                 name,
@@ -90,6 +92,11 @@ def stages(out: Path, *, dry: bool) -> list[Stage]:
     )
     found.append(Stage("tests", (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests), 60))
     return found
+
+
+def _tokens(batch: int, sequence: int, *, dry: bool) -> tuple[str, ...]:
+    """As many as keep a GPU busy: with few of them the optimizer takes the time, and weights the memory."""
+    return () if dry else ("--batch", str(batch), "--sequence", str(sequence))
 
 
 def run(stage: Stage, out: Path, *, patience: int) -> dict[str, object]:

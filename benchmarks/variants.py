@@ -55,7 +55,8 @@ def timed(change: Callable[[nn.Module], None], *, dry: bool) -> list[float]:
     shape = SHAPES["tiny" if dry else "medium"]
     length, batch = (32, 1) if dry else (2048, 4)
     torch.manual_seed(0)
-    model = Decoder(shape, length=length, tied=False).to(device)
+    with device:
+        model = Decoder(shape, length=length, tied=False)
     change(model)
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
     for layer in model.modules():
@@ -89,18 +90,25 @@ def main() -> int:
         "nccl" if torch.cuda.is_available() else "gloo", store=store, rank=0, world_size=1
     )
     found: list[dict[str, object]] = []
-    for name, change in (("plain", plain), ("compiled", compiled), ("float8", in_float8)):
+
+    def write() -> str:
+        """After each variant, so that one that takes too long costs no other."""
+        text = json.dumps({"device": device_name(), "variants": found}, indent=2)
+        if options.output is not None:
+            options.output.write_text(text + "\n")
+        return text
+
+    for name, change in (("plain", plain), ("float8", in_float8), ("compiled", compiled)):
         try:
             times = timed(change, dry=options.dry_run)
         except Exception as error:  # float8 needs torchao and a chip that has it
             found.append({"name": name, "seconds": None, "words": f"does not run here: {error}"[:300]})
+            write()
             continue
         median = statistics.median(times)
         found.append({"name": name, "seconds": median, "words": f"step {median * 1e3:.1f} ms"})
-    text = json.dumps({"device": device_name(), "variants": found}, indent=2)
-    if options.output is not None:
-        options.output.write_text(text + "\n")
-    print(text, flush=True)
+        write()
+    print(write(), flush=True)
     os._exit(0)  # gloo's threads abort an orderly exit now and then
 
 

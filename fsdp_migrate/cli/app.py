@@ -130,7 +130,10 @@ def guarded(command: Callable[..., ExitCode]) -> Callable[..., None]:
 def _explain(error: Exception) -> ExitCode:
     message, hint = getattr(error, "message", None), getattr(error, "hint", "")
     if message is not None:
-        _say(f"error: {message}")
+        from fsdp_migrate.reports.visible import visible
+
+        # It may quote what a job wrote, colours and all.
+        _say("error: " + "\n".join(map(visible, message.split("\n"))))
         if hint:
             _say(f"  hint: {hint}")
         return ExitCode(getattr(error, "exit_code", ExitCode.BAD_INPUT))

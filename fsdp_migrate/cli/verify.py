@@ -49,6 +49,8 @@ def verify(
     strategy: given.Strategy = given.StrategyOption.full_shard,
     accumulate: given.Accumulate = 1,
     tied: given.Tied = False,
+    batch: given.Batch = 2,
+    sequence: given.Sequence = 64,
 ) -> ExitCode:
     """Run the original and the converted job from the same start and compare them.
 
@@ -105,6 +107,8 @@ def verify(
         strategy=strategy.value,
         accumulate=accumulate,
         tied=tied,
+        batch=batch,
+        sequence=sequence,
         steps=launch.steps,
     )
     if simulate_world is not None:

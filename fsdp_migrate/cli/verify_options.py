@@ -128,6 +128,8 @@ Size = Annotated[SizeOption, typer.Option(help="Reference job: size of the model
 Dtype = Annotated[DtypeOption, typer.Option(help="Reference job: compute dtype.")]
 Strategy = Annotated[StrategyOption, typer.Option(help="Reference job: FSDP1 sharding strategy.")]
 Accumulate = Annotated[int, typer.Option(help="Reference job: micro-batches per step.", min=1)]
+Batch = Annotated[int, typer.Option(min=1, help="Reference job: sequences per rank and micro-batch.")]
+Sequence = Annotated[int, typer.Option(min=1, help="Reference job: tokens per sequence.")]
 Tied = Annotated[
     bool,
     typer.Option("--tied/--untied", help="Reference job: the head uses the embedding's weight."),

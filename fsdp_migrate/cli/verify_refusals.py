@@ -10,7 +10,10 @@ from fsdp_migrate.errors import UsageError
 if TYPE_CHECKING:
     import typer
 
-OF_REFERENCE = ("config", "dtype", "strategy", "accumulate", "tied", "simulate_world")
+OF_REFERENCE = (
+    *("config", "dtype", "strategy", "accumulate", "tied", "batch", "sequence"),
+    "simulate_world",
+)
 _OF_OUTPUT = frozenset({"output_format", "output"})
 _COUNT_BESIDE = {
     "compare": ("--compare reads two records and runs nothing", _OF_OUTPUT | {"strict"}),

@@ -8,6 +8,7 @@ from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import Cause
 from fsdp_migrate.verify.record import ArmRecord, StepFacts
+from fsdp_migrate.verify.sharding_causes import listed
 
 _SAME_RATIO = 1e-4
 _NO_ROUNDING = 1e-3
@@ -71,3 +72,19 @@ def _factor(left: StepFacts, right: StepFacts) -> float | None:
         return None
     ratios = [after / before for before, after in zip(left.losses, right.losses, strict=True)]
     return ratios[0] if max(ratios) - min(ratios) <= _SAME_RATIO * abs(ratios[0]) else None
+
+
+def missing_gradients(evidence: Evidence) -> Cause | None:
+    """Parameters have a gradient in one arm alone."""
+    lonely = [one for one in evidence.comparison.unmatched if one[1] == "gradient"]
+    if not lonely:
+        return None
+    step, _, _, lacking = lonely[0]
+    names = sorted(one[2] for one in lonely if (one[0], one[3]) == (step, lacking))
+    has = "original" if lacking == "candidate" else "candidate"
+    return Cause(
+        "gradients-missing",
+        f"{len(names)} parameters get a gradient in step {step} of the {has} and none in the {lacking} "
+        f"({listed(names)}): they are frozen there, or take no part in the loss",
+        "freeze and unfreeze by the names that parameters have now, and compute the loss of the original",
+    )

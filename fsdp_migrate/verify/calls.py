@@ -15,6 +15,10 @@ from pathlib import Path
 FILE = "collectives.txt"
 
 
+A_DTENSOR = "a DTensor"
+"""Where a call is made by a DTensor's own operation, such as `full_tensor()`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One collective call.

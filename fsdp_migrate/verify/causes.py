@@ -6,6 +6,8 @@ that applies is reported; the first is the likeliest.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
 
 from fsdp_migrate.verify import (
@@ -15,11 +17,15 @@ from fsdp_migrate.verify import (
     optimizer_causes,
     precision_causes,
     saving_causes,
+    scaler_causes,
     sharding_causes,
     start_causes,
 )
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import CLIPPED, Cause
+from fsdp_migrate.verify.record import ArmRecord
+
+_SECOND_MODEL = re.compile(r"model\d+\.")
 
 Rule = Callable[[Evidence], Cause | None]
 
@@ -27,7 +33,7 @@ Rule = Callable[[Evidence], Cause | None]
 def likely_causes(evidence: Evidence) -> tuple[Cause, ...]:
     """Every cause whose rule applies, the likeliest first."""
     found = tuple(cause for rule in _RULES if (cause := rule(evidence)) is not None)
-    return found or tuple(filter(None, [_place(evidence)]))
+    return found or tuple(filter(None, [backward_causes.missing_gradients(evidence), _place(evidence)]))
 
 
 def _foreign_parameters(evidence: Evidence) -> Cause | None:
@@ -44,7 +50,15 @@ def _foreign_parameters(evidence: Evidence) -> Cause | None:
         )
     if held <= before:
         return None
-    if held < len(evidence.candidate.shapes):
+    of_others = max(one.of_others for one in evidence.candidate.optimizers)
+    if of_others:
+        return Cause(
+            "optimizer-of-another-model",
+            f"the optimizer holds {of_others} parameters of a model that is only called without gradients: "
+            "not those of the model that is trained",
+            "give the optimizer the parameters that it has in the original",
+        )
+    if held < len(evidence.candidate.shapes) and held not in _sizes_of_models(evidence.candidate):
         return Cause(
             "optimizer-holds-gathered",
             f"the optimizer holds {held} parameters that are not in the model, out of "
@@ -59,6 +73,12 @@ def _foreign_parameters(evidence: Evidence) -> Cause | None:
         "it was built before fully_shard, which replaces parameters, so its steps change nothing",
         "build the optimizer after the last fully_shard call",
     )
+
+
+def _sizes_of_models(arm: ArmRecord) -> set[int]:
+    """Numbers of parameters of each of several models; names of all but the first tell theirs."""
+    of = Counter(found[0] if (found := _SECOND_MODEL.match(name)) else "" for name in arm.shapes)
+    return set(of.values()) if len(of) > 1 else set()
 
 
 def _parameter_sets(evidence: Evidence) -> Cause | None:
@@ -169,6 +189,12 @@ def _place(evidence: Evidence) -> Cause | None:
             "gradients), "
             "reduce_dtype, and the number the loss is divided by",
         ),
+        "gradient norm": (
+            f"the norm that clipping works with differs in step {step} though gradients are equal after "
+            "backward()",
+            "look at which parameters it is taken of, the kind of norm, and whether gradients are unscaled "
+            "before it in both programs",
+        ),
         CLIPPED: (
             f"the gradients of step {step} are equal after backward() and differ when the optimizer gets "
             "them",
@@ -220,6 +246,9 @@ _RULES: tuple[Rule, ...] = (
     sharding_causes.ignored_sharded,
     _replicas,
     _foreign_parameters,
+    scaler_causes.scalers,
+    scaler_causes.turns,
+    scaler_causes.other_passes,
     data_causes.inputs,
     _parameter_sets,
     sharding_causes.trainable,
@@ -229,6 +258,7 @@ _RULES: tuple[Rule, ...] = (
     optimizer_causes.lacking,
     optimizer_causes.holding_more,
     optimizer_causes.state_of_a_checkpoint,
+    optimizer_causes.state_lost,
     gradient_causes.reductions,
     backward_causes.another_pass,
     backward_causes.loss_of_each_rank,
@@ -237,10 +267,11 @@ _RULES: tuple[Rule, ...] = (
     precision_causes.policies,
     precision_causes.input_casts,
     precision_causes.autocast_cache,
+    sharding_causes.evaluation_mode,
     start_causes.buffers,
     sharding_causes.outside_writes,
-    sharding_causes.evaluation_mode,
     sharding_causes.random_state,
+    scaler_causes.clipped_while_scaled,
     gradient_causes.clip_arguments,
     gradient_causes.clipping,
     gradient_causes.scale,

@@ -7,20 +7,23 @@ look: what went in, the loss, the gradient, its norm, the clipped gradient, the 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.model import CLIPPED, SAVED, Difference
-from fsdp_migrate.verify.record import ArmRecord, Part, widen
+from fsdp_migrate.verify.record import ArmRecord, Part, StepFacts, widen
 from fsdp_migrate.verify.whole import Whole, assemble
 
 Limit = Callable[[int, str, str], float]
 """(step, quantity, name) -> allowed relative difference."""
+
+
+_OF_OTHERS = re.compile(r"other\d+\.")
 
 
 @dataclass(slots=True)
@@ -221,6 +224,8 @@ def _buffers(result: Comparison, original: ArmRecord, candidate: ArmRecord, step
             if other is not None:
                 _pair(result, step, "buffer", f"{name} (rank {part.rank})", _alone(part), _alone(other))
     for name in sorted(set(left) ^ set(right)):
+        if _OF_OTHERS.match(name):  # older records have none of models that are called without gradients
+            continue
         result.unmatched.append((step, "buffer", name, "candidate" if name in left else "original"))
 
 
@@ -237,10 +242,22 @@ def _losses(result: Comparison, original: ArmRecord, candidate: ArmRecord, step:
                 _number(result, step, "loss", "all ranks", *known)
         return
     for rank, (left, right) in enumerate(_facts(original, candidate, step)):
-        if not left.losses or not right.losses:
+        losses = _losses_alike(left, right)
+        if not all(losses):
             continue
-        a, b = sum(left.losses) / len(left.losses), sum(right.losses) / len(right.losses)
+        a, b = (sum(each) / len(each) for each in losses)
         _number(result, step, "loss", f"rank {rank}", a, b)
+
+
+def _losses_alike(left: StepFacts, right: StepFacts) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Those before scaling where both arms tell them.
+
+    FSDP1's scaler casts the scaled loss to the loss's own dtype, where it overflows, and torch's does not:
+    gradients are the same, the scaled losses are not.
+    """
+    if left.unscaled and right.unscaled:
+        return left.unscaled, right.unscaled
+    return left.losses, right.losses
 
 
 def _norms(result: Comparison, original: ArmRecord, candidate: ArmRecord, step: int) -> None:
@@ -251,7 +268,7 @@ def _norms(result: Comparison, original: ArmRecord, candidate: ArmRecord, step: 
             _number(result, step, "gradient norm", f"rank {rank}", a, b)
 
 
-def _facts(original: ArmRecord, candidate: ArmRecord, step: int) -> Iterator[tuple[Any, Any]]:
+def _facts(original: ArmRecord, candidate: ArmRecord, step: int) -> Iterator[tuple[StepFacts, StepFacts]]:
     return zip(original.steps.get(step, []), candidate.steps.get(step, []), strict=False)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fsdp_migrate.verify import gradient_causes, world_sizes
+from fsdp_migrate.verify import gradient_causes, scaler_causes, world_sizes
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import Cause
 from fsdp_migrate.verify.model_inputs import parted
@@ -23,6 +23,8 @@ def inputs(evidence: Evidence) -> Cause | None:
     first = evidence.first
     if found is None or found.by_rounding or (first is not None and first.step < found.step):
         return None
+    if scaler_causes.other_passes(evidence) or scaler_causes.turns(evidence):
+        return None  # the same data, of which a step takes another part
     return Cause(
         "different-data",
         f"the model was given other inputs in step {found.step} (rank {', '.join(map(str, found.ranks))}): "

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fsdp_migrate.errors import JobError
 from fsdp_migrate.verify import known_errors
-from fsdp_migrate.verify.calls import read_calls, where_they_part
+from fsdp_migrate.verify.calls import A_DTENSOR, read_calls, where_they_part
 from fsdp_migrate.verify.launcher import LaunchResult, RankExit
 from fsdp_migrate.verify.model import ArmName
 from fsdp_migrate.verify.spec import RankFiles
@@ -84,11 +84,13 @@ def check(
     apart = where_they_part(
         {rank: read_calls(files.collectives) for rank, files in everyone.items()}, hung=result.hung
     )
-    words = _words(first, failures, who, result.hung, timeout_s, apart)
+    over = [one.rank for one in result.exits if everyone[one.rank].done.exists()]
+    said = "\n".join(filter(None, [_over(over), apart]))
+    words = _words(first, failures, who, result.hung, timeout_s, said)
     if tree is not None:
         copy, source = tree
         words = words.replace(copy + os.sep, source + os.sep)
-    meant = known_errors.meaning(first.text, first.traceback)
+    meant = known_errors.meaning(first.text, first.traceback) or _meant_by_calls(apart)
     hint = _hint(result.hung, copied=tree is not None)
     raise JobError(words, hint=f"{meant}; {hint}" if meant else hint)
 
@@ -152,6 +154,20 @@ def _words(
     if apart:
         opening += f"\n{apart}"
     return opening + (f"\n{first.traceback.rstrip()}" if first.traceback else "")
+
+
+def _meant_by_calls(apart: str) -> str:
+    if A_DTENSOR not in apart:
+        return ""
+    return (
+        "a DTensor is gathered on some ranks only: full_tensor(), and what needs it (norms, prints, saving), "
+        "belongs before `if rank == 0`, on every rank"
+    )
+
+
+def _over(ranks: list[int]) -> str:
+    """Of ranks that are through with the script while others wait for them."""
+    return f"(rank {', '.join(map(str, ranks))} came to the end of the script)" if ranks else ""
 
 
 def _hint(hung: bool, *, copied: bool) -> str:

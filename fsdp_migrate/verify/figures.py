@@ -70,7 +70,7 @@ def summary(name: ArmName, arm: ArmRecord) -> ArmSummary:
         parameters=len(arm.shapes),
         numel=sum(math.prod(shape) for shape in arm.shapes.values()),
         collectives=tuple(sorted(steps[-1][0].collectives.items())) if steps else (),
-        losses=tuple(_mean([loss for one in facts for loss in one.losses]) for facts in steps),
+        losses=tuple(_mean([loss for one in facts for loss in one.own_losses]) for facts in steps),
         gradient_norms=tuple(
             norms[0][0]
             for step in sorted(arm.steps)

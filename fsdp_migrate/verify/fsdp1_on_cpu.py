@@ -42,6 +42,7 @@ def apply(say: Say) -> None:
     for config in (fsdp.FullStateDictConfig, fsdp.FullOptimStateDictConfig):
         _keep_in_place(config, say)
     _summon(say)
+    _optimizer_states(say)
     _devices(say)
     _streams()
 
@@ -99,7 +100,33 @@ def _keep_in_place(config: Any, say: Say) -> None:
         call.arguments["offload_to_cpu"] = False
         build(*call.args, **call.kwargs)
 
+    def __setattr__(self: Any, name: str, value: Any) -> None:
+        if name == "offload_to_cpu" and value:  # Accelerate sets it before each checkpoint
+            say(f"FSDP1 {config.__name__}: offload_to_cpu=False")
+            value = False
+        object.__setattr__(self, name, value)
+
     config.__init__ = __init__
+    config.__setattr__ = __setattr__
+
+
+def _optimizer_states(say: Say) -> None:
+    """What every way to the optimizer's state comes to; the older ones take no configuration."""
+    original: Any = getattr(FullyShardedDataParallel, "_optim_state_dict_impl", None)
+    if original is None:
+        return
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def in_place(*arguments: Any, **keywords: Any) -> Any:
+        call = signature.bind(*arguments, **keywords)
+        call.apply_defaults()
+        if call.arguments.get("cpu_offload"):
+            say("FSDP1 optimizer state: gathered without offloading to the CPU")
+            call.arguments["cpu_offload"] = False
+        return original(*call.args, **call.kwargs)
+
+    FullyShardedDataParallel._optim_state_dict_impl = staticmethod(in_place)  # type: ignore[method-assign]
 
 
 def _summon(say: Say) -> None:

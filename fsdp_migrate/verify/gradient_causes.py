@@ -145,7 +145,8 @@ def clipping(evidence: Evidence) -> Cause | None:
         factors = clip_factors(candidate, step, clipped)
         if len(factors) > 1 and max(factors.values()) - min(factors.values()) > _SAME_FACTOR:
             return _local_norms(", ".join(f"{factor:.4g}" for factor in factors.values()), step, "factor")
-        if factors and all(abs(one - 1) < 1e-9 for one in factors.values()) and _is_scaled(original, step):
+        unchanged = factors and all(abs(one - 1) < 1e-9 for one in factors.values())
+        if unchanged and _is_scaled(original, step) and not candidate.within_limits(step):
             return Cause(
                 "not-clipped",
                 f"the original clipped the gradients of step {step} and the candidate did not",

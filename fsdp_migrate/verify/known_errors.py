@@ -69,6 +69,12 @@ _KNOWN = (
         "came between the backward pass and it, or synchronisation is off), or the model is not sharded",
     ),
     _known(
+        r"assign a gradient (with|of) dtype",
+        "a unit whose parameters were all frozen at its first forward pass is trained later: FSDP2 settles "
+        "then what dtype gradients get, so freeze after the first forward pass, or reduce in fp32 "
+        "(MixedPrecisionPolicy(reduce_dtype=torch.float32))",
+    ),
+    _known(
         r"mesh_dim_names",
         "a mesh of two dimensions needs names: init_device_mesh(..., mesh_dim_names=('replicate', 'shard'))",
     ),
@@ -81,6 +87,11 @@ _KNOWN = (
         r"'torch.distributed",
         "FSDP2 has these names with torch 2.6 and later: record the original with this torch (verify SCRIPT "
         "--record DIR), and compare with a newer one",
+    ),
+    _known(
+        r"^KeyError: \d+$",
+        "if get_optimizer_state_dict raises it: the optimizer holds a parameter that the model has no more, "
+        "because it was built before fully_shard, or the parameter was replaced after it",
     ),
     _known(
         r"KeyError: None|state_dict_type",
@@ -104,6 +115,11 @@ _KNOWN = (
         "the script is written for another number of processes: give --nproc what it expects",
     ),
     _known(
+        r"re-initialize CUDA in forked|CUDA error: initialization error",
+        "the process that ranks are forked from has touched the GPU: --no-preload starts each of them in an "
+        "interpreter of its own",
+    ),
+    _known(
         r"OutOfMemoryError|out of memory|can't allocate memory",
         "the job ran out of memory: the probes keep a copy of the gradients; use a smaller "
         "model or batch, or "
@@ -115,6 +131,8 @@ _KNOWN = (
     ),
 )
 _MIXED = re.compile(r"mixed torch\.Tensor and DTensor")
+_IN_PLACE = re.compile(r"aten\.(_foreach_\w+|\w+)_\.\w+ got mixed")
+"""Averages, copies, clamps: what is done with parameters outside of a forward pass."""
 _MIXED_IN = (
     (
         "load_state_dict",
@@ -140,6 +158,12 @@ _MIXED_IN = (
 
 def meaning(text: str, traceback: str) -> str:
     """What an exception (`Type: message`) with its traceback means for a migration; "" when not known."""
+    if _IN_PLACE.search(text) and not any(place in traceback for place, _ in _MIXED_IN if place):
+        return (
+            "a sharded parameter meets one that is whole: a list made before fully_shard, a model that is "
+            "not sharded, or one that stays gathered after a forward pass without gradients until its next "
+            "backward pass (call its reshard() after evaluation)"
+        )
     if _MIXED.search(text):
         return next(words for place, words in _MIXED_IN if place in traceback)
     return next((known.meaning for known in _KNOWN if known.pattern.search(text)), "")

@@ -62,8 +62,9 @@ def warnings_beside_equal_numbers(
     before, after = len(original.saves), len(candidate.saves)
     if before and after < before:
         yield (
-            f"the original gave tensors to torch.save {before} times and the candidate {after} times: a "
-            "checkpoint is no longer written, or is written by other means (torch.distributed.checkpoint)"
+            f"the original saved tensors {before} times and the candidate {after} times: a "
+            "checkpoint is no longer written, or is written by other means than torch.save and "
+            "torch.distributed.checkpoint"
         )
 
 
@@ -72,7 +73,7 @@ def not_a_number(arm: ArmRecord) -> int:
     bad = (
         step
         for step, facts in sorted(arm.steps.items())
-        if not all(math.isfinite(loss) for one in facts for loss in one.losses)
+        if not all(math.isfinite(loss) for one in facts for loss in one.own_losses)
     )
     return next(bad, 0)
 

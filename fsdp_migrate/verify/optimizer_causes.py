@@ -27,7 +27,8 @@ def lacking(evidence: Evidence) -> Cause | None:
     """Parameters that the original's optimizer has and the candidate's does not."""
     for left, right in zip(evidence.original.optimizers, evidence.candidate.optimizers, strict=False):
         lost = sorted(set(left.settings) - set(right.settings))
-        if lost and right.foreign <= left.foreign:
+        of_another = right.settings and not set(left.settings) & set(right.settings)
+        if lost and not of_another and right.foreign <= left.foreign:
             return Cause(
                 "optimizer-lacks",
                 f"{len(lost)} of {len(left.settings)} parameters are not in the candidate's optimizer "
@@ -73,6 +74,31 @@ def state_of_a_checkpoint(evidence: Evidence) -> Cause | None:
         "as a checkpoint of flat parameters has it, and each of them counts it up",
         "clone every tensor of the optimizer's state before set_optimizer_state_dict",
     )
+
+
+def state_lost(evidence: Evidence) -> Cause | None:
+    """Counters of the optimizer's state start again in a later step."""
+    original, candidate = evidence.original, evidence.candidate
+    known: dict[str, float] = {}  # what the candidate counted before
+    for step in range(1, min(original.last_step, candidate.last_step) + 1):
+        before, after = _counters(original, step), _counters(candidate, step)
+        stepped = candidate.tensors(step, "gradient")
+        anew = sorted(
+            name
+            for name in set(known) & set(before) & set(after)
+            if after[name] < before[name] and after[name] < known[name] + (name in stepped)
+        )
+        if anew:
+            name = anew[0]
+            return Cause(
+                "optimizer-state-lost",
+                f"the optimizer counts {after[name]:g} steps for {name} after step {step} in the candidate "
+                f"and {before[name]:g} in the original ({len(anew)} of {len(before)} parameters): its "
+                "state starts anew there",
+                "keep the optimizer, or load its state with set_optimizer_state_dict when it is built again",
+            )
+        known |= after
+    return None
 
 
 def _counters(arm: ArmRecord, step: int) -> dict[str, float]:

@@ -16,7 +16,7 @@ _NUMBER = re.compile(
     r"|(?<![\w.])[-+]?(?:nan|inf)\b"
 )
 _COMPARED = re.compile(
-    r"loss|norm|grad|param|accura|\bacc\b|ppl|perplex|mean|weight|\blr\b|learning|numel|element|logit|score",
+    r"loss|norm|grad|param|accura|\bacc\b|ppl|perplex|mean|\bval\b|\beval\b|weight|\blr\b|learning|numel|element|logit|score",
     re.IGNORECASE,
 )
 _NEVER = re.compile(

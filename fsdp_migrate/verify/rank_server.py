@@ -22,6 +22,7 @@ from typing import NoReturn
 
 _POLL_SECONDS = 0.02
 _PR_SET_PDEATHSIG = 1
+_BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
 
 @dataclass
@@ -130,22 +131,45 @@ def _preload(modules: list[str]) -> int:
     Args:
         modules: what ranks without probes need; empty for those of `verify`.
     """
+    # Libraries ask for a GPU when they are imported; by default that starts the driver in this process.
+    asked = os.environ.get(_BY_NVML)
+    os.environ[_BY_NVML] = "1"
+    try:
+        return _imported(modules)
+    finally:
+        if asked is None:
+            del os.environ[_BY_NVML]
+        else:
+            os.environ[_BY_NVML] = asked
+
+
+def _imported(modules: list[str]) -> int:
     if modules:
         for module in modules:
             importlib.import_module(module)
         return 0
-    import torch
-    import torch._dynamo  # torch.optim imports it at the first step, which takes a second
-    import torch.distributed.fsdp
-    import torch.optim
-
-    import fsdp_migrate.verify.worker  # noqa: F401
-
+    # torch.optim imports torch._dynamo at the first step, which takes a second.
+    for module in ("torch._dynamo", "torch.distributed.fsdp", "torch.optim", "fsdp_migrate.verify.worker"):
+        importlib.import_module(module)
     for module in ("torch.distributed.device_mesh", "torch.distributed.tensor"):
         with contextlib.suppress(ModuleNotFoundError):  # before torch 2.2 and 2.5
             importlib.import_module(module)
 
-    return torch.cuda.device_count()
+    return _gpus()
+
+
+def _gpus() -> int:
+    """Counted in a fork: where NVML is missing, counting starts the driver, and no fork could use it then."""
+    import torch
+
+    pid = os.fork()
+    if pid == 0:
+        count = 0
+        try:
+            count = torch.cuda.device_count()
+        finally:
+            os._exit(min(count, 255))
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def main(path: list[str], modules: list[str]) -> None:

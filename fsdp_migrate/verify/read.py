@@ -126,7 +126,14 @@ def _optimizer(record: ArmRecord, rank: int, event: dict[str, Any]) -> None:
     }
     if rank == 0:
         record.optimizers.append(
-            OptimizerFacts(event["step"], event["number"], event["kind"], settings, event["foreign"])
+            OptimizerFacts(
+                event["step"],
+                event["number"],
+                event["kind"],
+                settings,
+                event["foreign"],
+                event.get("of_others", 0),
+            )
         )
         return
     for known in record.optimizers:
@@ -161,6 +168,8 @@ def _step(event: dict[str, Any]) -> StepFacts:
         event.get("evaluating", 0),
         event.get("bytes", {}),
         tuple((kind, begin, end) for kind, begin, end in event.get("spans", ())),
+        tuple(event.get("unscaled", ())),
+        tuple(event.get("scales", ())),
     )
 
 

@@ -75,7 +75,7 @@ class StepFacts:
     """What one rank saw of one optimizer step.
 
     Args:
-        losses: one per backward pass.
+        losses: one per backward pass, as `backward` was called on it.
         reductions: gradient reductions in each backward pass.
         inputs: digests of what went into the models, in call order.
         clips: function, norm type, and this rank's part of the norm with the ranks that hold the others.
@@ -86,6 +86,8 @@ class StepFacts:
         bytes: that collectives gather, scatter or reduce, by name.
         evaluating: modules in evaluation mode when a model was first called.
         spans: what the time went to: kind, begin and end in seconds.
+        unscaled: the losses before a gradient scaler took them; empty without one.
+        scales: what scalers multiplied losses by, in order.
     """
 
     step: int
@@ -103,6 +105,13 @@ class StepFacts:
     evaluating: int = 0
     bytes: dict[str, int] = field(default_factory=dict)
     spans: tuple[tuple[str, float, float], ...] = ()
+    unscaled: tuple[float, ...] = ()
+    scales: tuple[float, ...] = ()
+
+    @property
+    def own_losses(self) -> tuple[float, ...]:
+        """The losses that the job computed, without a gradient scaler's factor."""
+        return self.unscaled or self.losses
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +147,18 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerFacts:
-    """One optimizer at one step: settings by parameter name, and how many parameters no model has."""
+    """One optimizer at one step: settings by parameter name, and how many parameters no model has.
+
+    Args:
+        of_others: how many of these are of models that are only called without gradients.
+    """
 
     step: int
     number: int
     kind: str
     settings: dict[str, tuple[tuple[str, object], ...]]
     foreign: int
+    of_others: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +240,14 @@ class ArmRecord:
     def state_quantities(self, step: int) -> list[str]:
         """Names of the optimizer-state quantities recorded at `step`."""
         return sorted(what for at, what in self.parts if at == step and what.startswith("optimizer state"))
+
+    def within_limits(self, step: int) -> bool:
+        """Whether gradients are clipped in `step`, by limits that no norm exceeds (rank 0)."""
+        clips = self.steps[step][0].clips
+        norms = [each[0] for each in self.clipped_norms(step)]
+        return bool(clips) and all(
+            one.max_norm is not None and norm <= one.max_norm for one, norm in zip(clips, norms, strict=False)
+        )
 
     def clipped_norms(self, step: int) -> list[list[float]]:
         """Per clipping call of `step`, the whole norm as every rank knows it."""

@@ -34,9 +34,16 @@ def saved_shards(evidence: Evidence) -> Cause | None:
 
 
 def saved_names(evidence: Evidence) -> Cause | None:
-    """A checkpoint has other keys."""
+    """A checkpoint has other keys, or is made at another time."""
     for left, right in save_pairs(evidence.original, evidence.candidate):
         lost, new = sorted(set(left.names) - set(right.names)), sorted(set(right.names) - set(left.names))
+        if left.step != right.step:
+            return Cause(
+                "saved-when",
+                f"a checkpoint is saved after step {right.step} in the candidate and after step {left.step} "
+                "in the original",
+                "save where the original does: before or after optimizer.step() is not the same",
+            )
         if lost or new:
             return Cause(
                 "saved-names",
@@ -51,7 +58,8 @@ def saved_names(evidence: Evidence) -> Cause | None:
 def other_models(evidence: Evidence) -> Cause | None:
     """A model that is only called without gradients has other weights."""
     first = evidence.first
-    if first is None or first.quantity != "weight of another model":
+    is_buffer = first is not None and first.quantity == "buffer" and first.name.startswith("other")
+    if first is None or not (is_buffer or first.quantity == "weight of another model"):
         return None
     count = sum(
         one.quantity == first.quantity and one.step == first.step and one.fails
@@ -59,9 +67,9 @@ def other_models(evidence: Evidence) -> Cause | None:
     )
     return Cause(
         "other-model",
-        f"{count} weights of a model that is only called without gradients (an average of the weights, a "
-        f"teacher) differ after step {first.step}, {first.name} first, though those of the trained model are "
-        "equal: it is updated from something else than the sharded parameters",
+        f"{count} {'buffers' if is_buffer else 'weights'} of a model that is only called without gradients "
+        f"(an average of the weights, a teacher) differ after step {first.step}, {first.name} first, though "
+        "those of the trained model are equal: it is updated from something else than the sharded parameters",
         "take model.parameters() anew for each update, after resharding; lists made before fully_shard or "
         "after a forward pass hold other tensors",
     )

@@ -127,7 +127,7 @@ def evaluation_mode(evidence: Evidence) -> Cause | None:
     first = evidence.first
     if first is None or first.quantity not in ("loss", "gradient", "buffer"):
         return None
-    for step in range(1, first.step + 1):
+    for step in range(1, max(1, first.step) + 1):
         left, right = evidence.original.steps.get(step), evidence.candidate.steps.get(step)
         if left and right and left[0].evaluating != right[0].evaluating:
             before, after = left[0].evaluating, right[0].evaluating

@@ -29,7 +29,7 @@ _TITLES = {
 }
 _WHERE_ANY = {
     "weight of another model": "Weights of other models",
-    SAVED: "Tensors given to torch.save",
+    SAVED: "Tensors saved in checkpoints",
 }
 """Checks of what most jobs do not have; left out where neither arm has it."""
 

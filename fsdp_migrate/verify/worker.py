@@ -166,6 +166,8 @@ def _reference(spec: WorkerSpec, rank: int, files: RankFiles) -> None:
     _prepare(spec, session)
     if spec.device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        if not spec.performance:
+            _be_deterministic()
     dist.init_process_group("nccl" if spec.device == "cuda" else "gloo")
     for arm in spec.arms:
         if arm is not spec.arms[0]:
@@ -174,6 +176,15 @@ def _reference(spec: WorkerSpec, rank: int, files: RankFiles) -> None:
         session.finish("the job ended")
     sys.stdout.flush()
     files.done.touch()
+
+
+def _be_deterministic() -> None:
+    """Attention's backward pass adds in the order in which blocks of threads end, but for this."""
+    import torch
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read with the first product
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def _moved(entry: str, source: str, copy: str) -> str:

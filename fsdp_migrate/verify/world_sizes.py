@@ -19,7 +19,7 @@ def differ(original: ArmRecord, candidate: ArmRecord) -> bool:
 
 def mean_loss(arm: ArmRecord, step: int) -> float | None:
     """Mean over ranks and backward passes; `None` without one."""
-    losses = [loss for one in arm.steps.get(step, []) for loss in one.losses]
+    losses = [loss for one in arm.steps.get(step, []) for loss in one.own_losses]
     return sum(losses) / len(losses) if losses else None
 
 

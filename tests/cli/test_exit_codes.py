@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from fsdp_migrate.cli import app
 from fsdp_migrate.demo.road import PROJECT
+from fsdp_migrate.errors import JobError
+from fsdp_migrate.exit_codes import ExitCode
 
 ROOT = Path(__file__).parents[2]
 OLD_TORCH = ROOT / "tests" / "checkpoint_convert" / "old_torch"
@@ -110,3 +113,10 @@ def test_a_kept_directory_that_cannot_be_made_is_bad_usage(tmp_path: Path) -> No
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2, done.stderr
     assert "it cannot be made: Not a directory" in done.stderr and "hint:" in done.stderr
+
+
+def test_what_an_error_quotes_of_a_job_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    code = app._explain(JobError("ValueError: \x1b[31mred\x1b[0m\nin line 3", hint="look there"))
+    assert code is ExitCode.JOB_FAILED
+    said = capsys.readouterr().err
+    assert "error: ValueError: <U+001B>[31mred<U+001B>[0m\nin line 3\n" in said

@@ -215,7 +215,7 @@ MUTATIONS = (
         "torch.save was given only rank 0's part",
     ),
     fails("saves-other-names", "--save", "saved-names", "has other keys"),
-    beware("saves-nothing", "--save", "gave tensors to torch.save 1 times and the candidate 0"),
+    beware("saves-nothing", "--save", "saved tensors 1 times and the candidate 0"),
     beware("shows-local-norm", "--show", "the job prints other numbers: grad norm"),
     beware("shows-count-times-ranks", "--show", "the job prints other numbers"),
     beware("shows-dtensor", "--show --clip 0.3", "prints a DTensor where the original printed a number"),

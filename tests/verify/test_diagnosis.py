@@ -14,8 +14,11 @@ import pytest
 from bench import Benches
 
 from fsdp_migrate.errors import JobError
-from fsdp_migrate.verify import known_errors
+from fsdp_migrate.verify import failures, known_errors
 from fsdp_migrate.verify.calls import Call, read_calls, where_they_part
+from fsdp_migrate.verify.launcher import LaunchResult, RankExit
+from fsdp_migrate.verify.model import ArmName
+from fsdp_migrate.verify.spec import RankFiles
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,6 +69,8 @@ def test_rank_that_stays_away_is_named_in_a_hang_alone() -> None:
         ("RuntimeError: ... has failed to listen (errno: 98 - Address already in use).", "", "the port"),
         ("RuntimeError: Mesh should not be bigger than default world size 2, but found 8", "", "--nproc"),
         ("torch.OutOfMemoryError: CUDA out of memory.", "", "ran out of memory"),
+        ("KeyError: 34", "", "the optimizer holds a parameter that the model has no more"),
+        ("KeyError: 'batch 34'", "", ""),
         ("ValueError: bad batch", "", ""),
     ],
 )  # fmt: skip
@@ -83,6 +88,14 @@ def test_what_an_error_means(error: str, traceback: str, words: str) -> None:
             ["the candidate hangs: no rank made progress for 12 s. Rank 1 is stuck at", "rank 0: stuck at"],
         ),
         ("crashes", ["the candidate failed on rank 1: ValueError: bad batch"]),
+        (
+            "gathers-on-one-rank",
+            [
+                "the ranks part at collective",
+                "for a DTensor (forward)\n  rank 1: all-gather of",
+                "a DTensor is gathered on some ranks only",
+            ],
+        ),
         ("is-killed", ["the candidate failed on rank 1: killed by SIGKILL"]),
         ("wrong-world-size", ["--nproc what it expects"]),
         ("port-in-use", ["listens on the port that the script names"]),
@@ -94,6 +107,20 @@ def test_planted_failure_is_explained(zoo: Benches, mistake: str, words: list[st
     said = f"{raised.value.message}\n{raised.value.hint}"
     assert all(each in said for each in words), said
     assert int(raised.value.exit_code) == 3
+
+
+def test_rank_that_came_to_its_end_is_told_where_others_wait_for_it(tmp_path: Path) -> None:
+    """It did not fail, so that nothing else names it."""
+    waits, ended = (RankFiles.of(tmp_path, "candidate", rank) for rank in range(2))
+    for files in (waits, ended):
+        files.folder.mkdir(parents=True)
+    waits.stacks.write_text('Current thread (most recent call first):\n  File "train.py", line 3 in main\n')
+    ended.done.touch()
+    result = LaunchResult((RankExit(0, None, 1), RankExit(1, 0, 0)), hung=True)
+    with pytest.raises(JobError) as raised:
+        failures.check(result, tmp_path, ArmName.CANDIDATE, "the candidate", 60.0)
+    assert 'Rank 0 is stuck at File "train.py", line 3' in raised.value.message
+    assert "(rank 1 came to the end of the script)" in raised.value.message
 
 
 def test_termination_stops_ranks_and_removes_what_was_temporary(tmp_path: Path) -> None:

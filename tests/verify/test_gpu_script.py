@@ -18,6 +18,11 @@ def test_stages_take_no_longer_than_the_script_says(monkeypatch: pytest.MonkeyPa
     from gpu import stages
 
     assert "at most seven minutes" in (ROOT / "benchmarks" / "gpu.sh").read_text()
+    measured = [stage for stage in stages(Path("out"), dry=False) if "--config" in stage.command][1:]
+    assert len(measured) == 3  # speed, and memory twice: of as many tokens as training takes
+    for stage in measured:
+        tokens = [int(stage.command[stage.command.index(f"--{of}") + 1]) for of in ("batch", "sequence")]
+        assert tokens[0] * tokens[1] >= 4096, stage
     assert sum(stage.seconds for stage in stages(Path("out"), dry=False)) <= 7 * 60
 
 
@@ -43,7 +48,7 @@ def test_dry_run_goes_through_every_stage(tmp_path: Path) -> None:
         assert [arm["name"] for arm in simulated["arms"]] == ["fsdp1", "fsdp2"]
         assert all(arm["peak_allocated"] > 50 << 20 for arm in simulated["arms"])
     variants = by_name["variants of FSDP2: plain, compiled, float8"]["variants"]
-    assert [one["name"] for one in variants] == ["plain", "compiled", "float8"]
+    assert [one["name"] for one in variants] == ["plain", "float8", "compiled"]
     assert variants[0]["seconds"] > 0
     table = (tmp_path / "out" / "gpu.txt").read_text()
     assert "parity holds" in table and table in done.stdout

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from fsdp_migrate.verify.compare import Comparison, difference
 from fsdp_migrate.verify.model import Difference
 from fsdp_migrate.verify.noise import RoundingSource, added_otherwise, entry_limit, measured_limits
+from fsdp_migrate.verify.probes import perturb
 from fsdp_migrate.verify.probes.keys import byte_keys, byte_sums_as_floats
 from fsdp_migrate.verify.probes.perturb import nudge
 from fsdp_migrate.verify.probes.recorder import Recorder
@@ -329,6 +330,18 @@ def test_nudge_changes_every_element_by_its_size() -> None:
     again = values.clone()
     nudge(again, 2.0**-10)
     assert torch.equal(changed, again)
+
+
+def test_nudge_in_pieces_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = torch.randn(50, 20, generator=torch.Generator().manual_seed(1))
+    for layout in (values, values.T):
+        for of_sums in (False, True):
+            whole, pieces = layout.clone(), layout.clone()
+            nudge(whole, 2.0**-10, of_sums=of_sums)
+            with monkeypatch.context() as patch:
+                patch.setattr(perturb, "_CHUNK", 64)
+                nudge(pieces, 2.0**-10, of_sums=of_sums)
+            assert torch.allclose(whole, pieces, rtol=1e-6, atol=0) and not torch.equal(whole, layout)
 
 
 def test_nudge_of_sums_changes_small_elements_as_much_as_others_and_zeros_not_at_all() -> None:

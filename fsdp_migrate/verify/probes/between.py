@@ -7,6 +7,7 @@ Equal gradients and equal optimizers give equal weights; where they do not, one 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ import xxhash
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from fsdp_migrate.verify.probes.raw_bytes import raw_bytes
 from fsdp_migrate.verify.probes.session import Session
 from fsdp_migrate.verify.probes.shards import clean_name, local_part, stored_weight
 
@@ -93,11 +95,21 @@ def _checksums(session: Session) -> dict[str, int]:
 
 def _digests(parts: list[Tensor]) -> list[int]:
     """Hashes on the CPU, where reading bytes is faster than adding them up; sums of the bits elsewhere."""
-    if all(part.device.type == "cpu" for part in parts):
-        return [xxhash.xxh3_64_intdigest(part.view(torch.uint8).numpy().data) for part in parts]
-    sums = [part.view(_BITS[part.element_size()]).sum(dtype=torch.int64) for part in parts]
-    found: list[int] = torch.stack(sums).tolist()
-    return found
+    found = {at: xxhash.xxh3_64_intdigest(raw_bytes(parts[at])) for at in _places(parts, on_cpu=True)}
+    away = _places(parts, on_cpu=False)
+    for _, some in itertools.groupby(away, lambda at: parts[at].device):
+        places = list(some)
+        sums = [parts[at].view(_bits(parts[at])).sum(dtype=torch.int64) for at in places]
+        found |= dict(zip(places, torch.stack(sums).tolist(), strict=True))
+    return [found[at] for at in range(len(parts))]
+
+
+def _places(parts: list[Tensor], *, on_cpu: bool) -> list[int]:
+    return [at for at, part in enumerate(parts) if (part.device.type == "cpu") is on_cpu]
+
+
+def _bits(part: Tensor) -> torch.dtype:
+    return _BITS.get(part.element_size(), torch.int64)
 
 
 def _random_state() -> str:

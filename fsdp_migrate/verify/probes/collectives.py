@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fsdp_migrate.verify.calls import Call
+from fsdp_migrate.verify.calls import A_DTENSOR, Call
 from fsdp_migrate.verify.fixed_order import replacement
 from fsdp_migrate.verify.probes.session import Session
 
@@ -31,6 +32,13 @@ _NAMES = {
     "all_to_all_single": "all-to-all",
     "broadcast": "broadcast",
     "barrier": "barrier",
+}
+_FUNCTIONAL = {
+    name: _NAMES.get(name, "all-gather")
+    for name in (
+        *("all_reduce", "all_gather_tensor", "all_gather_single", "broadcast"),
+        *("reduce_scatter_tensor", "reduce_scatter_single", "all_to_all_single"),
+    )
 }
 _FRAMES = 8
 
@@ -65,6 +73,60 @@ def attach(session: Session) -> None:
         collective = getattr(dist, name, None)
         if collective is not None:
             setattr(dist, name, counted(collective, words))
+    _functional(session, nesting)
+
+
+def _functional(session: Session, nesting: list[int]) -> None:
+    """Wrap what DTensors communicate by, such as `full_tensor()` and the norm of sharded gradients.
+
+    A compiled program contains these calls, and not the functions that are wrapped here.
+    """
+    functions: Any = sys.modules.get("torch.distributed._functional_collectives")
+    if functions is None:
+        return
+
+    def logged(collective: Callable[..., Any], words: str) -> Callable[..., Any]:
+        @functools.wraps(collective)
+        def wrapper(*arguments: Any, **keywords: Any) -> Any:
+            if nesting[0] or session.probing_depth or _is_compiling():
+                return collective(*arguments, **keywords)
+            ranks = _ranks_of_mesh((*arguments, *keywords.values()))
+            tensor = next((one for one in _values(arguments, keywords) if isinstance(one, Tensor)), None)
+            if ranks > 1 and tensor is not None:
+                session.now.collectives[words] += 1
+                size = tensor.numel() * tensor.element_size()
+                session.now.bytes[words] += size * ranks if words == "all-gather" else size
+                dtype = str(tensor.dtype).removeprefix("torch.")
+                backward = bool(session.in_backward)
+                numel = 0 if words == "all-to-all" else tensor.numel()  # of each rank's own
+                session.log_call(Call(session.step, backward, words, numel, dtype, ranks, A_DTENSOR))
+            nesting[0] += 1
+            try:
+                return collective(*arguments, **keywords)
+            finally:
+                nesting[0] -= 1
+
+        return wrapper
+
+    for name, words in _FUNCTIONAL.items():
+        if hasattr(functions, name):
+            setattr(functions, name, logged(getattr(functions, name), words))
+
+
+def _is_compiling() -> bool:
+    compiler = getattr(torch, "compiler", None)
+    asks = getattr(compiler, "is_compiling", None)
+    return bool(asks is not None and asks())
+
+
+def _ranks_of_mesh(values: tuple[Any, ...]) -> int:
+    """Ranks of the group that a functional collective is given: a mesh and its dimension, or a group."""
+    for one in values:
+        if isinstance(one, tuple) and len(one) == 2 and hasattr(one[0], "device_type"):
+            return int(one[0].size(one[1]))
+        if isinstance(one, dist.ProcessGroup):
+            return dist.get_world_size(one)
+    return dist.get_world_size()
 
 
 def _count(
@@ -93,11 +155,12 @@ def _values(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Iterator[An
 
 
 def _largest_bytes(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> int:
-    """Size of the whole that is gathered, scattered or reduced."""
-    return max(
-        (one.numel() * one.element_size() for one in _values(arguments, keywords) if isinstance(one, Tensor)),
-        default=0,
-    )
+    """Size of the whole that is gathered, scattered or reduced; a list of tensors is one."""
+    sizes = [0]
+    for one in (*arguments, *keywords.values()):
+        tensors = one if isinstance(one, list | tuple) else [one]
+        sizes.append(sum(each.numel() * each.element_size() for each in tensors if isinstance(each, Tensor)))
+    return max(sizes)
 
 
 def _call(session: Session, words: str, tensor: Tensor | None, ranks: int) -> Call:

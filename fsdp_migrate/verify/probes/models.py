@@ -8,21 +8,26 @@ have cast them (FSDP2 casts in a pre-forward hook, FSDP1 in the wrapper's forwar
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 import xxhash
 from torch import Tensor, nn
+from torch.distributed import fsdp
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from fsdp_migrate.verify.older_torch import autocast_dtype, register_forward_hook, tensors_and_others
 from fsdp_migrate.verify.probes.between import at_first_call
 from fsdp_migrate.verify.probes.perturb import nudge
+from fsdp_migrate.verify.probes.raw_bytes import raw_bytes
 from fsdp_migrate.verify.probes.recorder import whole
 from fsdp_migrate.verify.probes.session import Session
 from fsdp_migrate.verify.probes.shards import clean_name, index_parameters, local_part, stored_weight
 from fsdp_migrate.verify.probes.units import unit_bodies
+from fsdp_migrate.verify.probes.wrapping import is_fsdp1, is_fsdp2
 
 _DIGEST_BYTES = 64 << 20
 
@@ -87,6 +92,39 @@ def attach(session: Session) -> None:
     calls = _Calls(session)
     register_module_forward_pre_hook(calls.before)
     register_forward_hook(calls.after)
+    _registered_methods(calls)
+
+
+def _registered_methods(calls: _Calls) -> None:
+    """Methods that `register_fsdp_forward_method` makes gather parameters are calls of their module too.
+
+    Lightning's `training_step` is one: under FSDP1 it is called through the wrapper, and what it calls inside
+    holds a part of the root's parameters only.
+    """
+    for home in (fsdp, sys.modules.get("torch.distributed._composable.fsdp")):
+        original = getattr(home, "register_fsdp_forward_method", None)
+        if original is not None:
+            home.register_fsdp_forward_method = _followed(original, calls)  # type: ignore[union-attr]
+
+
+def _followed(original: Any, calls: _Calls) -> Any:
+    @functools.wraps(original)
+    def register(module: nn.Module, method_name: str) -> None:
+        original(module, method_name)
+        method = getattr(module, method_name)
+        if not is_fsdp2(module):
+            return
+
+        @functools.wraps(method)
+        def called(*arguments: Any, **keywords: Any) -> Any:
+            calls.before(module, arguments)
+            result = method(*arguments, **keywords)
+            calls.after(module, arguments, keywords, result)
+            return result
+
+        setattr(module, method_name, called)
+
+    return register
 
 
 def _autocast(arguments: Any) -> str:
@@ -116,7 +154,7 @@ def _meet(session: Session, module: nn.Module) -> None:
     for name, body in unit_bodies(module):
         session.names[body] = session.units[body] = f"{prefix}.{name}".strip(".")
     for wrapper in module.modules():
-        inner = getattr(wrapper, "_fsdp_wrapped_module", None)
+        inner = wrapper._modules["_fsdp_wrapped_module"] if is_fsdp1(wrapper) else None
         if inner is not None and inner in session.units:
             session.units[wrapper] = session.units[inner]
     index = session.index()
@@ -158,18 +196,22 @@ def write_others(session: Session, step: int) -> None:
     for position, model in enumerate(session.others):
         index = index_parameters(model, f"other{position + 1}")
         session.recorder.tensors(step, "weight of another model", index.weights())
+        _write_buffers(session, step, model, f"other{position + 1}")
 
 
 def write_buffers(session: Session, step: int) -> None:
     """Record every floating or integer buffer of every model; each rank has its own."""
     for model in session.models:
-        prefix = session.prefix(model)
-        held = [
-            whole(".".join(part for part in (prefix, clean_name(name)) if part), local_part(buffer))
-            for name, buffer in model.named_buffers()
-            if buffer.numel()
-        ]
-        session.recorder.tensors(step, "buffer", held)
+        _write_buffers(session, step, model, session.prefix(model))
+
+
+def _write_buffers(session: Session, step: int, model: nn.Module, prefix: str) -> None:
+    held = [
+        whole(".".join(part for part in (prefix, clean_name(name)) if part), local_part(buffer))
+        for name, buffer in model.named_buffers()
+        if buffer.numel()
+    ]
+    session.recorder.tensors(step, "buffer", held)
 
 
 def _tensors(tree: Any) -> list[Tensor]:
@@ -186,6 +228,6 @@ def _digest(tensors: Iterable[Tensor]) -> str:
     for tensor in tensors:
         local = local_part(tensor)
         digest.update(f"{tuple(local.shape)}{local.dtype}".encode())
-        flat = local.reshape(-1)[: _DIGEST_BYTES // local.element_size()].contiguous()
-        digest.update(flat.view(torch.uint8).cpu().numpy().tobytes())
+        flat = local.reshape(-1)[: _DIGEST_BYTES // local.element_size()].contiguous().cpu()
+        digest.update(raw_bytes(flat))
     return digest.hexdigest()

@@ -6,6 +6,7 @@ full tensors are put together by the comparison.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fsdp_migrate.verify.probes.raw_bytes import raw_bytes
 from fsdp_migrate.verify.probes.shards import Slot
 from fsdp_migrate.verify.probes.sketch import Sketch, sketches
 from fsdp_migrate.verify.schedule import SMALL_BYTES_PER_RANK
@@ -132,10 +134,9 @@ class Recorder:
     def _elements(self, dtype: torch.dtype, group: list[Kept]) -> list[dict[str, object]]:
         """Write elements; where they lie."""
         parts = [each.values.reshape(-1) for each in group if each.values is not None]
-        if parts and parts[0].device.type != "cpu":  # one copy to the host is faster than many
-            parts = [torch.cat(parts).cpu()]
-        for part in parts:
-            self._tensors.write(part.contiguous().view(torch.uint8).numpy().data)
+        for part in _on_host(parts):
+            stored = part.contiguous()
+            self._tensors.write(raw_bytes(stored))
         items: list[dict[str, object]] = []
         for each in group:
             items.append({"slot": _place(each.slot), "at": self._written})
@@ -170,6 +171,15 @@ def _words(sums: Sketch) -> dict[str, object]:
 def _copied(values: Tensor) -> Tensor:
     """On the host, where they take no memory of the job's device."""
     return values.clone() if values.device.type == "cpu" else values.cpu()
+
+
+def _on_host(parts: list[Tensor]) -> list[Tensor]:
+    """The same elements in the same order; one copy from a device is faster than many."""
+    found: list[Tensor] = []
+    for device, some in itertools.groupby(parts, lambda part: part.device):
+        alike = list(some)
+        found += alike if device.type == "cpu" else [torch.cat(alike).cpu()]
+    return found
 
 
 def _as_real(slot: Slot, values: Tensor) -> tuple[Slot, Tensor]:

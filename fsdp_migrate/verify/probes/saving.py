@@ -1,14 +1,18 @@
-"""Records what `torch.save` is given: the name, kind and content of every tensor.
+"""Records what checkpoints are made of: the name, kind and content of every tensor that is saved.
 
-Under FSDP1 a bare `model.state_dict()` is the full model, under FSDP2 it is this rank's shards, which
-`torch.save` writes without a word under their full shapes.
+Two ways are seen. `torch.save` writes what it is given on one rank: under FSDP1 a bare `model.state_dict()`
+is the full model, under FSDP2 it is this rank's shards, which it writes without a word under their full
+shapes. `torch.distributed.checkpoint` writes shards as such; its planner is given them all.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import sys
+import threading
 from collections.abc import Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import torch
@@ -16,26 +20,58 @@ from torch import Tensor
 
 from fsdp_migrate.verify.model import SAVED
 from fsdp_migrate.verify.probes.session import Session
-from fsdp_migrate.verify.probes.shards import Slot, local_part
+from fsdp_migrate.verify.probes.shards import Slot, is_dtensor, local_part, slots_of_tensor
 
 _MOST_TENSORS = 20_000
+_DISTRIBUTED = "torch.distributed.checkpoint"
 
 
 def attach(session: Session) -> None:
-    """Wrap `torch.save`."""
+    """Wrap `torch.save`, and the planner of distributed checkpoints."""
     original = torch.save
 
     @functools.wraps(original)
     def save(obj: Any, *arguments: Any, **keywords: Any) -> None:
         with session.probing() as active:
-            if active:
-                _record(session, obj)
+            if active and not _is_within_distributed():
+                _record(session, obj, distributed=False)
         original(obj, *arguments, **keywords)
 
     torch.save = save
+    session.at_first_model.append(lambda: _planners(session))
 
 
-def _record(session: Session, obj: Any) -> None:
+def _planners(session: Session) -> None:
+    """Called with the first model: a job that has not imported distributed checkpoints by then does so later,
+    and gets the wrapped planner.
+    """
+    from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+
+    original = DefaultSavePlanner.set_up_planner
+
+    @functools.wraps(original)
+    def set_up_planner(self: Any, state_dict: Any, *arguments: Any, **keywords: Any) -> Any:
+        with session.probing() as active:
+            if active and threading.current_thread() is threading.main_thread():
+                _record(session, state_dict, distributed=True)
+            elif active:
+                session.note("tensors saved in checkpoints: they are written in the background")
+        return original(self, state_dict, *arguments, **keywords)
+
+    DefaultSavePlanner.set_up_planner = set_up_planner  # type: ignore[method-assign]
+
+
+def _is_within_distributed() -> bool:
+    """Whether distributed checkpoints call `torch.save`, for each piece of what their planner was given."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).startswith(_DISTRIBUTED):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _record(session: Session, obj: Any, *, distributed: bool) -> None:
     number = session.saves + 1
     whole: list[tuple[Slot, Tensor]] = []
     partial: list[str] = []
@@ -44,18 +80,54 @@ def _record(session: Session, obj: Any) -> None:
         if len(names) == _MOST_TENSORS:
             break
         names.append(name)
-        if _is_part(tensor):
+        label = f"file {number}, {name}"
+        if distributed:
+            whole += _pieces(label, tensor)
+        elif _is_part(tensor):
             partial.append(name)
-            continue
-        local = local_part(tensor)
-        if local.numel() and local.layout is torch.strided and not local.is_quantized:
-            shape = tuple(local.shape)
-            label = f"file {number}, {name}"
-            whole.append((Slot(label, shape, 0, math.prod(shape), 0), local.reshape(-1)))
+        else:
+            whole += _piece(label, tuple(local_part(tensor).shape), tensor)
     if names:  # pickling a storage calls torch.save too
         session.saves = number
         session.recorder.event("save", step=session.step, names=names, partial=partial)
         session.recorder.sketches(session.step, SAVED, whole)
+
+
+def _pieces(label: str, tensor: Any) -> Iterator[tuple[Slot, Tensor]]:
+    """This rank's pieces of a tensor, with their places in it."""
+    if type(tensor).__name__ == "ShardedTensor":
+        shape = tuple(tensor.size())
+        for shard in tensor.local_shards():
+            place = tuple(shard.metadata.shard_offsets), tuple(shard.metadata.shard_sizes)
+            yield from _piece(label, shape, shard.tensor, place)
+    elif is_dtensor(tensor):
+        local = local_part(tensor).reshape(-1)
+        yield from ((slot, slot.of(local)) for slot in slots_of_tensor(label, tensor) or ())
+    else:
+        yield from _piece(label, tuple(tensor.shape), tensor)
+
+
+def _piece(
+    label: str,
+    shape: tuple[int, ...],
+    tensor: Tensor,
+    place: tuple[tuple[int, ...], tuple[int, ...]] | None = None,
+) -> Iterator[tuple[Slot, Tensor]]:
+    """A strided tensor as a stretch; rows of a full tensor are a contiguous one there.
+
+    Args:
+        shape: of the full tensor.
+        place: offsets and sizes of this piece; `None` where it is the whole.
+    """
+    local = local_part(tensor)
+    if not local.numel() or local.layout is not torch.strided or local.is_quantized:
+        return
+    offsets, sizes = place or ((0,) * len(shape), shape)
+    if sizes[1:] == shape[1:]:
+        slot = Slot(label, shape, 0, local.numel(), offsets[0] * math.prod(shape[1:]) if shape else 0)
+    else:
+        slot = Slot(label, shape, 0, local.numel(), None, (offsets, sizes))
+    yield slot, local.reshape(-1)
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:

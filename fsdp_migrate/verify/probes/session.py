@@ -32,6 +32,8 @@ class StepState:
     """What happened since the last optimizer step.
 
     Args:
+        unscaled: the losses before a gradient scaler took them, if one did.
+        scaled: what scalers gave back, with the value that they were given, and their factor.
         zeroed: for each call of `zero_grad`, the backward passes made before it.
         random: digest of the random number generators at the first call of a model.
         rewritten: weights that are not what the last optimizer step left, at the first call of a model.
@@ -42,6 +44,8 @@ class StepState:
     """
 
     losses: list[Tensor] = field(default_factory=list)
+    unscaled: list[Tensor] = field(default_factory=list)
+    scaled: list[tuple[weakref.ref[Tensor], Tensor, Tensor]] = field(default_factory=list)
     reductions: list[int] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
     clips: list[dict[str, object]] = field(default_factory=list)

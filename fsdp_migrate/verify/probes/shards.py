@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fsdp_migrate.verify.probes.wrapping import is_fsdp1, is_fsdp2
+
 _WRAPPERS = frozenset({"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"})
 
 
@@ -141,7 +143,7 @@ def index_parameters(model: nn.Module, prefix: str = "") -> ParameterIndex:
     modules = {id(module): clean_name(name) for name, module in model.named_modules()}
     flat: set[int] = set()
     for module in model.modules():
-        handle = getattr(module, "_handle", None) if hasattr(module, "_fsdp_wrapped_module") else None
+        handle = getattr(module, "_handle", None) if is_fsdp1(module) else None
         if handle is not None:
             flat |= _add_flat(index, handle, modules, prefix)
     _add_named(index, model, flat, prefix)
@@ -239,10 +241,9 @@ def _sharded_parameters(model: nn.Module) -> dict[tuple[int, str], Tensor]:
     """FSDP2's sharded parameter for every (module, name), also while the module shows the gathered one."""
     found: dict[tuple[int, str], Tensor] = {}
     for module in model.modules():
-        get_state = getattr(module, "_get_fsdp_state", None)
-        if get_state is None:
+        if not is_fsdp2(module):
             continue
-        for each in fsdp2_parameters(get_state()):
+        for each in fsdp2_parameters(module._get_fsdp_state()):  # type: ignore[operator]
             info = each._module_info
             found[(id(info.module), info.param_name)] = each.sharded_param
             for shared, name in zip(info.shared_modules, info.shared_param_names, strict=True):

@@ -82,7 +82,9 @@ def sketches(stretches: Sequence[tuple[Slot, Tensor]]) -> list[Sketch]:
         groups.setdefault((values.dtype, values.device), []).append(at)
     found: dict[int, Sketch] = {}
     for group in groups.values():
-        made = _alike([stretches[at] for at in group])
+        # Models are called under autocast, where products would round.
+        with torch.autocast(stretches[group[0]][1].device.type, enabled=False):
+            made = _alike([stretches[at] for at in group])
         found |= dict(zip(group, made, strict=True))
     return [found[at] for at in range(len(stretches))]
 

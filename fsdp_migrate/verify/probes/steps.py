@@ -22,7 +22,7 @@ from fsdp_migrate.verify.probes.clipping import norm_words
 from fsdp_migrate.verify.probes.models import write_buffers, write_others
 from fsdp_migrate.verify.probes.recorder import Kept
 from fsdp_migrate.verify.probes.session import Session, StepState, span_words
-from fsdp_migrate.verify.probes.shards import Holder, ParameterIndex, Slot, local_part
+from fsdp_migrate.verify.probes.shards import Holder, ParameterIndex, Slot, index_parameters, local_part
 from fsdp_migrate.verify.probes.units import describe_units, kind_of
 from fsdp_migrate.verify.schedule import is_due
 
@@ -118,15 +118,33 @@ def _before(session: Session, optimizer: Optimizer) -> None:
     if id(optimizer) not in session.optimizers:
         session.optimizers[id(optimizer)] = len(session.optimizers)
     _describe_optimizer(session, optimizer, index)
-    kept = session.now.gradients
-    if not kept:
+    if not session.now.gradients:
         session.note("gradients before clipping: the job does not call backward() on a tensor")
+    kept = _of_use(session.now.gradients, index, optimizer)
     session.recorder.write(session.step, "gradient", kept)
     if kept and not _is_due(session, index):
         return
-    used = session.recorder.taken(index.gradients(), copy=False)
+    used = _of_use(session.recorder.taken(index.gradients(), copy=False), index, optimizer)
     if session.now.clips or not _same(kept, used):
         session.recorder.write(session.step, CLIPPED, used)
+
+
+def _of_use(kept: list[Kept], index: ParameterIndex, optimizer: Optimizer) -> list[Kept]:
+    """Without what frozen parameters have left of earlier steps and this optimizer does not take.
+
+    A model that is frozen while another one is trained keeps its last gradients under FSDP2; FSDP1 lets go of
+    them with its next forward pass. Nothing is computed from them.
+    """
+    if all(index.trainable.values()):
+        return kept
+    held = {
+        slot.name
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if (holder := index.by_id.get(id(parameter))) is not None
+        for slot in holder.slots
+    }
+    return [each for each in kept if index.trainable.get(each.slot.name, True) or each.slot.name in held]
 
 
 def _is_due(session: Session, index: ParameterIndex) -> bool:
@@ -163,12 +181,14 @@ def _describe_optimizer(session: Session, optimizer: Optimizer, index: Parameter
     """What the optimizer holds: names and hyper-parameters per group, and parameters that no model has."""
     groups: list[dict[str, object]] = []
     foreign: list[list[int]] = []
+    of_others = 0
     for group in optimizer.param_groups:
         names: set[str] = set()
         for parameter in group["params"]:
             holder = index.by_id.get(id(parameter))
             if holder is None:
                 foreign.append(list(parameter.shape))
+                of_others += any(id(parameter) in index_parameters(each).by_id for each in session.others)
             else:
                 names |= {slot.name for slot in holder.slots}
         groups.append({"names": sorted(names), "settings": _settings(group)})
@@ -179,6 +199,7 @@ def _describe_optimizer(session: Session, optimizer: Optimizer, index: Parameter
         kind=type(optimizer).__name__,
         groups=groups,
         foreign=len(foreign),
+        of_others=of_others,
         foreign_shapes=foreign[:_PRINTED_FOREIGN],
     )
 
@@ -212,6 +233,8 @@ def _after(session: Session, optimizer: Optimizer) -> None:
         "step",
         step=session.step,
         losses=[float(loss) for loss in now.losses],
+        scales=[float(scale) for *_, scale in now.scaled],
+        unscaled=[float(loss) for loss in now.unscaled] if now.scaled else [],
         reductions=now.reductions,
         reduce_dtypes=sorted(now.reduce_dtypes),
         inputs=now.inputs,

@@ -14,16 +14,7 @@ import torch
 from torch import nn
 
 from fsdp_migrate.verify.probes.shards import clean_name, fsdp2_parameters
-
-
-def is_fsdp1(module: nn.Module) -> bool:
-    """Whether `module` is an FSDP1 wrapper."""
-    return hasattr(module, "_fsdp_wrapped_module")
-
-
-def is_fsdp2(module: nn.Module) -> bool:
-    """Whether `fully_shard` was applied to `module`."""
-    return hasattr(module, "_get_fsdp_state")
+from fsdp_migrate.verify.probes.wrapping import is_fsdp1, is_fsdp2
 
 
 def unit_bodies(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:

@@ -38,7 +38,8 @@ def run(arm: Arm, config: ReferenceConfig) -> None:
         hybrid_mesh = init_device_mesh(device.type, shape, mesh_dim_names=("replicate", "shard"))
 
     torch.manual_seed(config.seed)
-    model = Decoder(config.shape, length=config.sequence, tied=config.tied).to(device)
+    with device:  # a large model is drawn in seconds on a GPU and in minutes on a CPU
+        model = Decoder(config.shape, length=config.sequence, tied=config.tied)
     model = fsdp.shard(model, config, device, hybrid_mesh)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.1

@@ -3,7 +3,7 @@
 import lightning
 import torch
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.nn.functional import cross_entropy
 from toy import Block, Toy, tokens
 
@@ -15,11 +15,8 @@ class Module(lightning.LightningModule):
         super().__init__()
         self.toy = Toy()
 
-    def forward(self, batch: torch.Tensor) -> torch.Tensor:
-        return cross_entropy(self.toy(batch).flatten(0, 1), batch.flatten())
-
     def training_step(self, batch: torch.Tensor, number: int) -> torch.Tensor:
-        return self(batch)
+        return cross_entropy(self.toy(batch).flatten(0, 1), batch.flatten())
 
     def configure_model(self) -> None:
         if VERSION == 2:
@@ -27,6 +24,7 @@ class Module(lightning.LightningModule):
             for block in self.toy.blocks:
                 fully_shard(block, mesh=mesh)
             fully_shard(self, mesh=mesh)
+            register_fsdp_forward_method(self, "training_step")
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.AdamW(self.parameters(), lr=1e-2)

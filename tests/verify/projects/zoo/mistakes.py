@@ -599,6 +599,12 @@ class Crashes:
             raise ValueError("bad batch")
 
 
+class GathersOnOneRank:
+    def begin_step(self, model, step):
+        if step == 1 and dist.get_rank() == 0:
+            print(next(model.parameters()).full_tensor().sum())
+
+
 class Hangs:
     def begin_step(self, model, step):
         while step == 1 and dist.get_rank() == 1:
