@@ -187,15 +187,16 @@ class Project:
 
     def with_wraps(self) -> frozenset[str]:
         """The files that wrap models, what they import, and what imports them and speaks of FSDP itself,
-        however indirectly; tests left out."""
+        however indirectly; of tests only those that wrap."""
         sites = {site.module.path for site in self.wraps}
+        programs = {path for path in sites if not is_test_path(path)}
         speaking = {
             path
-            for path in reached(sites, self.links.shelf.importers)
+            for path in reached(programs, self.links.shelf.importers)
             if path in self.modules and "fsdp" in self.modules[path].text.lower()
         }
-        found = reached(sites, self.imports) | speaking
-        return frozenset(path for path in found if not is_test_path(path) or path in sites)
+        found = reached(programs, self.imports) | speaking
+        return frozenset(path for path in found if not is_test_path(path)) | sites
 
     def is_one_program(self, path: str, other: str) -> bool:
         """Whether a file can run together with another: one imports the other, or a third both."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from codemods.analysis.arguments import given_to
+from codemods.analysis.classes import ClassAt
 from codemods.analysis.flow import reaching
 from codemods.analysis.functions import is_property
 from codemods.analysis.holding import (
@@ -35,15 +36,31 @@ if TYPE_CHECKING:
     from codemods.analysis.link import Links
 
 
+@dataclass(frozen=True, slots=True)
+class _Kin:
+    """What objects have to do with classes; of all of them at once, which can be thousands.
+
+    Attributes:
+        family: the classes whose methods can run on one of them, `classes` the same without their modules.
+        objects: those of the objects that are no classes themselves.
+        own: the classes that they are of.
+    """
+
+    owners: tuple[Instance, ...]
+    family: list[ClassAt]
+    classes: frozenset[ast.ClassDef]
+    objects: frozenset[ast.ClassDef]
+    own: frozenset[ast.ClassDef]
+    homes: list[Module]
+
+
 @dataclass(slots=True)
 class Attributes:
     """The part of `Links` that is about `x.name`."""
 
     links: Links
     _chains: dict[ast.expr, str] = field(default_factory=dict)
-    _classes: dict[HeldSet, tuple[frozenset[ast.ClassDef], frozenset[ast.ClassDef]]] = field(
-        default_factory=dict
-    )
+    _kin: dict[HeldSet, _Kin | None] = field(default_factory=dict)
 
     def attribute(self, module: Module, node: ast.Attribute, path: Path) -> HeldSet:
         """What an attribute holds where it is read."""
@@ -80,14 +97,37 @@ class Attributes:
     ) -> HeldSet:
         held: set[Held] = set()
         for receiver in receivers:
-            match receiver:
-                case Record():
-                    held |= self._of_record(receiver, name, path)
-                case Instance():
-                    held |= self._of_instance(receiver, name, path, not_yet)
-                case Defined(node=ast.ClassDef() as node, module=home):
-                    held |= self._of_instance(Instance(node, home, is_exact=False), name, path, not_yet)
+            if isinstance(receiver, Record):
+                held |= self._of_record(receiver, name, path)
+        kin = self._kin_among(receivers)
+        if kin is not None:
+            held |= self._of_kin(kin, name, path, not_yet)
         return frozenset(held)
+
+    def _kin_among(self, receivers: HeldSet) -> _Kin | None:
+        """The objects among some receivers, and its classes, whose attributes their objects have."""
+        if receivers not in self._kin:
+            objects = [one for one in receivers if isinstance(one, Instance)]
+            classes = [one for one in receivers if isinstance(one, Defined)]
+            owners = [
+                *objects,
+                *(Instance(c.node, c.module, False) for c in classes if isinstance(c.node, ast.ClassDef)),
+            ]
+            self._kin[receivers] = self._kin_of(owners, objects) if owners else None
+        return self._kin[receivers]
+
+    def _kin_of(self, owners: list[Instance], objects: list[Instance]) -> _Kin:
+        known = self.links.classes
+        owners = sorted(owners, key=lambda one: (one.module.path, one.node.lineno))
+        family = list(dict.fromkeys(one for owner in owners for one in known.family(owner)))
+        return _Kin(
+            tuple(owners),
+            family,
+            frozenset(node for node, _ in family),
+            frozenset().union(*map(known.family_nodes, objects)),
+            frozenset(owner.node for owner in owners),
+            list(dict.fromkeys(home for _, home in family)),
+        )
 
     def _of_record(self, record: Record, name: str, path: Path) -> HeldSet:
         held: set[Held] = set()
@@ -103,7 +143,7 @@ class Attributes:
                 held |= self.links.at(store.module, store.value, (*store.unpack, *path))
         return frozenset(held)
 
-    def _of_instance(self, owner: Instance, name: str, path: Path, not_yet: frozenset[ast.AST]) -> HeldSet:
+    def _of_kin(self, kin: _Kin, name: str, path: Path, not_yet: frozenset[ast.AST]) -> HeldSet:
         """What an attribute of an object can hold: every assignment in the methods of its classes and through
         its instances.
 
@@ -111,57 +151,52 @@ class Attributes:
             not_yet: assignments that come later in the function asked from.
         """
         held: set[Held] = set()
-        is_wrapped_in_place = False
-        family = self.links.classes.family_nodes(owner)
-        homes = [home for _, home in self.links.classes.family(owner)]
-        for store in self.links.stores.attributes(name, homes):
-            if store.target not in not_yet and self._is_of(store.module, store.holder, owner, family):
+        is_wrapped = is_replaced = False
+        for store in self.links.stores.attributes(name, kin.homes):
+            if store.target not in not_yet and self._is_of(store.module, store.holder, kin):
                 held |= self.links.at(store.module, store.value, (*store.unpack, *path))
-                is_wrapped_in_place |= self._wraps_itself(store)
-        held |= self._in_body(owner, name, path)
+                is_wrapped |= self._wraps_itself(store)
+        held |= self._in_body(kin, name, path)
         if path:
             items = [
                 item
-                for item in self.links.stores.items_of_attribute(name, homes)
+                for item in self.links.stores.items_of_attribute(name, kin.homes)
                 if isinstance(item.container, ast.Attribute)
-                and self._is_of(item.module, item.container.value, owner, family)
+                and self._is_of(item.module, item.container.value, kin)
             ]
-            held = set(put_into(self.links, items, path, frozenset(held)))
-        if is_wrapped_in_place:
-            return frozenset(h for h in held if not isinstance(h, Other | Instance))
+            put, is_replaced = put_into(self.links, items, path)
+            held |= put
+        if (is_wrapped or is_replaced) and len(kin.owners) > 1:  # not in all of them, perhaps
+            return NOTHING.union(
+                *(self._of_kin(self._kin_of([one], []), name, path, not_yet) for one in kin.owners)
+            )
+        if is_replaced:
+            held = {h for h in held if isinstance(h, WrapCall | Declared)}
+        if is_wrapped:
+            held = {h for h in held if not isinstance(h, Other | Instance)}
         return frozenset(held)
 
-    def _is_of(
-        self, module: Module, holder: ast.expr, owner: Instance, family: frozenset[ast.ClassDef]
-    ) -> bool:
-        """Whether an attribute of `holder` is one of the object's."""
+    def _is_of(self, module: Module, holder: ast.expr, kin: _Kin) -> bool:
+        """Whether an attribute of `holder` is one of the objects'."""
         if isinstance(holder, ast.Name) and holder.id in ("self", "cls"):
-            return module.class_of(holder) in family
-        classes, related = self._classes_of(self.links.held(module, holder))
-        return not classes.isdisjoint(family) or owner.node in related
+            return module.class_of(holder) in kin.classes
+        other = self._kin_among(self.links.held(module, holder))
+        return other is not None and not (
+            other.own.isdisjoint(kin.classes) and other.objects.isdisjoint(kin.own)
+        )
 
-    def _classes_of(self, held: HeldSet) -> tuple[frozenset[ast.ClassDef], frozenset[ast.ClassDef]]:
-        """The classes of objects, and those that they have something of."""
-        known = self._classes.get(held)
-        if known is None:
-            objects = [one for one in held if isinstance(one, Instance)]
-            classes = {one.node for one in objects}
-            classes |= {h.node for h in held if isinstance(h, Defined) and isinstance(h.node, ast.ClassDef)}
-            related = frozenset().union(*map(self.links.classes.family_nodes, objects))
-            known = self._classes[held] = frozenset(classes), related
-        return known
-
-    def _in_body(self, owner: Instance, name: str, path: Path) -> HeldSet:
+    def _in_body(self, kin: _Kin, name: str, path: Path) -> HeldSet:
         """What the bodies of the classes say: values, fields, properties, methods."""
         held: set[Held] = set()
-        for node, home in self.links.classes.family(owner):
+        for node, home in kin.family:
             for binding in home.table.scopes[node].bindings.get(name, []):
                 match binding.node:
                     case ast.AnnAssign() as statement:
                         held |= self._field(home, node, statement, name, path)
                     case ast.Assign() if binding.value is not None:
                         held |= self.links.at(home, binding.value, (*binding.unpack, *path))
-        for home, method in self.links.classes.methods(owner, name):
+        methods = (one for owner in kin.owners for one in self.links.classes.methods(owner, name))
+        for home, method in dict.fromkeys(methods):
             if is_property(method):
                 held |= self.links.functions.returned(home, method, path)
             elif not path:

@@ -111,7 +111,7 @@ class Calls:
     ) -> HeldSet:
         """An object of a class of the project; of a named tuple also its elements."""
         if not path:
-            return frozenset({Instance(owner, home)})
+            return frozenset({self.links.classes.instance(owner, home)})
         if not self.links.classes.is_named_tuple(owner, home):
             return NOTHING
         fields = self.links.classes.fields(owner, home)

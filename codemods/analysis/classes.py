@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from codemods.analysis.callers import Callers
-from codemods.analysis.holding import Instance
+from codemods.analysis.holding import HeldSet, Instance
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
 from codemods.analysis.shelf import Shelf
@@ -30,11 +30,23 @@ class Classes:
     _heirs: dict[ast.ClassDef, list[ClassAt]] = field(default_factory=dict)
     _children: dict[ast.ClassDef, list[ClassAt]] = field(default_factory=dict)
     _super: dict[Method, bool] = field(default_factory=dict)
+    _methods_of: dict[tuple[HeldSet, str], dict[tuple[Module, Method], None]] = field(default_factory=dict)
     _standing: dict[Instance, list[ClassAt]] = field(default_factory=dict)
+    _objects: dict[tuple[object, ...], Instance] = field(default_factory=dict)
     _families: dict[Instance, list[ClassAt]] = field(default_factory=dict)
     _family_nodes: dict[Instance, frozenset[ast.ClassDef]] = field(default_factory=dict)
     _inherited: dict[tuple[ast.ClassDef, str], list[tuple[Module, Method]]] = field(default_factory=dict)
     _outside: dict[ast.ClassDef, list[str]] = field(default_factory=dict)
+
+    def instance(
+        self, node: ast.ClassDef, module: Module, *, is_exact: bool = True, within: Method | None = None
+    ) -> Instance:
+        """The objects of a class, always the same one: sets of thousands are compared by identity then."""
+        key = node, is_exact, within
+        known = self._objects.get(key)
+        if known is None:
+            known = self._objects[key] = Instance(node, module, is_exact, within)
+        return known
 
     def lineage(self, node: ast.ClassDef, module: Module) -> list[ClassAt]:
         """A class and its bases in the project, the nearest first."""
@@ -137,14 +149,19 @@ class Classes:
 
     def methods(self, instance: Instance, name: str) -> list[tuple[Module, Method]]:
         """The methods that `x.<name>` can mean: the nearest one, and those of heirs that may stand in."""
-        starts = [(instance.node, instance.module)]
-        starts += self.standing_in(instance)
-        found: list[tuple[Module, Method]] = []
-        for start, module in starts:
-            nearest = self._nearest(self.lineage(start, module), name)
-            if nearest is not None and nearest not in found:
-                found.append(nearest)
-        return found
+        starts = [(instance.node, instance.module), *self.standing_in(instance)]
+        found = (self._nearest(self.lineage(start, module), name) for start, module in starts)
+        return list(dict.fromkeys(one for one in found if one is not None))
+
+    def methods_of(self, held: HeldSet, name: str) -> dict[tuple[Module, Method], None]:
+        """The methods that `x.<name>` can mean, of whatever object."""
+        known = self._methods_of.get((held, name))
+        if known is None:
+            objects = [one for one in held if isinstance(one, Instance)]
+            objects.sort(key=lambda one: (one.module.path, one.node.lineno))
+            found = (method for one in objects for method in self.methods(one, name))
+            known = self._methods_of[held, name] = dict.fromkeys(found)
+        return known
 
     def inherited(self, owner: ast.ClassDef, module: Module, name: str) -> list[tuple[Module, Method]]:
         """What `super().<name>` can mean in a class: of a mixin also what stands beside it."""
@@ -229,7 +246,7 @@ class Classes:
             case ast.Name() | ast.Attribute():
                 symbol = self.index.resolve(module, annotation)
                 if symbol is not None and symbol.module and isinstance(symbol.node, ast.ClassDef):
-                    return [Instance(symbol.node, symbol.module, is_exact=False)]
+                    return [self.instance(symbol.node, symbol.module, is_exact=False)]
         return []
 
     def _in_string(self, module: Module, text: str) -> list[Instance]:
@@ -237,7 +254,7 @@ class Classes:
         for word in text.replace("Optional[", " ").replace("]", " ").replace("|", " ").split():
             symbol = self.index.lookup(module, module.scope, word) if word.isidentifier() else None
             if symbol is not None and symbol.module and isinstance(symbol.node, ast.ClassDef):
-                found.append(Instance(symbol.node, symbol.module, is_exact=False))
+                found.append(self.instance(symbol.node, symbol.module, is_exact=False))
         return found
 
 

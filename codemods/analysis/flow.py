@@ -27,6 +27,20 @@ def reaching(module: Module, scope: Scope, bindings: Sequence[Binding], use: ast
     return [b for b in bindings if b in hits or _is_from_inside(module, scope, b)]
 
 
+def imported_by(module: Module, scope: Scope, name: str, use: ast.AST) -> list[Binding]:
+    """The bindings of a name that a place of a scope can mean, where several branches import it.
+
+    A function or class within the scope is taken to run where it is defined.
+    """
+    bindings = scope.bindings[name]
+    targets = {b.target for b in bindings if b.kind is BindingKind.IMPORT}
+    if len(targets) < 2 or not scope.is_function:
+        return bindings
+    while module.scope_of(use) is not scope:
+        use = module.scope_of(use).node
+    return reaching(module, scope, bindings, use)
+
+
 def _is_from_inside(module: Module, scope: Scope, binding: Binding) -> bool:
     """Whether a function within the scope binds the name (`global`, `nonlocal`): it can run at any time."""
     if binding.kind is BindingKind.PARAMETER:

@@ -65,11 +65,8 @@ class Functions:
         if isinstance(callee, ast.Attribute):
             if not self.links.shelf.may_define(callee.attr):
                 return []
-            for holder in self.links.held(module, callee.value):
-                if isinstance(holder, Instance):
-                    found += [
-                        m for m in self.links.classes.methods(holder, callee.attr) if not is_property(m[1])
-                    ]
+            methods = self.links.classes.methods_of(self.links.held(module, callee.value), callee.attr)
+            found += [one for one in methods if not is_property(one[1])]
             if _is_super(callee.value):
                 owner = module.class_of(callee)
                 if owner is not None:
@@ -157,12 +154,9 @@ class Functions:
                 if any(method is function for _, method in reached):
                     found.append(CallOf(home, call, is_bound))
                 continue
-            for holder in self.links.held(home, call.func.value):
-                if not isinstance(holder, Instance) or not self.links.classes.is_a(holder, owner):
-                    continue
-                if any(m is function for _, m in self.links.classes.methods(holder, function.name)):
-                    found.append(CallOf(home, call, is_bound))
-                    break
+            held = self.links.held(home, call.func.value)
+            if (module, function) in self.links.classes.methods_of(held, function.name):
+                found.append(CallOf(home, call, is_bound))
         return found
 
     def _calls_by_attribute(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from codemods.analysis.flow import imported_by
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind, Scope
 from codemods.torch_names import canonical, public_names_of
@@ -161,7 +162,7 @@ class Index:
             return self._resolved[node]
         symbol: Symbol | None = None
         if isinstance(node, ast.Name):
-            symbol = self.lookup(module, module.scope_of(node), node.id)
+            symbol = self._named(module, node)
         elif isinstance(node, ast.Attribute):
             base = self.resolve(module, node.value)
             symbol = self.member(base, node.attr) if base else None
@@ -170,6 +171,16 @@ class Index:
         if not self._resolving:  # within a circle of imports the answer may be partial
             self._resolved[node] = symbol
         return symbol
+
+    def _named(self, module: Module, node: ast.Name) -> Symbol | None:
+        """What a name means; where a function imports it in several branches, in that of the place."""
+        scope = module.scope_of(node)
+        found = scope.lookup(node.id)
+        if found is not None:
+            meant = imported_by(module, found[0], node.id, node)
+            if len(meant) < len(found[1]):
+                return _preferred([s for b in meant if (s := self._bound(module, found[0], b))])
+        return self.lookup(module, scope, node.id)
 
     def member(self, base: Symbol, name: str) -> Symbol | None:
         """An attribute of a module or class."""

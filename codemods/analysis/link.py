@@ -51,6 +51,7 @@ from codemods.analysis.spread import Spread
 from codemods.analysis.spread_marks import MODEL, OPTIMIZER, SAID
 from codemods.analysis.stores import Stores
 from codemods.analysis.variables import Variables
+from codemods.errors import too_entangled
 
 _DEEPEST = 70
 _LONGEST = 4
@@ -58,6 +59,9 @@ _EXACT = 2
 """Keys of a path that are told apart; those further in stand for any, or containers that a function nests in
 a circle would have paths without end."""
 _FOREVER = 1 << 30
+_MOST_QUESTIONS = 400_000
+"""Questions after which a run is given up: eight times of what any repository that was measured asks. Where
+everything leads to everything there would be no end."""
 _TRIES = 2
 """How often a question within a circle is answered anew before its answer stays."""
 
@@ -89,6 +93,7 @@ class Links:
     _tries: dict[tuple[ast.expr, Path], int] = field(default_factory=dict)
     _optimizers: dict[Module, frozenset[ast.Call]] = field(default_factory=dict)
     _is_possible: bool = False
+    _questions: int = 0
     spread: Spread | None = None
     by_libraries: dict[ast.expr, LibraryModel] = field(default_factory=dict)
     evidence: Evidence = field(init=False)
@@ -271,6 +276,9 @@ class Links:
         self._cut = min(self._cut, depth - 1)
 
     def _at(self, module: Module, node: ast.expr, path: Path) -> HeldSet:
+        self._questions += 1
+        if self._questions > _MOST_QUESTIONS:
+            raise too_entangled(self.shelf.paths)
         told = self.by_libraries.get(node)
         at = path[0] if path else None
         if told is not None and at in told.positions:

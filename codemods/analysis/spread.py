@@ -24,6 +24,7 @@ from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind, Scope
 from codemods.analysis.shelf import Before
 from codemods.analysis.spread_marks import Cell, Family, Mark, Taker
+from codemods.errors import too_entangled
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _APART = 8
 """How many families of a group of files are told apart; the objects of all further ones are taken for one
 kind."""
+_MOST_STEPS = 1_500_000
+"""Steps after which a run is given up: ten times of what the largest repository that was measured takes."""
 _RARE = 10
 """In how many files an attribute's name may stand for all its reads to be followed, whatever they are of."""
 _BY_PYTHON = frozenset({"__call__", "__enter__", "__aenter__"})
@@ -56,6 +59,7 @@ class Spread:
         self._families: dict[ast.ClassDef, Family] = {}
         self._interesting: set[ast.AST | Family] = set()
         self._objects: dict[Family, Family] = {}
+        self._followed: dict[tuple[Family, str], ast.AST] = {}
         self._apart: dict[str, list[Family]] = {}
         self._annotations: dict[Module, list[ast.Constant]] = {}
 
@@ -74,8 +78,16 @@ class Spread:
             self._waiting.append((module, node, mark))
 
     def run(self, hand_on: Callable[[Module, ast.expr, Mark], None]) -> None:
-        """Follow every mark to its end."""
+        """Follow every mark to its end.
+
+        Raises:
+            CodemodError: that would not end soon.
+        """
+        steps = 0
         while self._waiting:
+            steps += 1
+            if steps > _MOST_STEPS:
+                raise too_entangled(self.links.shelf.paths)
             hand_on(*self._waiting.popleft())
 
     def put_variable(self, module: Module, scope: Scope, name: str, mark: Mark) -> None:
@@ -278,8 +290,13 @@ class Spread:
     def _look_for_method(self, family: Family, method: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         if is_property(method):  # whoever reads it gets what it gives, and never the function
             self.take_result(method, lambda mark: self.put_attribute(family, method.name, mark))
-        else:
+            return
+        # Methods of one name get to the same places: one of them is followed, with what all of them give.
+        followed = self._followed.setdefault((family, method.name), method)
+        if followed is method:
             self.put_attribute(family, method.name, method)
+        else:
+            self.take_result(method, self._result(followed).put)
 
     def take_result(self, function: ast.AST, taker: Taker) -> None:
         """Hand on what a function gives back."""

@@ -26,6 +26,7 @@ from codemods.analysis.state_dicts import (
     blocks,
     enclosing,
     setting_of,
+    sites_of,
 )
 from codemods.analysis.values import options
 
@@ -81,7 +82,7 @@ class KindChoice:
 
     def sites(self, project: Project) -> frozenset[WrapCall]:
         """The wraps its model can come from, as far as they are known."""
-        return _sites(project, self.module, self.model)
+        return sites_of(project, self.module, self.model)
 
     def subject(self, project: Project) -> _Subject:
         """Those, and the group of its file."""
@@ -221,12 +222,7 @@ def _run_time(subjects: list[_Subject], calls: dict[ast.Call, str]) -> RunTime:
 
 
 def _subject(project: Project, module: Module, model: ast.expr | None) -> _Subject:
-    return _sites(project, module, model), project.group(module.path)
-
-
-def _sites(project: Project, module: Module, model: ast.expr | None) -> frozenset[WrapCall]:
-    holding = project.sharded(module, model) if model is not None else None
-    return holding.sites if isinstance(holding, Sharded | Maybe) else frozenset()
+    return sites_of(project, module, model), project.group(module.path)
 
 
 def _bare_calls(project: Project) -> Iterator[tuple[MethodCall, ast.expr]]:

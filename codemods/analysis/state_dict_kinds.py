@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from codemods.analysis.holding import Maybe, Sharded, WrapCall
 from codemods.analysis.module import Module
 from codemods.analysis.state_dicts import (
     Block,
@@ -20,6 +21,7 @@ from codemods.analysis.state_dicts import (
     enclosing,
     same_model,
     setting_of,
+    sites_of,
 )
 
 if TYPE_CHECKING:
@@ -40,10 +42,15 @@ def _set_earlier(
     """What `set_state_dict_type` chose: the last call before in the same function, else all must agree."""
     here: list[tuple[int, ast.Call, Setting | Unknown]] = []
     elsewhere: list[Setting | Unknown] = []
+    may_be_any, covered = _is_told_only(project, module, model), set[WrapCall]()
     for use in project.static_calls("set_state_dict_type"):
         target = argument(use.node, 0, "module")
-        if target is None or not same_model(project, module, model, use.module, target):
+        if target is None:
             continue
+        if not same_model(project, module, model, use.module, target):
+            if not may_be_any or not project.is_one_program(module.path, use.module.path):
+                continue
+            covered |= sites_of(project, use.module, target)
         setting = setting_of(project, use.module, use.node)
         in_function = use.module is module and module.function(use.node) is module.function(node)
         if in_function and use.node.lineno <= getattr(node, "lineno", 0):
@@ -52,12 +59,20 @@ def _set_earlier(
         if _is_conditional(use.module, use.node):
             elsewhere.append(Setting())
         elsewhere.append(setting)
+    if covered and not covered.issuperset(project.wraps):
+        elsewhere.append(Setting())  # it may be a model that nothing was chosen for
     if here:
         last = max(here, key=lambda found: found[0])
         if _comes_before(module, last[1], node) or not elsewhere:
             return last[2] if len({_bare(found[2]) for found in here}) == 1 else _last(module, last, node)
         return _agreed([found[2] for found in here] + elsewhere, _DIFFERENT)
     return _agreed(elsewhere, _DIFFERENT)
+
+
+def _is_told_only(project: Project, module: Module, model: ast.expr) -> bool:
+    """Whether it is said of a model that it is sharded, and not known where: it can be any of the program."""
+    holding = project.sharded(module, model)
+    return isinstance(holding, Sharded | Maybe) and not holding.sites
 
 
 _DIFFERENT = "`set_state_dict_type` is called with different types"

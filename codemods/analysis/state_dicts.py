@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from codemods.analysis.flow import reaching
-from codemods.analysis.holding import Maybe, No, Sharded
+from codemods.analysis.holding import Maybe, No, Sharded, WrapCall
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
 from codemods.analysis.values import CallValue, Literal, Named, options
@@ -272,6 +272,12 @@ def is_one_of_modules(module: Module, node: ast.expr) -> bool:
         and binding.value.func.attr in _OF_MODULES
         for binding in (reaching(module, *found, node) if found is not None else ())
     )
+
+
+def sites_of(project: Project, module: Module, model: ast.expr | None) -> frozenset[WrapCall]:
+    """The wraps that what an expression holds can come from."""
+    holding = project.sharded(module, model) if model is not None else None
+    return holding.sites if isinstance(holding, Sharded | Maybe) else frozenset()
 
 
 def same_model(

@@ -45,7 +45,7 @@ class Variables:
         if node.id in ("self", "cls"):
             owner = module.class_of(node)
             if owner is not None:
-                return NOTHING if path else frozenset({_itself(node, owner, module)})
+                return NOTHING if path else frozenset({self._itself(node, owner, module)})
         found = module.scope_of(node).lookup(node.id)
         if found is None:
             return self._starred(module, node, path)
@@ -65,6 +65,14 @@ class Variables:
         if path:
             return self._with_items(module, scope, node.id, path, frozenset(held))
         return frozenset(held)
+
+    def _itself(self, node: ast.Name, owner: ast.ClassDef, module: Module) -> Held:
+        """`self` or `cls`."""
+        if node.id == "cls":
+            return Defined(owner, module)
+        around = [p for p in module.ancestors(node) if isinstance(p, ast.FunctionDef | ast.AsyncFunctionDef)]
+        method = next((f for f in around if module.parent(f) is owner), None)
+        return self.links.classes.instance(owner, module, is_exact=False, within=method)
 
     def of_module(self, module: Module, name: str, path: Path) -> HeldSet:
         """What a variable of a module holds for other modules: any of its values."""
@@ -152,7 +160,11 @@ class Variables:
             for item in self.links.stores.items_of_variable(module, name, is_global=is_global)
             if self._is_in(item.module, item.container, scope)
         ]
-        return put_into(self.links, items, path, held)
+        put, is_replaced = put_into(self.links, items, path)
+        held |= put
+        if is_replaced:
+            return frozenset(h for h in held if isinstance(h, WrapCall | Declared))
+        return held
 
     def _is_in(self, module: Module, container: ast.Name | ast.Attribute, scope: Scope) -> bool:
         """Whether a name, or an attribute of a module, means a variable of a scope."""
@@ -195,14 +207,6 @@ class Variables:
         return frozenset(held)
 
 
-def _itself(node: ast.Name, owner: ast.ClassDef, module: Module) -> Held:
-    if node.id == "cls":
-        return Defined(owner, module)
-    around = [p for p in module.ancestors(node) if isinstance(p, ast.FunctionDef | ast.AsyncFunctionDef)]
-    method = next((f for f in around if module.parent(f) is owner), None)
-    return Instance(owner, module, is_exact=False, within=method)
-
-
 def defined(symbol: Symbol, path: Path) -> HeldSet:
     """What a name that was found means as a value."""
     if path:
@@ -213,11 +217,11 @@ def defined(symbol: Symbol, path: Path) -> HeldSet:
     return frozenset({OTHER})
 
 
-def put_into(links: Links, items: list[ItemStore], path: Path, held: HeldSet) -> HeldSet:
-    """What stands at a path of a container with what is put into it.
+def put_into(links: Links, items: list[ItemStore], path: Path) -> tuple[HeldSet, bool]:
+    """What is put into a container at a path.
 
-    Args:
-        held: what the container was made with there.
+    Returns:
+        It, and whether it is in the place of all that was there before: `models[name] = wrap(models[name])`.
     """
     added: set[Held] = set()
     is_replaced = False
@@ -232,10 +236,7 @@ def put_into(links: Links, items: list[ItemStore], path: Path, held: HeldSet) ->
             put = links.at(item.module, item.value, rest)
             added |= put
             is_replaced |= _replaces(item, put)
-    if is_replaced:
-        # `models[name] = wrap(models[name])`: what was there before is gone.
-        return frozenset(h for h in added | held if isinstance(h, WrapCall | Declared))
-    return frozenset(added | held)
+    return frozenset(added), is_replaced
 
 
 def _replaces(item: ItemStore, put: HeldSet) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from codemods.analysis.module import Module
 from codemods.editing.emptied_blocks import is_gated, outside_gate, removals, stand_ins, with_gates
 from codemods.editing.import_groups import ImportGroups, import_order, is_docstring, leading_imports
-from codemods.editing.spelling import Needed, qualified
+from codemods.editing.spelling import FOR_TYPES, Needed, is_for_types, qualified
 from codemods.torch_names import is_fsdp_namespace
 
 
@@ -101,8 +101,8 @@ def _joinable(
     if not isinstance(statement, ast.ImportFrom) or any(a.name == "*" for a in statement.names):
         return []
     source = "." * statement.level + (statement.module or "")
-    function = module.function(statement)
-    if function is None and not isinstance(module.parent(statement), ast.Module):
+    function, where = module.function(statement), _function_name(module, statement)
+    if not where and not isinstance(module.parent(statement), ast.Module):
         return []
     is_sharding = is_fsdp_namespace(source) or is_ours(source)
     if function is not None and not is_sharding and not _is_direct(module, statement):
@@ -111,7 +111,6 @@ def _joinable(
         return []  # it would be imported in one branch, and used in both
     if all(a.asname for a in statement.names) and not _mixes_aliases(module):
         return []  # the file gives imports with `as` lines of their own
-    where = qualified(module, function) if function is not None else ""
     return [n for n in waiting if n.name and n.module == source and n.function == where]
 
 
@@ -167,7 +166,15 @@ def _in_functions(
     taken: list[ast.stmt] = []
     for function in dict.fromkeys(item.function for item in needed):
         items = [item for item in needed if item.function == function]
-        own = [gate for s, gate in gates.items() if _function_name(module, s) == function]
+        going = [s for s in gates if _function_name(module, s) == function]
+        if function == FOR_TYPES and going:  # the branch stays for what comes in the place
+            span = module.span(going[0])
+            indent = module.text[module.line_start(span.start) : span.start]
+            together = ImportGroups(module, is_ours, width, [], indent).together(items)
+            changes.append((span.start, span.end, together))
+            taken += [going[0], gates[going[0]]]
+            continue
+        own = [gates[s] for s in going]
         own = [gate for gate in own if _is_direct(module, gate)] or own
         statements = own or _places(module, function)
         place = outside_gate(module, min(statements, key=lambda s: module.span(s).start))
@@ -222,4 +229,6 @@ def _places(module: Module, function: str) -> list[ast.stmt]:
 
 def _function_name(module: Module, node: ast.AST) -> str:
     function = module.function(node)
-    return qualified(module, function) if function is not None else ""
+    if function is None:
+        return FOR_TYPES if is_for_types(module, node) else ""
+    return qualified(module, function)

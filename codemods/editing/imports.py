@@ -7,12 +7,13 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from codemods.analysis.flow import imported_by
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import Binding, BindingKind, Scope
 from codemods.editing.drafts import draft_of
 from codemods.editing.import_lines import rewritten_imports
 from codemods.editing.shared_lines import apart, on_lines_of_their_own
-from codemods.editing.spelling import Spelling, qualified
+from codemods.editing.spelling import Needed, Spelling, qualified
 from codemods.editing.statements import is_annotation
 from codemods.torch_names import canonical, gives_way, is_fsdp_namespace, public_names_of
 
@@ -35,7 +36,8 @@ def settle_imports(
     # own, which other places in it are reached without.
     everywhere = {need for need in spelling.needed if not need.function}
     inside = {n for n in spelling.needed if replace(n, function="") not in everywhere}
-    wanted = sorted(everywhere | inside | spelling.shadowed)
+    uses = _Uses(after)  # what an edit named can have gone with an assignment that nothing reads
+    wanted = sorted(n for n in everywhere | inside | spelling.shadowed if uses.names(_local_name(n)))
     gone = _gone(before, after, spelling, is_exported)
     alone = draft_of(after, on_lines_of_their_own(after, {node for node, _ in gone}))
     if alone is not after:
@@ -53,6 +55,10 @@ def settle_imports(
         after = draft_of(after, new)
         gone = _newly_unused(before, after, is_exported)
     return after.text
+
+
+def _local_name(needed: Needed) -> str:
+    return needed.alias or needed.name or needed.module.partition(".")[0]
 
 
 def _gone(
@@ -73,7 +79,7 @@ def _newly_unused(
             continue  # an attribute, for whoever has the class
         for name, bindings in scope.bindings.items():
             for binding in bindings:
-                if binding.kind is not BindingKind.IMPORT or now.has(scope, name):
+                if binding.kind is not BindingKind.IMPORT or now.has(scope, name, binding):
                     continue
                 at_top = scope is after.scope
                 if at_top and (name in exported or is_exported(name)):
@@ -149,12 +155,22 @@ class _Uses:
         self.module = module
         self._texts: list[tuple[ast.Constant, str]] | None = None
 
-    def has(self, scope: Scope, name: str) -> bool:
-        """Whether a name of a scope is used anywhere, string annotations included."""
+    def has(self, scope: Scope, name: str, binding: Binding | None = None) -> bool:
+        """Whether a name of a scope is used anywhere, string annotations included.
+
+        Args:
+            binding: the one that has to be meant; any if None.
+        """
         return any(
-            (found := self.module.scope_of(node).lookup(name)) is not None and found[0] is scope
+            (found := self.module.scope_of(node).lookup(name)) is not None
+            and found[0] is scope
+            and (binding is None or binding in imported_by(self.module, scope, name, node))
             for node in self._nodes(name)
         )
+
+    def names(self, name: str) -> bool:
+        """Whether a name is used anywhere, whatever binds it."""
+        return next(self._nodes(name), None) is not None
 
     def _nodes(self, name: str) -> Iterator[ast.expr]:
         for node in self.module.named(name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field
 
 from codemods.analysis.index import Index
@@ -41,12 +42,17 @@ HELPER_IMPORT = "helper.import."
 """Before a name of the helper module: the statement that imports it, for a branch of its own."""
 
 
+FOR_TYPES = "if TYPE_CHECKING"
+"""In the place of a function's name: the branch that only type checkers run."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Needed:
     """An import to add: `from module import name as alias`, or `import module as alias` where name is empty.
 
     Attributes:
         function: qualified name of the function whose own FSDP import it joins; empty: at the top.
+            `FOR_TYPES` where an import for type checkers does.
     """
 
     module: str
@@ -114,7 +120,7 @@ class Spelling:
         for local, bindings in self.module.scope.bindings.items():
             only_imports = all(b.kind is BindingKind.IMPORT for b in bindings)
             for binding in bindings if only_imports else ():
-                if self._means(binding, name) and not _is_guarded(self.module, binding):
+                if self._means(binding, name) and not is_for_types(self.module, binding.node):
                     return local
         return None
 
@@ -165,6 +171,11 @@ class Spelling:
         ours = is_fsdp_namespace(module) or module in (self.helper, PRIVATE_HOME)
         around = self._bound_around(name, position)
         target = f"{module}.{name}"
+        if not around and self._is_for_types(position):
+            bound = self.module.scope.bindings.get(name, [])
+            if not any(canonical(b.target) == target for b in bound):
+                self.needed.add(Needed(module, name, "", FOR_TYPES))
+            return name
         if any(canonical(b.target) == target and self._is_before(b, position) for b in around):
             return name
         is_same = bool(around) and all(binding.target == target for binding in around)
@@ -180,6 +191,13 @@ class Spelling:
         wanted = Needed(module, name, "" if local == name else local, function)
         self.needed.add(wanted)
         return local
+
+    def _is_for_types(self, position: int) -> bool:
+        """Whether what stands at a position is imported for type checkers only."""
+        word = re.match(r"[\'\"]?(\w+)", self.module.text[position:])
+        scopes = [s for s in self._seen_from(position) if word is not None and word[1] in s.bindings]
+        bound = [binding for scope in scopes for binding in scope.bindings[word[1]]] if word else []
+        return bool(bound) and all(is_for_types(self.module, b.node) for b in bound)
 
     def _seen_from(self, position: int) -> list[Scope]:
         """The module's scope and those around a position."""
@@ -207,7 +225,7 @@ class Spelling:
         return (
             len(outer) == 1
             and isinstance(outer.pop(), ast.If | ast.Try)
-            and not any(_is_guarded(self.module, b) for b in bound)
+            and not any(is_for_types(self.module, b.node) for b in bound)
             and all(b in self.module.scope.bindings.get(name, []) for b in bound)
             and any(b.kind is BindingKind.IMPORT and canonical(b.target) == wanted for b in bound)
             and all(b.kind is not BindingKind.IMPORT or b.target.endswith(f".{name}") for b in bound)
@@ -287,9 +305,9 @@ def qualified(module: Module, node: ast.AST) -> str:
     return ".".join(reversed([n for n in names if n]))
 
 
-def _is_guarded(module: Module, binding: Binding) -> bool:
-    """An import under TYPE_CHECKING is no import at run time."""
+def is_for_types(module: Module, node: ast.AST) -> bool:
+    """Whether a place is reached by type checkers only."""
     return any(
         isinstance(parent, ast.If) and "TYPE_CHECKING" in ast.dump(parent.test)
-        for parent in module.ancestors(binding.node)
+        for parent in module.ancestors(node)
     )

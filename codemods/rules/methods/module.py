@@ -56,6 +56,16 @@ def module(project: Project) -> Iterator[Finding]:
                     remedy="return the model where it is an `FSDPModule`, and go on for other wrappers only",
                 )
                 continue
+            if _is_call_taken(home, node):
+                yield finding(
+                    home,
+                    node,
+                    "FM307",
+                    f"`.{node.attr}.__call__` ran the module inside without FSDP1's hooks; an FSDP2 model "
+                    "has no module inside, and its own `__call__` calls `forward`",
+                    remedy="leave `forward` as it is: under FSDP2 the model itself can be called",
+                )
+                continue
             # A question that names other classes too says more than what the assignments showed.
             is_certain = asked <= {FSDP} if asked is not None else not isinstance(holding, Maybe)
             if node.attr == "module" and not is_certain:
@@ -72,6 +82,15 @@ def module(project: Project) -> Iterator[Finding]:
                 # `model.module.method(...)` goes as a whole where the method's rule rewrites it.
                 fades=True,
             )
+
+
+def _is_call_taken(home: Module, node: ast.Attribute) -> bool:
+    """`m.forward = m.module.__call__`: with the model itself that would come back without end."""
+    taken = home.parent(node)
+    if not isinstance(taken, ast.Attribute) or taken.attr != "__call__":
+        return False
+    call = home.parent(taken)
+    return not (isinstance(call, ast.Call) and call.func is taken)
 
 
 def _classes_asked(project: Project, home: Module, node: ast.Attribute) -> set[str] | None:

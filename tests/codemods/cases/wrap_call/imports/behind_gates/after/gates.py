@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule
 
 from fsdp2_sharding import (
     MixedPrecision,
@@ -16,6 +16,9 @@ from fsdp2_sharding import (
 from model import Block
 
 IS_NEW = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 1)
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
 
 
 def wrap_policy(model, bf16):
