@@ -58,7 +58,7 @@ def left_over(
         spoken.add((off.place.path, off.place.line))
         for edit in off.edits:
             edits.setdefault(edit.path, []).append((edit, off))
-    is_given_another, wraps = _calls_no_wrapper(project, edits), bool(project.wraps)
+    is_given_another, wraps = _calls_no_wrapper(project, edits), _wraps(project)
     for name in project.used_names():
         if not is_fsdp1(name):
             continue
@@ -81,6 +81,12 @@ def left_over(
         yield from unread_imports(project, module, edits, spoken)
         if _UNMISTAKABLE_TEXT.search(module.text):
             yield from _unmistakable(project, module, edits, spoken)
+
+
+def _wraps(project: Project) -> bool:
+    """Whether anything is wrapped with FSDP1, by a class that derives from it too."""
+    bases = (isinstance(use.module.parent(use.node), ast.ClassDef) for use in project.uses(FSDP))
+    return bool(project.wraps) or any(bases)
 
 
 def _calls_no_wrapper(project: Project, edits: dict[str, list[tuple[Edit, Finding]]]) -> bool:
@@ -246,7 +252,7 @@ def _in_text(
         if name is None or any((module.path, line) in spoken for line in header(module, node)):
             continue
         spoken.add((module.path, module.place(module.statement(node)).line))
-        yield left_name(module, node, name, wraps=bool(project.wraps))
+        yield left_name(module, node, name, wraps=_wraps(project))
 
 
 def _can_mean(module: Module, word: str) -> bool:

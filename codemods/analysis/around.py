@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from codemods.analysis.holding import (
     Defined,
+    Held,
     Holding,
     Instance,
     Maybe,
@@ -53,13 +54,13 @@ class Around:
         if not self.links.wraps or not (self.links.may_be_sharded(node) or self._may_be_any()):
             return No()
         held = self.links.held(module, node)
-        around = {one for one in held if isinstance(one, Modules)}
+        around: set[Held] = {one for one in held if isinstance(one, Modules)}
         sites = {*self._sites(self.links.at(module, node, (None,)))} if around else set()
         for one in held:
             kept = self._of_class(one, _DEEPEST) if isinstance(one, Instance) else ()
             if found := {k.site for k in kept if self._can_be_kept(k, module, node)}:
                 sites |= found
-                around.add(one)  # type: ignore[arg-type]
+                around.add(one)
         if not sites or any(isinstance(one, Instance | Defined | Record) for one in held - around):
             return No()
         return Maybe(frozenset(sites)) if held - around else Sharded(frozenset(sites))
