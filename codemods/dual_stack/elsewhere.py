@@ -39,19 +39,21 @@ def _serving(project: Project) -> frozenset[Module]:
     if not isinstance(found, frozenset):
         asked = {use.module for use in project.uses(FSDP)}
         asking = {use.module for name in FSDP_MODULE for use in project.uses(name)} & asked
-        found = frozenset(m for m in asking if _asks_for_fsdp2(project, m) and not _is_wrapped(project, m))
+        found = frozenset(m for m in asking if _asks_for_both(project, m) and not _is_wrapped(project, m))
         project.memo["serves_both"] = found
     return found
 
 
-def _asks_for_fsdp2(project: Project, module: Module) -> bool:
-    """Whether a question names FSDP2's class without FSDP1's."""
+def _asks_for_both(project: Project, module: Module) -> bool:
+    """Whether what has one name is asked for FSDP1's class, and for FSDP2's without it."""
+    of_fsdp1, of_fsdp2 = set[str](), set[str]()
     for call in module.called("isinstance"):
         classes = list(classes_of(call.args[1])) if len(call.args) == 2 else []
-        is_of_fsdp2 = any(is_fsdp2_class(project, module, one) for one in classes)
-        if is_of_fsdp2 and not any(is_fsdp1_class(project, module, one) for one in classes):
-            return True
-    return False
+        if any(is_fsdp1_class(project, module, one) for one in classes):
+            of_fsdp1.add(ast.unparse(call.args[0]))
+        elif any(is_fsdp2_class(project, module, one) for one in classes):
+            of_fsdp2.add(ast.unparse(call.args[0]))
+    return not of_fsdp1.isdisjoint(of_fsdp2)
 
 
 def _is_wrapped(project: Project, module: Module) -> bool:

@@ -96,7 +96,9 @@ def _asked(project: Project) -> Iterator[Finding]:
             symbols = [project.outside(module, one) for one in asked]
             names = {s.name.rpartition(".")[2] for s in symbols if s is not None and is_lightning(s)}
             if "FSDPStrategy" in names and "ModelParallelStrategy" not in names:
-                message = "`ModelParallelStrategy`, under which FSDP2 runs, is no `FSDPStrategy`"
+                message = (
+                    "an `FSDPStrategy` is asked for: `ModelParallelStrategy`, under which FSDP2 runs, is none"
+                )
                 yield finding(module, call, "FM633", message, remedy=_ASK)
 
 
