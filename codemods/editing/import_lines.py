@@ -53,6 +53,8 @@ def rewritten_imports(
             changes.append((span.start, span.end, f"import {names}"))
     groups = ImportGroups(module, is_ours, width, leading_imports(module))
     gates = with_gates(module, [*freed, *stand_ins(module, gone)])
+    if any(n.function == FOR_TYPES for n in waiting):  # that branch stays for what comes into it
+        gates = {s: s if _function_name(module, s) == FOR_TYPES else gate for s, gate in gates.items()}
     in_functions, replaced = _in_functions(module, [n for n in waiting if n.function], gates, is_ours, width)
     at_top, replaced_at_top = groups.placed([n for n in waiting if not n.function], freed)
     changes += [*in_functions, *at_top]
@@ -166,15 +168,7 @@ def _in_functions(
     taken: list[ast.stmt] = []
     for function in dict.fromkeys(item.function for item in needed):
         items = [item for item in needed if item.function == function]
-        going = [s for s in gates if _function_name(module, s) == function]
-        if function == FOR_TYPES and going:  # the branch stays for what comes in the place
-            span = module.span(going[0])
-            indent = module.text[module.line_start(span.start) : span.start]
-            together = ImportGroups(module, is_ours, width, [], indent).together(items)
-            changes.append((span.start, span.end, together))
-            taken += [going[0], gates[going[0]]]
-            continue
-        own = [gates[s] for s in going]
+        own = [gate for s, gate in gates.items() if _function_name(module, s) == function]
         own = [gate for gate in own if _is_direct(module, gate)] or own
         statements = own or _places(module, function)
         place = outside_gate(module, min(statements, key=lambda s: module.span(s).start))

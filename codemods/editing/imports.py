@@ -13,7 +13,7 @@ from codemods.analysis.scopes import Binding, BindingKind, Scope
 from codemods.editing.drafts import draft_of
 from codemods.editing.import_lines import rewritten_imports
 from codemods.editing.shared_lines import apart, on_lines_of_their_own
-from codemods.editing.spelling import Needed, Spelling, qualified
+from codemods.editing.spelling import FOR_TYPES, Needed, Spelling, qualified
 from codemods.editing.statements import is_annotation
 from codemods.torch_names import canonical, gives_way, is_fsdp_namespace, public_names_of
 
@@ -96,8 +96,9 @@ def _superseded(after: Module, spelling: Spelling) -> set[tuple[ast.AST, str]]:
     ours = [n for n in spelling.needed if not is_fsdp_namespace(n.module)]
     everywhere = {n.alias or n.name for n in ours if not n.function}
     found: set[tuple[ast.AST, str]] = set()
+    for_types = {n.alias or n.name for n in ours if n.function == FOR_TYPES}
     for scope in after.scopes():
-        names = set(everywhere)
+        names = everywhere | for_types if scope is after.scope else set(everywhere)
         if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
             where = qualified(after, scope.node)
             names |= {n.alias or n.name for n in ours if n.function == where}
