@@ -23,7 +23,7 @@ from checkpoint_convert.optim_state import (
     state_value,
 )
 from checkpoint_convert.plain_values import walk
-from checkpoint_convert.readers.replicas import same_value
+from checkpoint_convert.same_values import same_value
 from checkpoint_convert.tensor_sources import ConcatTensor
 from checkpoint_convert.values import holds_tensor, is_tensor
 

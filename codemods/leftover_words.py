@@ -8,7 +8,7 @@ from codemods.analysis.module import Module
 from codemods.editing.apply import replaces
 from codemods.editing.code import finding
 from codemods.model import Edit, Finding
-from codemods.torch_names import FSDP
+from codemods.torch_names import CONFIG_TYPES, FSDP, POLICIES
 
 CODE = "FM516"
 _PREFIX = "torch.distributed.fsdp."
@@ -24,11 +24,7 @@ _REMEDIES = {
     "sharded_grad_scaler": "use `torch.amp.GradScaler`, which finds infinities on every rank",
     "OptimStateKeyType": "optimizer state stays keyed by parameter name",
 }
-_POLICIES = frozenset(
-    {"transformer_auto_wrap_policy", "size_based_auto_wrap_policy", "lambda_auto_wrap_policy"}
-    | {"always_wrap_policy", "ModuleWrapPolicy", "CustomPolicy", "_or_policy"}
-)
-_GIVEN_TO_WRAPS = _POLICIES | {"ShardingStrategy", "MixedPrecision", "CPUOffload", "BackwardPrefetch"}
+_GIVEN_TO_WRAPS = POLICIES | CONFIG_TYPES
 _CHECKPOINTING = "apply_activation_checkpointing"
 _PRIVATE_REMEDIES = {
     "_init_intra_and_inter_node_groups": "leave `process_group` out: HYBRID_SHARD without it shards within "
@@ -59,7 +55,7 @@ def left_name(module: Module, node: ast.AST, name: str, *, wraps: bool = True) -
         if not wraps and words[0] in _GIVEN_TO_WRAPS:
             message = f"`{short}` belongs to FSDP1, and nothing here wraps with FSDP1"
             remedy = "remove it where nothing needs it; elsewhere go by names or classes of your own"
-        if words[0] in _POLICIES and _CHECKPOINTING in module.text and not wraps:
+        if words[0] in POLICIES and _CHECKPOINTING in module.text and not wraps:
             message += ": what it chooses is checkpointed, which is the same for models of FSDP2"
             remedy = "give it a `check_fn` of your own before FSDP1 leaves torch"
             return finding(module, node, CODE, message, remedy=remedy, is_note=True)

@@ -77,7 +77,7 @@ def left_over(
             spoken.add((module.path, module.place(module.statement(node)).line))
             yield _in_branch(project, module, node) or left_name(module, node, name, wraps=wraps)
     for module in project.naming:
-        yield from _in_text(project, module, edits, spoken)
+        yield from _in_text(project, module, edits, spoken, wraps=wraps)
         yield from unread_imports(project, module, edits, spoken)
         if _UNMISTAKABLE_TEXT.search(module.text):
             yield from _unmistakable(project, module, edits, spoken)
@@ -235,6 +235,8 @@ def _in_text(
     module: Module,
     edits: dict[str, list[tuple[Edit, Finding]]],
     spoken: set[tuple[str, int]],
+    *,
+    wraps: bool,
 ) -> Iterator[Finding]:
     """FSDP1's names in types that are written as text."""
     for node in module.nodes(ast.Constant):
@@ -252,7 +254,7 @@ def _in_text(
         if name is None or any((module.path, line) in spoken for line in header(module, node)):
             continue
         spoken.add((module.path, module.place(module.statement(node)).line))
-        yield left_name(module, node, name, wraps=_wraps(project))
+        yield left_name(module, node, name, wraps=wraps)
 
 
 def _can_mean(module: Module, word: str) -> bool:

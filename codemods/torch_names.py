@@ -11,6 +11,13 @@ import ast
 
 FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
 
+FSDP_MODULE = (
+    "torch.distributed.fsdp.FSDPModule",
+    "torch.distributed._composable.fsdp.FSDPModule",
+    "torch.distributed._composable.fsdp.fully_shard.FSDPModule",
+)
+"""The class that sharded modules of FSDP2 have, at its public places."""
+
 CONFIG_TYPES = frozenset({"ShardingStrategy", "MixedPrecision", "CPUOffload", "BackwardPrefetch"})
 """Types of values given to the constructor; configuration files and dataclasses hold them too."""
 

@@ -15,10 +15,10 @@ from checkpoint_convert.optim_state import SavedOptimizer, number_of
 from checkpoint_convert.readers.holdings import Holding
 from checkpoint_convert.readers.names import clean_names, flat_prefix
 from checkpoint_convert.readers.rank_sets import RankSet, last_number
-from checkpoint_convert.readers.replicas import same_value
 from checkpoint_convert.readers.resolve import whole_tensors
 from checkpoint_convert.readers.sharded import OnRanks, equal_numbers, merge
 from checkpoint_convert.readers.unsharded import unsharded
+from checkpoint_convert.same_values import same_value
 from checkpoint_convert.tensor_sources import ConcatTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 from checkpoint_convert.values import is_tensor, module_of_state

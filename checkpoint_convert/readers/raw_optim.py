@@ -28,7 +28,7 @@ from checkpoint_convert.readers.cutting import cut
 from checkpoint_convert.readers.group_orders import interchangeable, orders
 from checkpoint_convert.readers.local import LocalModel
 from checkpoint_convert.readers.options import ReadOptions
-from checkpoint_convert.readers.replicas import same_elements
+from checkpoint_convert.same_values import same_elements
 from checkpoint_convert.values import is_tensor
 
 SEARCHED = "CK104"

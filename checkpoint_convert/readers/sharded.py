@@ -13,7 +13,7 @@ from typing import cast
 from checkpoint_convert.errors import IncompleteError, UnreadableError, UnsupportedError
 from checkpoint_convert.model import DType, TensorSource, numel
 from checkpoint_convert.optim_state import number_of
-from checkpoint_convert.readers.replicas import same_elements
+from checkpoint_convert.same_values import same_elements
 from checkpoint_convert.tensor_sources import Box, BoxTensor, ConcatTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from checkpoint_convert.model import TensorSource, numel
 from checkpoint_convert.readers.parts import Part
-from checkpoint_convert.readers.replicas import same_elements
+from checkpoint_convert.same_values import same_elements
 from checkpoint_convert.stored_tensor import StoredTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 

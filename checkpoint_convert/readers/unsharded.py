@@ -8,7 +8,7 @@ from checkpoint_convert.errors import AmbiguousFormatError, UnsupportedError
 from checkpoint_convert.readers.holdings import Holding
 from checkpoint_convert.readers.names import clean, flat_prefix
 from checkpoint_convert.readers.rank_sets import RankSet
-from checkpoint_convert.readers.replicas import same_value
+from checkpoint_convert.same_values import same_value
 from checkpoint_convert.values import is_tensor
 
 
@@ -63,7 +63,7 @@ def _differing_shapes(models: list[dict[str, object]]) -> set[tuple[int, ...]]:
     return {
         value.shape
         for name in first
-        if any(not _same(first[name], model.get(name)) for model in models)
+        if any(not same_value(first[name], model.get(name)) for model in models)
         for model in models
         if is_tensor(value := model.get(name))
     }
@@ -79,11 +79,7 @@ def _all_equal(models: list[dict[str, object]]) -> bool:
     for other in models[1:]:
         if _shapes(other) != _shapes(first):
             return False
-        differing = sum(not _same(first[name], other[name]) for name in first)
+        differing = sum(not same_value(first[name], other[name]) for name in first)
         if differing * 4 > len(first):
             return False
     return True
-
-
-def _same(one: object, two: object) -> bool:
-    return same_value(one, two)

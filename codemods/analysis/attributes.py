@@ -108,11 +108,10 @@ class Attributes:
         """The objects among some receivers, and its classes, whose attributes their objects have."""
         if receivers not in self._kin:
             objects = [one for one in receivers if isinstance(one, Instance)]
-            classes = [one for one in receivers if isinstance(one, Defined)]
-            owners = [
-                *objects,
-                *(Instance(c.node, c.module, False) for c in classes if isinstance(c.node, ast.ClassDef)),
-            ]
+            owners = list(objects)
+            for one in receivers:
+                if isinstance(one, Defined) and isinstance(one.node, ast.ClassDef):
+                    owners.append(self.links.classes.instance(one.node, one.module, is_exact=False))
             self._kin[receivers] = self._kin_of(owners, objects) if owners else None
         return self._kin[receivers]
 

@@ -34,6 +34,17 @@ def conditions(
         child = parent
 
 
+def decided_by(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, bool]]:
+    """The tests whose outcome follows from that of a condition: all of an `and` that holds, all of an `or`
+    that fails; without their `not`."""
+    test, holds = _positive(test, holds)
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is holds:
+        for value in test.values:
+            yield from decided_by(value, holds)
+    else:
+        yield test, holds
+
+
 def branches_before(module: Module, node: ast.AST) -> Iterator[ast.If]:
     """The `if` statements before a place in the blocks around it, within its function."""
     child = node

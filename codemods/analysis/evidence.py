@@ -8,21 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from codemods.analysis.conditions import LEAVES, branches_before, conditions
+from codemods.analysis.conditions import LEAVES, branches_before, conditions, decided_by
 from codemods.analysis.flow import reaching
 from codemods.analysis.index import Index, Symbol
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
-from codemods.torch_names import FSDP, is_torch_optimizer
+from codemods.torch_names import FSDP, FSDP_MODULE, is_torch_optimizer
 
-_SHARDED = frozenset(
-    {
-        FSDP,
-        "torch.distributed.fsdp.FSDPModule",
-        "torch.distributed._composable.fsdp.FSDPModule",
-        "torch.distributed._composable.fsdp.fully_shard.FSDPModule",
-    }
-)
+_SHARDED = frozenset({FSDP, *FSDP_MODULE})
 """The classes of sharded models of both stacks."""
 _CAN_QUOTE = (ast.Constant, ast.Subscript, ast.BinOp)
 _STATIC = frozenset(
@@ -116,11 +109,11 @@ class Evidence:
         """What is no sharded model where a place is reached, by the questions that fail there."""
         if "isinstance" not in module.text:
             return
-        failed = (test for test, holds in conditions(module, node) if not holds)
-        for test in (part for whole in failed for part in _all_of(whole)):
+        told = (part for whole in conditions(module, node) for part in decided_by(*whole))
+        for test in told:
             match test:
-                case ast.Call(func=ast.Name(id="isinstance"), args=[subject, classes]):
-                    symbols = (self.index.resolve(module, one) for one in _classes_of(classes))
+                case ast.Call(func=ast.Name(id="isinstance"), args=[subject, classes]), False:
+                    symbols = (self.index.resolve(module, one) for one in classes_of(classes))
                     if any(symbol is not None and symbol.name in _SHARDED for symbol in symbols):
                         yield subject
 
@@ -178,19 +171,14 @@ def _is_same(module: Module, one: ast.expr, other: ast.expr) -> bool:
     return bool(here & there)
 
 
-def _all_of(test: ast.expr) -> list[ast.expr]:
-    """The questions that all fail where a condition does."""
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
-        return test.values
-    return [test]
-
-
-def _classes_of(node: ast.expr) -> Iterator[ast.expr]:
+def classes_of(node: ast.expr) -> Iterator[ast.expr]:
+    """The classes of `isinstance`'s second argument: one, a tuple, or a union."""
     if isinstance(node, ast.Tuple):
         for element in node.elts:
-            yield from _classes_of(element)
-    elif isinstance(node, ast.BinOp):
-        yield from (*_classes_of(node.left), *_classes_of(node.right))
+            yield from classes_of(element)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        yield from classes_of(node.left)
+        yield from classes_of(node.right)
     else:
         yield node
 

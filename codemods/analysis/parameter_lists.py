@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from codemods.analysis.fills import fills_of
 from codemods.analysis.flow import reaching
 from codemods.analysis.module import Module
 from codemods.analysis.optimizer_classes import group_owners
-from codemods.analysis.scopes import BindingKind
+from codemods.analysis.scopes import BindingKind, Scope
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
@@ -34,17 +33,6 @@ def _first(call: ast.Call) -> ast.expr | None:
     if call.args:
         return call.args[0]
     return next((k.value for k in call.keywords if k.arg == "params"), None)
-
-
-def _whole(module: Module, owner: ast.expr) -> ast.expr:
-    """`model` of `for name, part in model.named_modules()`, where `part.parameters()` is asked for."""
-    seen = module.scope_of(owner).lookup(owner.id) if isinstance(owner, ast.Name) else None
-    for binding in reaching(module, *seen, owner) if seen is not None else ():
-        match binding.value:
-            case ast.Call(func=ast.Attribute(value=whole, attr="modules" | "named_modules")):
-                if binding.kind is BindingKind.LOOP:
-                    return whole
-    return owner
 
 
 @dataclass(slots=True)
@@ -79,7 +67,7 @@ class ParameterLists:
                 owner = parameters_of(part)
                 leads: list[tuple[Module, ast.AST]] = []
                 if owner is not None:
-                    found.append((home, _whole(home, owner)))
+                    found += [(home, whole) for whole in self._with_module(home, owner)]
                 elif isinstance(part, ast.Call):
                     leads = self._returned(home, part, gives_groups=part in groups)
                 elif isinstance(part, ast.Name):
@@ -104,7 +92,16 @@ class ParameterLists:
         if seen is None:
             return []
         bound = [b.value for b in reaching(module, *seen, name) if b.value is not None]
-        return [(module, value) for value in (*bound, *fills_of(module, name))]
+        return [(module, value) for value in (*bound, *self._put_into(module, seen[0], name))]
+
+    def _put_into(self, module: Module, scope: Scope, name: ast.Name) -> Iterator[ast.expr]:
+        """What a container has been given before a place: `groups.append({"params": decay})`."""
+        end = module.span(name).end
+        for item in self.links.stores.items_here(module, name.id):
+            there = module.scope_of(item.container).lookup(name.id)
+            is_it = isinstance(item.container, ast.Name) and there is not None and there[0] is scope
+            if is_it and module.span(item.container).start < end:
+                yield item.value
 
     def iterated(self, module: Module, node: ast.expr, depth: int = 6) -> Iterator[ast.expr]:
         """`m` where an expression is an iterable of parameters of m and nothing else.

@@ -17,12 +17,11 @@ from codemods.analysis.shelf import Before
 from codemods.analysis.spread import Spread
 from codemods.analysis.spread_arguments import given_functions
 from codemods.analysis.spread_marks import INSIDE, RECORD, Family, Mark, Taker
-from codemods.analysis.stores import MANY, ONE
+from codemods.analysis.stores import FILLS
 
 if TYPE_CHECKING:
     from codemods.analysis.spread_uses import Uses
 
-_FILLS = ONE | MANY | {"insert", "setdefault"}
 _GIVES_ARGUMENTS = KEEPING | PREPARED | {"dict", "enumerate", "zip", "cast"}
 _GIVES_ARGUMENT = {
     **dict.fromkeys(UNWRAPPED | {"compile", "copy", "partial", "replace", "next"}, 0),
@@ -56,7 +55,7 @@ class Given:
             case ast.Call(func=ast.Name(id="setattr"), args=[holder, ast.Constant(value=word), value]):
                 if value is node:
                     yield from self._uses.stores(module, holder, str(word))
-        if isinstance(function, ast.Attribute) and name in _FILLS:
+        if isinstance(function, ast.Attribute) and name in FILLS:
             yield from self._uses.binds(module, [function.value])
         if name == "replace" and isinstance(place, ast.keyword) and place.arg is not None:
             yield from self._replaced(module, call, place.arg)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-from codemods.analysis.fills import filled
 from codemods.analysis.module import Module
 from codemods.analysis.scopes import targets_of
 from codemods.analysis.spread import Spread
 from codemods.analysis.spread_marks import OPTIMIZER, PARAMETERS
+from codemods.analysis.stores import FILLS
 
 _GIVE_PARAMETERS = ("param", "group")
 """In the names of functions whose results are followed."""
@@ -25,7 +26,7 @@ def follow_parameters(spread: Spread, module: Module, node: ast.expr) -> None:
             function = module.function(parent)
             if function is not None and any(word in function.name for word in _GIVE_PARAMETERS):
                 spread.put_result(module, function, PARAMETERS)
-        for name in filled(parent, child):
+        for name in _filled(parent, child):
             _put(spread, module, name)
         for target in (one for whole in _bound_by(parent) for one in targets_of(whole)):
             if isinstance(target, ast.Name):
@@ -33,6 +34,21 @@ def follow_parameters(spread: Spread, module: Module, node: ast.expr) -> None:
         if isinstance(parent, ast.stmt):
             return
         child = parent
+
+
+def _filled(node: ast.AST, child: ast.AST) -> Iterator[ast.Name]:
+    """The names of containers that a call or an assignment puts one of its parts into."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name() as name, attr=method)) if method in FILLS:
+            if child is not node.func:
+                yield name
+        case ast.Assign(value=value, targets=targets) if value is child:
+            for target in targets:
+                container: ast.expr = target
+                while isinstance(container, ast.Subscript):
+                    container = container.value
+                if isinstance(container, ast.Name) and container is not target:
+                    yield container
 
 
 def _put(spread: Spread, module: Module, name: ast.Name) -> None:

@@ -24,6 +24,7 @@ from codemods.analysis.state_dicts import (
     Unknown,
     argument,
     blocks,
+    chosen_for_a_part,
     enclosing,
     setting_of,
     sites_of,
@@ -239,7 +240,8 @@ def _bare_calls(project: Project) -> Iterator[tuple[MethodCall, ast.expr]]:
 
 def in_force(project: Project, module: Module, node: ast.AST, model: ast.expr) -> Answer:
     """The setting at `node` for the sharded model that `model` holds there."""
-    told = _in_force(project, module, node, model)
+    part = chosen_for_a_part(project, module, node, model)
+    told = Unknown(part) if part is not None else _in_force(project, module, node, model)
     if isinstance(told, InForce) and is_within_group(project, module, model):
         return replace(told, setting=told.setting.of_group)
     return told

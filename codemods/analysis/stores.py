@@ -12,6 +12,8 @@ from codemods.analysis.shelf import Before, Shelf
 
 ONE = frozenset({"append", "add", "appendleft"})
 MANY = frozenset({"extend", "update", "extendleft"})
+FILLS = ONE | MANY | {"insert", "setdefault"}
+"""Methods that put their arguments into a container."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +131,7 @@ _LINE = rb"(?:^|\n)[ \t]*[(\[]?"
 _LISTED = rb"[\w.,\[\]\'\" \t*]*"
 """Targets of an assignment in one line."""
 _FILLING = rb"\s*\)*\s*(?:\[|[-+*/|&^%@]{1,2}=|\.\s*(?:" + (
-    b"|".join(word.encode() for word in sorted(ONE | MANY | {"insert", "setdefault"})) + rb")\b)"
+    b"|".join(word.encode() for word in sorted(FILLS)) + rb")\b)"
 )
 """Behind the name of a container: something is put into it."""
 

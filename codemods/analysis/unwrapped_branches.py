@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from codemods.analysis.conditions import conditions
+from codemods.analysis.conditions import conditions, decided_by
 from codemods.analysis.holding import WrapCall
 from codemods.analysis.module import Module
 
@@ -26,50 +26,71 @@ def is_where_not_wrapped(module: Module, node: ast.AST, sites: Iterable[WrapCall
     """
     failed: list[ast.expr] = []
     met: list[ast.Compare] = []
-    for test, holds in conditions(module, node, beyond_function=True):
-        if holds:
-            met += [part for part in _all_of(test) if _is_equality(part)]
-        else:
-            failed.append(test)
-    return bool(failed or met) and all(_is_made_under(site, module, node, failed, met) for site in sites)
+    for whole in conditions(module, node, beyond_function=True):
+        for test, holds in dict.fromkeys((whole, *decided_by(*whole))):
+            if not holds:
+                failed.append(test)
+            elif _is_equality(test):
+                met.append(test)
+    return bool(failed or met) and all(_is_excluded(site, module, node, failed, met) for site in sites)
 
 
 def is_where_wrapped(module: Module, node: ast.AST, sites: Iterable[WrapCall]) -> bool:
-    """Whether a place is reached only if a condition holds under which alone a model is wrapped."""
-    held = [test for test, holds in conditions(module, node, beyond_function=True) if holds]
+    """Whether a place is reached only if all conditions hold under which a model is wrapped, and there are
+    some."""
+    told = conditions(module, node, beyond_function=True)
+    held = [part for test, holds in told if holds for part in _held_by(test)]
     sites = list(sites)
-    return bool(held) and bool(sites) and all(_is_made_under(s, module, node, held, []) for s in sites)
+    return bool(sites) and all(_is_implied(site, module, node, held) for site in sites)
 
 
-def _is_made_under(
-    site: WrapCall, module: Module, node: ast.AST, tests: list[ast.expr], others: list[ast.Compare]
-) -> bool:
-    """Whether a wrap is made only where one of some tests of a place elsewhere holds, or one of its
-    comparisons has another outcome."""
-    is_one_function = site.module.function(site.node) is module.function(node)
-    is_one_class = site.module.class_of(site.node) is module.class_of(node)
+def _is_implied(site: WrapCall, module: Module, node: ast.AST, held: list[ast.expr]) -> bool:
+    """Whether a wrap is made wherever some tests hold, and not everywhere."""
 
-    def is_one(test: ast.expr) -> bool:
-        if any(_is_same(test, other, is_one_function, is_one_class) for other in tests):
-            return True
-        for part in (part for part in _all_of(test) if _is_equality(part)):
-            for other in others:
-                is_same = _is_same(part.left, other.left, is_one_function, is_one_class)
-                if is_same and _are_different(part.comparators[0], other.comparators[0]):
-                    return True
-        return False
+    def is_held(test: ast.expr) -> bool:
+        return any(_is_one(site, module, node, test, other) for other in held)
 
-    return any(
-        holds and not _is_set_behind(site, test) and is_one(test)
-        for test, holds in conditions(site.module, site.node, beyond_function=True)
+    wanted = list(conditions(site.module, site.node, beyond_function=True))
+    return bool(wanted) and all(
+        holds
+        and not _is_set_behind(site, test)
+        and (is_held(test) or all(is_met and is_held(part) for part, is_met in decided_by(test, True)))
+        for test, holds in wanted
     )
 
 
-def _all_of(test: ast.expr) -> list[ast.expr]:
-    """The tests that all hold where a condition does."""
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        return [part for value in test.values for part in _all_of(value)]
-    return [test]
+def _is_excluded(
+    site: WrapCall, module: Module, node: ast.AST, failed: list[ast.expr], met: list[ast.Compare]
+) -> bool:
+    """Whether a wrap is made only where one of some tests holds that fail elsewhere, or where something is
+    equal to what it is not there."""
+
+    def excludes(test: ast.expr) -> bool:
+        if any(_is_one(site, module, node, test, other) for other in failed):
+            return True
+        return _is_equality(test) and any(
+            _is_one(site, module, node, test.left, other.left)
+            and _are_different(test.comparators[0], other.comparators[0])
+            for other in met
+        )
+
+    return any(
+        not _is_set_behind(site, test) and any(map(excludes, _held_by(test)))
+        for test, holds in conditions(site.module, site.node, beyond_function=True)
+        if holds
+    )
+
+
+def _held_by(test: ast.expr) -> list[ast.expr]:
+    """A condition that holds, and the tests that hold with it."""
+    return [test, *(part for part, holds in decided_by(test, True) if holds and part is not test)]
+
+
+def _is_one(site: WrapCall, module: Module, node: ast.AST, test: ast.expr, other: ast.expr) -> bool:
+    """Whether a test at a wrap asks the same as one at a place elsewhere."""
+    is_one_function = site.module.function(site.node) is module.function(node)
+    is_one_class = site.module.class_of(site.node) is module.class_of(node)
+    return _is_same(test, other, is_one_function, is_one_class)
 
 
 def _is_equality(test: ast.expr) -> TypeGuard[ast.Compare]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from codemods.analysis.evidence import classes_of
 from codemods.analysis.module import Module
-from codemods.dual_stack.marks import FSDP_MODULE
 from codemods.project import Project
-from codemods.torch_names import FSDP
+from codemods.torch_names import FSDP, FSDP_MODULE
 
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -80,18 +80,6 @@ def _asks_for_fsdp2(
                 if any(is_fsdp2_class(project, module, one) for one in both):
                     return True
     return False
-
-
-def classes_of(node: ast.expr) -> Iterator[ast.expr]:
-    """The classes of `isinstance`'s second argument: one, a tuple, or a union."""
-    if isinstance(node, ast.Tuple):
-        for element in node.elts:
-            yield from classes_of(element)
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        yield from classes_of(node.left)
-        yield from classes_of(node.right)
-    else:
-        yield node
 
 
 def without(module: Module, classes: ast.expr, gone: Sequence[ast.expr]) -> str:

@@ -7,13 +7,13 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.conditions import LEAVES
+from codemods.analysis.evidence import classes_of
 from codemods.analysis.module import Module
-from codemods.dual_stack.beside import classes_of, is_fsdp1_class, is_fsdp2_class
-from codemods.dual_stack.marks import FSDP_MODULE
+from codemods.dual_stack.beside import is_fsdp1_class, is_fsdp2_class
 from codemods.model import Span
 from codemods.plain_tests import is_test_path
 from codemods.project import Project
-from codemods.torch_names import FSDP
+from codemods.torch_names import FSDP, FSDP_MODULE
 
 
 def serves_both(project: Project, module: Module) -> bool:

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from codemods.analysis.module import Module
 from codemods.dual_stack.chains import INSISTS
 from codemods.dual_stack.choices import constant_key
-from codemods.dual_stack.marks import FSDP_MODULE, Marks, Stack
+from codemods.dual_stack.marks import Marks, Stack
 from codemods.dual_stack.spans import removed
 from codemods.dual_stack.spot import Refused, Spot
 from codemods.dual_stack.truth import Truth
 from codemods.model import Code, Edit, Hole, Span
 from codemods.project import Project
-from codemods.torch_names import FSDP
+from codemods.torch_names import FSDP, FSDP_MODULE
 
 
 def conditional_spot(truth: Truth, marks: Marks, module: Module, node: ast.IfExp) -> Spot | None:

@@ -20,11 +20,6 @@ FULLY_SHARD = (
     "torch.distributed._composable.fsdp.fully_shard",
     "torch.distributed._composable.fully_shard",
 )
-FSDP_MODULE = (
-    "torch.distributed.fsdp.FSDPModule",
-    "torch.distributed._composable.fsdp.FSDPModule",
-    "torch.distributed._composable.fsdp.fully_shard.FSDPModule",
-)
 _PASSED_ON = 3
 """Calls that may lie between a branch and the sharding."""
 

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from codemods.analysis.module import Module
-from codemods.dual_stack.marks import FSDP_MODULE, FULLY_SHARD
+from codemods.dual_stack.marks import FULLY_SHARD
 from codemods.project import Project
+from codemods.torch_names import FSDP_MODULE
 
 _SECOND = re.compile(r"fsdp[ _-]?v?(?:ersion)?[ _-]?2|fully_shard", re.IGNORECASE)
 _SPEAKS = re.compile(r"fsdp|version", re.IGNORECASE)

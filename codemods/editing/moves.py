@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 from codemods.analysis.module import Module
+from codemods.analysis.stores import FILLS
 from codemods.editing.code import code, delete, insert_after, stands_alone
 from codemods.model import Edit
 
 _LISTS = ("parameters", "named_parameters")
-_FILLS = ("append", "extend", "add", "update", "insert")
 _MOVABLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.For)
 
 
@@ -130,7 +130,7 @@ def names_bound(statement: ast.AST) -> set[str]:
     found = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     for node in ast.walk(statement):
         match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method in _FILLS:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method in FILLS:
                 found.add(name)
             case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()):
                 found.add(name)

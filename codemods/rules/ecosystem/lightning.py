@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
+from codemods.analysis.evidence import classes_of
 from codemods.analysis.library_calls import is_lightning, lightning_calls
 from codemods.configuration.settings import strategy_named
 from codemods.editing.lightning_strategy import NotProvable, trainer_around, translate
@@ -91,8 +92,7 @@ def _asked(project: Project) -> Iterator[Finding]:
     """`isinstance(strategy, FSDPStrategy)`, where the new strategy is not asked for beside it."""
     for module in project.looked_at:
         for call in module.called("isinstance") if "FSDPStrategy" in module.text else ():
-            classes = call.args[-1] if len(call.args) == 2 else call
-            asked = classes.elts if isinstance(classes, ast.Tuple) else [classes]
+            asked = classes_of(call.args[1]) if len(call.args) == 2 else ()
             symbols = [project.outside(module, one) for one in asked]
             names = {s.name.rpartition(".")[2] for s in symbols if s is not None and is_lightning(s)}
             if "FSDPStrategy" in names and "ModelParallelStrategy" not in names:

@@ -9,7 +9,6 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.state_dict_choices import serves_both_stacks
-from codemods.analysis.state_dicts import chosen_for_a_part
 from codemods.rule import (
     AtRunTime,
     Finding,
@@ -74,10 +73,8 @@ def state_dict(project: Project) -> Iterator[Finding]:
             continue  # the block's own rule sees to it
         if serves_both_stacks(call.module, call.node, told):
             continue
-        part = chosen_for_a_part(project, call.module, call.node, call.receiver)
-        if isinstance(told, Unknown) or part is not None:
-            why = part or (told.why if isinstance(told, Unknown) else "")
-            yield finding(call.module, call.node, "FM402", why, remedy=_REMEDY)
+        if isinstance(told, Unknown):
+            yield finding(call.module, call.node, "FM402", told.why, remedy=_REMEDY)
             continue
         setting = None if isinstance(told, AtRunTime) else told.setting
         edits = model_saved(call.module, call.node, setting)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.evidence import classes_of
 from codemods.analysis.library_calls import lightning_calls
-from codemods.dual_stack.beside import classes_of, is_asked_beside, is_fsdp2_class, without
+from codemods.dual_stack.beside import is_asked_beside, is_fsdp2_class, without
 from codemods.dual_stack.elsewhere import serves_both
 from codemods.dual_stack.versions import other_version
 from codemods.editing.plain_unwrapping import plain_unwrapping

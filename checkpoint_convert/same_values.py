@@ -1,4 +1,4 @@
-"""Whether two tensors hold the same elements, without reading them where their checksums tell."""
+"""Whether what several ranks have is the same: tensors, plain values, and what is inside of them."""
 
 from __future__ import annotations
 
