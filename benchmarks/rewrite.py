@@ -35,6 +35,8 @@ from costs import ENVIRONMENT, Figure, against, cost
 
 TOOL = [sys.executable, "-m", "fsdp_migrate"]
 PACKAGES = ("torch", "transformers", "accelerate")
+LARGE = ("transformers", "accelerate")
+"""Without torch, whose tree beside these is refused: everything in it leads to everything."""
 PATIENCE_S = 600
 """CPU seconds that the tool may take on the largest tree before it is stopped."""
 BARE = """\
@@ -228,7 +230,7 @@ def sample(scratch: Path, peers: Path | None, *, to_the_end: bool) -> list[Figur
 
 def large(scratch: Path) -> list[Figure]:
     """The installed packages as they are, in one process: memory at the worst moment."""
-    tree, files = installed(scratch, "large", PACKAGES, every=1)
+    tree, files = installed(scratch, "large", LARGE, every=1)
     done = cost([*TOOL, "rewrite", "--check", "--jobs", "1", str(tree)], scratch, limit_s=PATIENCE_S)
     note = "" if done.is_whole else f", stopped after {PATIENCE_S} s"
     what = f"`rewrite --check`, {files} installed files in {done.cpu_s:.0f} s, peak memory in MB{note}"
@@ -238,7 +240,7 @@ def large(scratch: Path) -> list[Figure]:
 
 def two_processes(scratch: Path, repeats: int) -> list[Figure]:
     """The same tree by one process and by two, in wall seconds."""
-    tree, files = installed(scratch, "large", PACKAGES, every=1)
+    tree, files = installed(scratch, "large", LARGE, every=1)
     command = [*TOOL, "rewrite", "--check", str(tree), "--jobs"]
     runs = [[cost([*command, jobs], scratch, limit_s=PATIENCE_S) for jobs in "12"] for _ in range(repeats)]
     one, two = (min(run[i].wall_s for run in runs) for i in (0, 1))
