@@ -8,11 +8,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
+from codemods.analysis.flow import reaching
 from codemods.rule import (
     Finding,
     Literal,
     Maybe,
     Module,
+    No,
     Project,
     Sharded,
     WrapCall,
@@ -36,7 +38,8 @@ def unfrozen(project: Project) -> Iterator[Finding]:
     the other."""
     for module in project.looked_at:
         for node, owner in _trained(project, module):
-            if any(_computes_in_low_precision(project, site) for site in _wraps(project, module, owner)):
+            sites = () if _is_made_here(project, module, owner) else _wraps(project, module, owner)
+            if any(_computes_in_low_precision(project, site) for site in sites):
                 yield finding(
                     module,
                     node,
@@ -53,6 +56,19 @@ def _wraps(project: Project, module: Module, node: ast.expr) -> Collection[WrapC
     if isinstance(holding, Sharded | Maybe):
         return holding.sites
     return _wraps(project, module, node.value) if isinstance(node, ast.Attribute | ast.Subscript) else ()
+
+
+def _is_made_here(project: Project, module: Module, node: ast.expr) -> bool:
+    """Whether the function builds the model, whose parts are wrapped later if they are."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    function = module.function(node)
+    if isinstance(function, ast.FunctionDef) and function.name == "__init__":
+        return True
+    if not isinstance(node, ast.Name) or not isinstance(project.sharded(module, node), No):
+        return False
+    found = module.scope_of(node).lookup(node.id)
+    return found is not None and any(isinstance(b.value, ast.Call) for b in reaching(module, *found, node))
 
 
 def _trained(project: Project, module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
