@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 3
+_LISTED = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +40,7 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
         AmbiguousFormatError: several parts could be the model, or the optimizer.
         UnreadableError: there is neither.
     """
+    _check_keys(parts, options)
     chosen = choose(parts, options)
     layout = _given_layout(options)
     part = chosen.model and without_ddp_prefix(chosen.model, chosen.optimizer, layout, options)
@@ -71,6 +73,23 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
         saver_torch=leader.saver_torch,
         loadable_as_is=leader.loadable_as_is,
     )
+
+
+def _check_keys(parts: Sequence[Part], options: ReadOptions) -> None:
+    """Every name of `--from-key` is that of something.
+
+    Raises:
+        UnreadableError: one is not.
+    """
+    for key in options.keys:
+        if not options.keys_may_miss and not any(key in part.by_key for part in parts):
+            named = list(dict.fromkeys(name for part in parts for name in part.candidates))
+            raise UnreadableError(
+                f"{', '.join(part.name for part in parts)}: no model or optimizer called {key} in there",
+                hint=f"--from-key takes one of {', '.join(named[:_LISTED])}."
+                if named
+                else "What there is has no names; leave --from-key out.",
+            )
 
 
 # What only flat checkpoints need is imported for them alone: a start is a large part of a small conversion.

@@ -25,6 +25,8 @@ from checkpoint_convert.values import is_tensor, module_of_state
 
 DIFFERS_BY_RANK = "CK102"
 """A value that every rank has for itself differs between ranks; the first rank's is taken."""
+LEFT = "CK107"
+"""A file holds other models or optimizers than those taken, which are not carried over."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +45,7 @@ class Part:
         world_size: ranks over which it was sharded; None for a file that stands alone.
         files: each file with its rank (None where neither its name nor its content tells); for messages.
         loadable_as_is: FSDP2 reads it directly.
+        candidates, by_key: as of a `Holding`.
     """
 
     name: str
@@ -59,6 +62,8 @@ class Part:
     saver_torch: str | None = None
     loadable_as_is: bool = False
     files: tuple[tuple[str, int | None], ...] = ()
+    candidates: tuple[str, ...] = ()
+    by_key: frozenset[str] = frozenset()
 
 
 def part_of(ranks: RankSet) -> Part:
@@ -94,14 +99,25 @@ def part_of(ranks: RankSet) -> Part:
         merged = _merge_optimizers(ranks, saved, notices)
         part = replace(part, optimizer=merged, optimizer_format=SourceFormat.SHARDED)
     extras = _merge_extras(holdings, notices, ranks.name)
-    return replace(part, extras=extras, notices=tuple(notices))
+    part = replace(part, extras=extras, notices=tuple(notices))
+    return with_candidates(part, holdings[0])
+
+
+def with_candidates(part: Part, holding: Holding) -> Part:
+    """What there was to choose from, and a notice of what is left in the source."""
+    part = replace(part, candidates=holding.candidates, by_key=holding.by_key)
+    if not holding.left:
+        return part
+    which = f"{holding.left[0]} takes it" if len(holding.left) == 1 else "takes one of them"
+    text = f"{part.name}: left in the source: {', '.join(holding.left)} (--from-key {which} instead)"
+    return replace(part, notices=(*part.notices, Notice(LEFT, text)))
 
 
 def _alone(holding: Holding) -> Part:
     model = None
     if holding.model is not None:
         model = whole_tensors(clean_names(holding.model, str(holding.path)), str(holding.path))
-    return Part(
+    part = Part(
         str(holding.path),
         model,
         SourceFormat.FULL if model is not None else None,
@@ -111,6 +127,7 @@ def _alone(holding: Holding) -> Part:
         extras=holding.extras,
         files=((str(holding.path), last_number(holding.path)),),
     )
+    return with_candidates(part, holding)
 
 
 def _complete(ranks: RankSet) -> tuple[Holding, ...]:
