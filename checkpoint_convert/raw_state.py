@@ -96,27 +96,35 @@ def first_misfit(
             lacking = f"where {slot.name} has {slot.numels[rank]} elements"
             return Misfit(at, f"parameter {number} has no state on rank {rank}, {lacking}")
         for rank, saved in enumerate(ranks):
-            held = _element_counts(saved.state.get(number, {}))
-            if held and not held & _possible(slot, rank):
-                there = f"{slot.name} has {slot.numels[rank]} there"
-                return Misfit(
-                    at, f"the state of parameter {number} on rank {rank} has {max(held)} elements, {there}"
-                )
+            if (unfit := _misfit_on_rank(at, slot, number, saved, rank)) is not None:
+                return unfit
     return None
 
 
-def _possible(slot: Slot, rank: int) -> set[int]:
-    """Sizes that per-element state may have there."""
-    if not slot.whole:
-        return {slot.numels[rank]}
-    return {numel(shape) for _, _, spec in slot.members for shape in state_shapes(spec.shape)}
+def _misfit_on_rank(at: int, slot: Slot, number: object, saved: SavedOptimizer, rank: int) -> Misfit | None:
+    shapes = element_shapes(saved.state.get(number, {}))
+    if not shapes:
+        return None
+    if slot.whole:  # a flat parameter has as many elements, in one dimension
+        possible = {shape for _, _, spec in slot.members for shape in state_shapes(spec.shape)}
+        fits = bool(shapes & possible)
+    else:
+        fits = slot.numels[rank] in {numel(shape) for shape in shapes}
+    if fits:
+        return None
+    held = max(shapes, key=numel)
+    if slot.whole and numel(held) == slot.numels[rank]:
+        reason = f"has size {held}, {slot.name} has {slot.members[0][2].shape}"
+    else:
+        reason = f"has {numel(held)} elements, {slot.name} has {slot.numels[rank]}"
+    return Misfit(at, f"the state of parameter {number} on rank {rank} {reason} there")
 
 
-def _element_counts(entry: Mapping[str, object]) -> set[int]:
-    """Sizes of the state's tensors, those inside of lists and dictionaries too; 0-dim ones (and `step`) are
+def element_shapes(entry: Mapping[str, object]) -> set[tuple[int, ...]]:
+    """Shapes of the state's tensors, those inside of lists and dictionaries too; 0-dim ones (and `step`) are
     about the whole parameter."""
     return {
-        numel(value.shape)
+        value.shape
         for path, value in walk(entry)
         if is_tensor(value) and value.shape != () and not (path == ("step",) and numel(value.shape) == 1)
     }

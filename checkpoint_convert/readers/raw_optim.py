@@ -121,7 +121,7 @@ def _fitting(
 ) -> tuple[list[Assumption], list[Misfit]]:
     """The assumptions that fit, the most trusted kind only; and why the others do not."""
     misfits: list[Misfit] = []
-    for kind in kinds(len(ranks), layout, local, ignored_of(layout, options)):
+    for kind in kinds(ranks, layout, local, ignored_of(layout, options)):
         found: list[Assumption] = []
         for slots, replicas, note in kind:
             for ordered in orders(slots, ranks[0], layout, options):
