@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError
@@ -109,10 +109,12 @@ def _read_flat(
     from checkpoint_convert.readers.assumptions import ignored_of
     from checkpoint_convert.readers.layouts import memory_order, needed
     from checkpoint_convert.readers.local import read_local
+    from checkpoint_convert.readers.rank_order import model_order
 
     layout = needed(layout, part.name, "these are flat parameters")
     order = memory_order(options, layout, part.saver_torch)
-    return layout, read_local(part, layout, order, ignored_of(layout, options))
+    local = read_local(part, layout, order, ignored_of(layout, options))
+    return layout, replace(local, notices=(*local.notices, *model_order(part, layout, local)))
 
 
 def _extras(parts: Sequence[Part]) -> dict[str, object]:

@@ -50,7 +50,8 @@ def detect(
         from checkpoint_convert.readers.fairscale import check_model_parts, fairscale_part
 
         check_model_parts(fairscale)
-    for ranks in group_ranks(holdings, use_optimizer=options.use_optimizer):
+    given = {Path(path) for path in paths}
+    for ranks in group_ranks(holdings, given, use_optimizer=options.use_optimizer):
         if ranks.first in fairscale:
             parts.append(fairscale_part(ranks, use_optimizer=options.use_optimizer))
         else:

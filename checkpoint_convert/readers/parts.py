@@ -45,6 +45,7 @@ class Part:
         world_size: ranks over which it was sharded; None for a file that stands alone.
         files: each file with its rank (None where neither its name nor its content tells); for messages.
         loadable_as_is: FSDP2 reads it directly.
+        told: the files say which rank they are of; or it does not matter.
         candidates, by_key: as of a `Holding`.
     """
 
@@ -62,8 +63,14 @@ class Part:
     saver_torch: str | None = None
     loadable_as_is: bool = False
     files: tuple[tuple[str, int | None], ...] = ()
+    told: bool = True
     candidates: tuple[str, ...] = ()
     by_key: frozenset[str] = frozenset()
+
+    @property
+    def unnamed(self) -> tuple[tuple[str, int | None], ...]:
+        """The files, where nothing in them says which rank they are of."""
+        return () if self.told or len(self.files) < 2 else self.files
 
 
 def part_of(ranks: RankSet) -> Part:
@@ -83,7 +90,7 @@ def part_of(ranks: RankSet) -> Part:
     holdings = _complete(ranks)
     notices: list[Notice] = []
     files = tuple((str(one.path), rank) for one, rank in zip(holdings, ranks.ranks, strict=True))
-    part = Part(ranks.name, pieced=pieced, world_size=len(holdings), files=files)
+    part = Part(ranks.name, pieced=pieced, world_size=len(holdings), files=files, told=ranks.told)
     if holdings[0].model is not None:
         local = tuple(clean_names(dict(holding.model or {}), str(holding.path)) for holding in holdings)
         model = _merge_models(ranks, local, notices, pieced=pieced)

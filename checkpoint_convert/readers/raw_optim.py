@@ -28,6 +28,7 @@ from checkpoint_convert.readers.cutting import cut
 from checkpoint_convert.readers.group_orders import interchangeable, orders
 from checkpoint_convert.readers.local import LocalModel
 from checkpoint_convert.readers.options import ReadOptions
+from checkpoint_convert.readers.rank_order import by_name, optimizer_proves
 from checkpoint_convert.same_values import same_elements
 from checkpoint_convert.values import is_tensor
 
@@ -57,12 +58,14 @@ def read_raw(
     options: ReadOptions,
     memory_order: bool | None,
     where: str,
+    unnamed: Sequence[tuple[str, int | None]] = (),
 ) -> tuple[OptimizerContents, tuple[Notice, ...]]:
     """A raw optimizer by FQN.
 
     Args:
         ranks: state dicts in rank order, all ranks.
         local: the flat parameters of the same save, where they are at hand.
+        unnamed: the files, where nothing in them says which rank they are of.
 
     Raises:
         LayoutError: no assumption fits, or several do.
@@ -84,13 +87,16 @@ def read_raw(
     def cut_out(flat: TensorSource, offset: int, spec: ParameterSpec) -> TensorSource:
         return cut(flat, FlatPiece(spec, offset, (spec.fqn,)), memory_order, where)
 
+    proven = optimizer_proves(chosen.slots, numbers, replica, where)
     state = named_state(chosen.slots, numbers, replica, cut_out, where)
     groups = _groups(ranks[0], dict(zip(numbers, chosen.slots, strict=True)), where)
-    notices: tuple[Notice, ...] = ()
+    notices = []
     if chosen.found_by_search:
         text = f"{where}: the FSDP1 policy was found by sizes: {chosen.found_by_search}"
-        notices = (Notice(SEARCHED, text),)
-    return OptimizerContents(state, groups), notices
+        notices.append(Notice(SEARCHED, text))
+    if unnamed and not proven:
+        notices.append(by_name(unnamed, where))
+    return OptimizerContents(state, groups), tuple(notices)
 
 
 def _outcome(assumption: Assumption, numbers: Sequence[object], ranks: Sequence[SavedOptimizer]) -> object:
