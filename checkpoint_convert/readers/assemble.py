@@ -53,7 +53,12 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
         model, aliases = dict(local.tensors), dict(local.aliases)
         notices += local.notices
     elif part is not None and part.model is not None:
-        model, aliases = with_ties(dict(part.model), tied(part), layout)
+        if part.refusal is not None:
+            from checkpoint_convert.readers.slices import joined_slices
+
+            model, said = joined_slices(part, layout, part.refusal)
+            notices += said
+        model, aliases = with_ties(model or dict(part.model), tied(part), layout)
     optimizer = None
     if chosen.optimizer is not None:
         found = Known(model, aliases, layout, local, part)
@@ -191,7 +196,7 @@ def _only(parts: Sequence[Part], what: str, wanted: SourceFormat | None) -> Part
     if named[0] != named[1]:
         hint = f"Say which with --from {named[0]} or --from {named[1]}, or give one of them only."
     else:
-        hint = "Give one of them only."
+        hint = "Give one of them only, and the files that belong to it; a quoted glob names ranks' files."
     raise AmbiguousFormatError(
         f"two candidates for the {what}: {one.name} ({named[0]}) and {two.name} ({named[1]})", hint=hint
     )
