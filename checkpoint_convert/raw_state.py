@@ -17,9 +17,9 @@ from checkpoint_convert.model import TensorSource, Value, numel
 from checkpoint_convert.optim_state import (
     SavedOptimizer,
     group_keys,
+    has_shape,
     number_of,
     refuse_eight_bit,
-    state_shapes,
     state_value,
 )
 from checkpoint_convert.plain_values import walk
@@ -106,8 +106,7 @@ def _misfit_on_rank(at: int, slot: Slot, number: object, saved: SavedOptimizer, 
     if not shapes:
         return None
     if slot.whole:  # a flat parameter has as many elements, in one dimension
-        possible = {shape for _, _, spec in slot.members for shape in state_shapes(spec.shape)}
-        fits = bool(shapes & possible)
+        fits = has_shape(saved.state.get(number, {}), slot.members[0][2].shape)
     else:
         fits = slot.numels[rank] in {numel(shape) for shape in shapes}
     if fits:
@@ -229,13 +228,25 @@ def check_same_groups(ranks: Sequence[SavedOptimizer], where: str) -> None:
             )
 
 
-def misfit(where: str, misfits: Sequence[Misfit], *, local_at_hand: bool) -> LayoutError:
-    """The error when no assumption fits; the one that came closest says most."""
+def misfit(
+    where: str, misfits: Sequence[Misfit], *, local_at_hand: bool, is_alone: bool = False
+) -> LayoutError:
+    """The error when no assumption fits; the one that came closest says most.
+
+    Args:
+        is_alone: there is one file only, and its state is no whole model's.
+    """
     closest = max(misfits, key=lambda one: one.fitting, default=Misfit(0, "its ranks cannot be told apart"))
     files = "" if local_at_hand else ", the LOCAL_STATE_DICT files of the same save beside the optimizer's"
+    alone = ""
+    if is_alone:
+        alone = (
+            "If it is one rank's share, give the files of all ranks; if the others' were never saved, "
+            "--only model converts the model alone. Else: "
+        )
     return LayoutError(
         f"{where}: the optimizer does not fit the model: {closest.reason}",
-        hint="Give the FSDP1 policy with --wrap pkg.module:Block, what it was to leave alone with --ignored, "
-        f"the job's groups with --param-groups{files}, or all of it in a layout.json that "
+        hint=f"{alone}Give the FSDP1 policy with --wrap pkg.module:Block, what it was to leave alone with "
+        f"--ignored, the job's groups with --param-groups{files}, or all of it in a layout.json that "
         "capture_layout(model, optimizer) wrote in the old job.",
     )

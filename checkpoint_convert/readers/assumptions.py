@@ -191,7 +191,7 @@ def _piece_slots(layout: ModelLayout, units: Mapping[str, UnitLayout], world: in
     pieces = {piece.names[0]: (unit, piece) for unit in units.values() for piece in unit.pieces}
     slots = []
     for spec in layout.unique_parameters():
-        if spec.fqn not in pieces:
+        if spec.fqn not in pieces or world == 1:  # which FSDP1 makes NO_SHARD: parameters keep their shapes
             slots.append(whole_slot(spec, world))
             continue
         unit, piece = pieces[spec.fqn]

@@ -74,7 +74,7 @@ def choose_model(models: Sequence[KeyPath], path: Path, options: ReadOptions) ->
         return _one(known[0])
     candidates = known or models
     raise AmbiguousFormatError(
-        f"{path}: more than one part could be the model: {_listed(candidates)}",
+        f"{path}: more than one part could be the model: {_listed(candidates)}{_none_of(options)}",
         hint=f"Choose one by its name, --from-key {dotted(candidates[0])} say.{_together(candidates)}",
     )
 
@@ -93,11 +93,17 @@ def choose_optimizer(optimizers: Sequence[KeyPath], path: Path, options: ReadOpt
     if not options.use_optimizer:
         return Choice()
     candidates = optimizers if chosen is None else chosen.members
+    said = _none_of(options) if chosen is None else ""
+    names = ",".join((*options.keys, dotted(candidates[0])))
     raise AmbiguousFormatError(
-        f"{path}: holds {len(candidates)} optimizers: {_listed(candidates)}",
-        hint=f"Choose one by its name, --from-key {dotted(candidates[0])} say, or convert the model alone "
-        "(--only model).",
+        f"{path}: holds {len(candidates)} optimizers: {_listed(candidates)}{said}",
+        hint=f"Choose one by its name, --from-key {names} say, or convert the model alone (--only model).",
     )
+
+
+def _none_of(options: ReadOptions) -> str:
+    """That the user's choice is none of those listed."""
+    return f"; --from-key {','.join(options.keys)} names none of them" if options.keys else ""
 
 
 def _one(at: KeyPath, key: str | None = None) -> Choice:
@@ -105,11 +111,15 @@ def _one(at: KeyPath, key: str | None = None) -> Choice:
 
 
 def _usual(models: Sequence[KeyPath]) -> list[KeyPath]:
-    """Those that stand under a name that models usually have: right at the top, else last, else anywhere."""
+    """Those that stand under a name that models usually have: right at the top, else last, else anywhere; but
+    not deeper than another, which an average's `model` would be."""
+    top: list[KeyPath] = [at for at in models if len(at) == 1 and at[0] in MODEL_NAMES]
+    nearest = min(map(len, models), default=0)
+    near = [at for at in models if len(at) == nearest]
     return (
-        [at for at in models if len(at) == 1 and at[0] in MODEL_NAMES]
-        or [at for at in models if at and at[-1] in MODEL_NAMES]
-        or [at for at in models if any(part in MODEL_NAMES for part in at)]
+        top
+        or [at for at in near if at and at[-1] in MODEL_NAMES]
+        or [at for at in near if any(part in MODEL_NAMES for part in at)]
     )
 
 

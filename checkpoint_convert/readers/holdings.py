@@ -206,7 +206,8 @@ def _models(
     if at in taken or not isinstance(value, dict) or len(at) > _DEPTH:
         return
     tensors = {key: item for key, item in value.items() if isinstance(key, str) and _is_tensor_or_shard(item)}
-    inside = [found for key, item in value.items() for found in _models(item, (*at, key), taken, looks)]
+    below = [(key, item) for key, item in value.items() if isinstance(item, dict)]
+    inside = [found for key, item in below for found in _models(item, (*at, key), taken, looks)]
     if looks(tensors, at) and not _stands_beside(tensors, inside, at):
         yield at, tensors
     else:

@@ -98,6 +98,8 @@ def _number_at_end(path: Path) -> int | None:
 
 def _shares_by_content(alone: Sequence[Holding], *, use_optimizer: bool) -> list[list[Holding]]:
     """Files that only what they hold makes ranks of one save: shares of the same model or optimizer."""
+    if len(alone) < 2:
+        return [[holding] for holding in alone]
     groups: dict[object, list[Holding]] = {}
     for holding in alone:
         key: object = id(holding)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from checkpoint_convert.errors import IncompleteError, LayoutError
 from checkpoint_convert.flat_param import FlatPiece
 from checkpoint_convert.layout import ModelLayout, ParameterSpec
-from checkpoint_convert.model import Notice, OptimizerContents, ParamGroup, TensorSource, Value
+from checkpoint_convert.model import Notice, OptimizerContents, ParamGroup, TensorSource, Value, numel
 from checkpoint_convert.optim_state import SavedOptimizer, group_keys, param_group
 from checkpoint_convert.raw_state import (
     Misfit,
@@ -69,12 +69,14 @@ def read_raw(
 
     Raises:
         LayoutError: no assumption fits, or several do.
+        IncompleteError: a rank's file is missing, or the files are not in order.
     """
     check_same_groups(ranks, where)
+    _check_world(len(ranks), layout, where)
     numbers = [key for group in ranks[0].groups for key in group_keys(group)]
     found, misfits = _fitting(ranks, numbers, layout, local, options)
     if not found:
-        raise misfit(where, misfits, local_at_hand=local is not None)
+        raise misfit(where, misfits, local_at_hand=local is not None, is_alone=_is_share(ranks, layout))
     if len({_outcome(assumption, numbers, ranks) for assumption in found}) > 1:
         raise _several(where, found)
     chosen = found[0]
@@ -97,6 +99,33 @@ def read_raw(
     if unnamed and not proven:
         notices.append(by_name(unnamed, where))
     return OptimizerContents(state, groups), tuple(notices)
+
+
+def _check_world(count: int, layout: ModelLayout, where: str) -> None:
+    """There are files of as many ranks as the captured layout was sharded over, or of several replicas.
+
+    Raises:
+        IncompleteError: there are not.
+    """
+    sharded = layout.units is not None and all(unit.sharded for unit in layout.units)
+    if sharded and layout.world_size and count % layout.world_size:
+        said = layout.origin or "the layout"
+        raise IncompleteError(
+            f"{where}: {count} file{'s' * (count > 1)} of an optimizer that, by {said}, was sharded over "
+            f"{layout.world_size} ranks",
+            hint="Give the files of all ranks: the directory, or a quoted glob. If the others' were never "
+            "saved, --only model converts the model alone.",
+        )
+
+
+def _is_share(ranks: Sequence[SavedOptimizer], layout: ModelLayout) -> bool:
+    """Whether that is one file with less state than the model has elements."""
+    if len(ranks) > 1:
+        return False
+    held = 0
+    for entry in ranks[0].state.values():
+        held += max((numel(value.shape) for value in entry.values() if is_tensor(value)), default=0)
+    return 0 < held < sum(spec.numel for spec in layout.unique_parameters() if spec.requires_grad)
 
 
 def _outcome(assumption: Assumption, numbers: Sequence[object], ranks: Sequence[SavedOptimizer]) -> object:

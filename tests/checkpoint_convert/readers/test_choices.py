@@ -134,6 +134,19 @@ def test_a_name_that_is_nothing_there_is_refused_with_those_that_are(saved: Any)
     assert "actor, critic" in caught.value.hint
 
 
+def test_a_choice_of_the_one_asks_for_the_other_too(saved: Any) -> None:
+    path = saved(GAN)
+    asked = {"generator": "optimizers: optimizer_g, optimizer_d", "optimizer_g": "could be the model"}
+    for key, said in asked.items():
+        keys = ReadOptions(keys=(key,))
+        with pytest.raises(AmbiguousFormatError, match=said) as caught, open_source([path], keys):
+            pass
+        assert f"--from-key {key} names none of them" in caught.value.message
+    with pytest.raises(AmbiguousFormatError) as caught, open_source([path], ReadOptions(keys=("ema",))):
+        pass
+    assert "--from-key ema,optimizer_g" in caught.value.hint
+
+
 def test_two_of_one_kind_are_refused(saved: Any) -> None:
     path, keys = saved(GAN), ReadOptions(keys=("generator", "discriminator"))
     said = "more than one model: generator, discriminator"

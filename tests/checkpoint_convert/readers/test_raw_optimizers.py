@@ -299,3 +299,15 @@ def test_units_of_one_size_of_which_one_was_not_sharded(tmp_path: Path, whole: i
     with open_source([ckpt], options) as contents:
         said = [notice.text for notice in contents.notices if notice.code == "CK104"]
     assert len(said) == 1 and said[0].endswith(f"{name.removesuffix('.weight')} not sharded")
+
+
+@pytest.mark.parametrize("captured", [True, False])
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_one_ranks_share_alone_asks_for_the_others(tmp_path: Path, captured: bool, rank: int) -> None:
+    """Rank 0 has all of its one parameter, rank 1 as many elements as a row of another: still shares."""
+    ckpt = save(tmp_path, pieces(lambda rank, count: {}))
+    options = layout(tmp_path) if captured else ReadOptions(model="test_raw_optimizers:Small")
+    said = r"layout\.json, was sharded over 3 ranks" if captured else "does not fit the model"
+    kind = IncompleteError if captured else LayoutError
+    error = fails(kind, said, [ckpt / f"optim_rank{rank}.pt"], options)
+    assert "files of all ranks" in error.hint and "--only model" in error.hint
