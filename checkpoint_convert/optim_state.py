@@ -30,6 +30,8 @@ _EIGHT_BIT = ("absmax", "qmap", "absmax1", "qmap1", "absmax2", "qmap2", "new_max
 _STATE_NAMES = frozenset(
     {"step", "exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg", "sum", "variance"}
 )
+ELEMENTWISE = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "square_avg", "exp_inf")
+"""States that have an element for each of the parameter's, whatever else an optimizer keeps beside them."""
 _FLOAT_CODES = {
     DType.FLOAT32: "f",
     DType.FLOAT64: "d",
@@ -227,12 +229,24 @@ def state_shapes(shape: tuple[int, ...]) -> set[tuple[int, ...]]:
     return {shape, rows, columns, (*rows, 1), (*shape[:-2], 1, *shape[-1:])}
 
 
+def has_shape(entry: Mapping[str, object], shape: tuple[int, ...]) -> bool:
+    """Whether state may be that of a whole parameter: by the states that have its shape, else by any."""
+    shapes = {
+        name: value.shape for name, value in entry.items() if is_tensor(value) and numel(value.shape) > 1
+    }
+    own = [shapes[name] for name in ELEMENTWISE if name in shapes]
+    if own:
+        return all(one == shape for one in own)
+    return not shapes or not state_shapes(shape).isdisjoint(shapes.values())
+
+
 def _check_shapes(name: str, state: Mapping[str, Value], shape: tuple[int, ...] | None, where: str) -> None:
     if shape is None:
         return
     fitting = state_shapes(shape)
     for item, value in state.items():
-        if is_tensor(value) and numel(value.shape) != 1 and value.shape not in fitting:
+        possible = {shape} if item in ELEMENTWISE else fitting
+        if is_tensor(value) and numel(value.shape) != 1 and value.shape not in possible:
             raise LayoutError(
                 f"{where}: optimizer state {name}.{item} has size {value.shape}, its parameter {shape}",
                 hint="Are the model and the optimizer of the same run?",

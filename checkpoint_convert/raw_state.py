@@ -17,9 +17,9 @@ from checkpoint_convert.model import TensorSource, Value, numel
 from checkpoint_convert.optim_state import (
     SavedOptimizer,
     group_keys,
+    has_shape,
     number_of,
     refuse_eight_bit,
-    state_shapes,
     state_value,
 )
 from checkpoint_convert.plain_values import walk
@@ -96,27 +96,34 @@ def first_misfit(
             lacking = f"where {slot.name} has {slot.numels[rank]} elements"
             return Misfit(at, f"parameter {number} has no state on rank {rank}, {lacking}")
         for rank, saved in enumerate(ranks):
-            held = _element_counts(saved.state.get(number, {}))
-            if held and not held & _possible(slot, rank):
-                there = f"{slot.name} has {slot.numels[rank]} there"
-                return Misfit(
-                    at, f"the state of parameter {number} on rank {rank} has {max(held)} elements, {there}"
-                )
+            if (unfit := _misfit_on_rank(at, slot, number, saved, rank)) is not None:
+                return unfit
     return None
 
 
-def _possible(slot: Slot, rank: int) -> set[int]:
-    """Sizes that per-element state may have there."""
-    if not slot.whole:
-        return {slot.numels[rank]}
-    return {numel(shape) for _, _, spec in slot.members for shape in state_shapes(spec.shape)}
+def _misfit_on_rank(at: int, slot: Slot, number: object, saved: SavedOptimizer, rank: int) -> Misfit | None:
+    shapes = element_shapes(saved.state.get(number, {}))
+    if not shapes:
+        return None
+    if slot.whole:  # a flat parameter has as many elements, in one dimension
+        fits = has_shape(saved.state.get(number, {}), slot.members[0][2].shape)
+    else:
+        fits = slot.numels[rank] in {numel(shape) for shape in shapes}
+    if fits:
+        return None
+    held = max(shapes, key=numel)
+    if slot.whole and numel(held) == slot.numels[rank]:
+        reason = f"has size {held}, {slot.name} has {slot.members[0][2].shape}"
+    else:
+        reason = f"has {numel(held)} elements, {slot.name} has {slot.numels[rank]}"
+    return Misfit(at, f"the state of parameter {number} on rank {rank} {reason} there")
 
 
-def _element_counts(entry: Mapping[str, object]) -> set[int]:
-    """Sizes of the state's tensors, those inside of lists and dictionaries too; 0-dim ones (and `step`) are
+def element_shapes(entry: Mapping[str, object]) -> set[tuple[int, ...]]:
+    """Shapes of the state's tensors, those inside of lists and dictionaries too; 0-dim ones (and `step`) are
     about the whole parameter."""
     return {
-        numel(value.shape)
+        value.shape
         for path, value in walk(entry)
         if is_tensor(value) and value.shape != () and not (path == ("step",) and numel(value.shape) == 1)
     }
@@ -221,13 +228,25 @@ def check_same_groups(ranks: Sequence[SavedOptimizer], where: str) -> None:
             )
 
 
-def misfit(where: str, misfits: Sequence[Misfit], *, local_at_hand: bool) -> LayoutError:
-    """The error when no assumption fits; the one that came closest says most."""
+def misfit(
+    where: str, misfits: Sequence[Misfit], *, local_at_hand: bool, is_alone: bool = False
+) -> LayoutError:
+    """The error when no assumption fits; the one that came closest says most.
+
+    Args:
+        is_alone: there is one file only, and its state is no whole model's.
+    """
     closest = max(misfits, key=lambda one: one.fitting, default=Misfit(0, "its ranks cannot be told apart"))
     files = "" if local_at_hand else ", the LOCAL_STATE_DICT files of the same save beside the optimizer's"
+    alone = ""
+    if is_alone:
+        alone = (
+            "If it is one rank's share, give the files of all ranks; if the others' were never saved, "
+            "--only model converts the model alone. Else: "
+        )
     return LayoutError(
         f"{where}: the optimizer does not fit the model: {closest.reason}",
-        hint="Give the FSDP1 policy with --wrap pkg.module:Block, what it was to leave alone with --ignored, "
-        f"the job's groups with --param-groups{files}, or all of it in a layout.json that "
+        hint=f"{alone}Give the FSDP1 policy with --wrap pkg.module:Block, what it was to leave alone with "
+        f"--ignored, the job's groups with --param-groups{files}, or all of it in a layout.json that "
         "capture_layout(model, optimizer) wrote in the old job.",
     )

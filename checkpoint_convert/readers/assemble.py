@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 3
+_LISTED = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +40,7 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
         AmbiguousFormatError: several parts could be the model, or the optimizer.
         UnreadableError: there is neither.
     """
+    _check_keys(parts, options)
     chosen = choose(parts, options)
     layout = _given_layout(options)
     part = chosen.model and without_ddp_prefix(chosen.model, chosen.optimizer, layout, options)
@@ -51,7 +53,12 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
         model, aliases = dict(local.tensors), dict(local.aliases)
         notices += local.notices
     elif part is not None and part.model is not None:
-        model, aliases = with_ties(dict(part.model), tied(part), layout)
+        if part.refusal is not None:
+            from checkpoint_convert.readers.slices import joined_slices
+
+            model, said = joined_slices(part, layout, part.refusal)
+            notices += said
+        model, aliases = with_ties(model or dict(part.model), tied(part), layout)
     optimizer = None
     if chosen.optimizer is not None:
         found = Known(model, aliases, layout, local, part)
@@ -73,6 +80,23 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
     )
 
 
+def _check_keys(parts: Sequence[Part], options: ReadOptions) -> None:
+    """Every name of `--from-key` is that of something.
+
+    Raises:
+        UnreadableError: one is not.
+    """
+    for key in options.keys:
+        if not options.keys_may_miss and not any(key in part.by_key for part in parts):
+            named = list(dict.fromkeys(name for part in parts for name in part.candidates))
+            raise UnreadableError(
+                f"{', '.join(part.name for part in parts)}: no model or optimizer called {key} in there",
+                hint=f"--from-key takes one of {', '.join(named[:_LISTED])}."
+                if named
+                else "What there is has no names; leave --from-key out.",
+            )
+
+
 # What only flat checkpoints need is imported for them alone: a start is a large part of a small conversion.
 
 
@@ -90,10 +114,12 @@ def _read_flat(
     from checkpoint_convert.readers.assumptions import ignored_of
     from checkpoint_convert.readers.layouts import memory_order, needed
     from checkpoint_convert.readers.local import read_local
+    from checkpoint_convert.readers.rank_order import model_order
 
     layout = needed(layout, part.name, "these are flat parameters")
     order = memory_order(options, layout, part.saver_torch)
-    return layout, read_local(part, layout, order, ignored_of(layout, options))
+    local = read_local(part, layout, order, ignored_of(layout, options))
+    return layout, replace(local, notices=(*local.notices, *model_order(part, layout, local)))
 
 
 def _extras(parts: Sequence[Part]) -> dict[str, object]:
@@ -170,7 +196,7 @@ def _only(parts: Sequence[Part], what: str, wanted: SourceFormat | None) -> Part
     if named[0] != named[1]:
         hint = f"Say which with --from {named[0]} or --from {named[1]}, or give one of them only."
     else:
-        hint = "Give one of them only."
+        hint = "Give one of them only, and the files that belong to it; a quoted glob names ranks' files."
     raise AmbiguousFormatError(
         f"two candidates for the {what}: {one.name} ({named[0]}) and {two.name} ({named[1]})", hint=hint
     )

@@ -6,7 +6,7 @@ Each is a row of slots, one per parameter as the optimizer saw it; sizes decide 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -19,33 +19,49 @@ from checkpoint_convert.flat_param import (
     unit_members,
 )
 from checkpoint_convert.layout import ModelLayout, ParameterSpec, UnitSpec, wrapped_modules
+from checkpoint_convert.optim_state import SavedOptimizer
 from checkpoint_convert.raw_state import Slot, piece_slot, unit_slot, whole_slot
 from checkpoint_convert.readers.local import LocalModel
 from checkpoint_convert.readers.options import ReadOptions
+from checkpoint_convert.readers.whole_units import (
+    flat_sizes,
+    members_with,
+    partly_whole,
+    unsharded_prefixes,
+    whole_parameters,
+)
 
 _MAX_CLASSES = {1: 400, 2: 40, 3: 14}
 """Module classes of which sets of each size are tried."""
 _MAX_MODULES = 2000
+_SHOWN = 4
 
 Candidate = tuple[list[Slot], int, str]
 
 
 def kinds(
-    count: int, layout: ModelLayout, local: LocalModel | None, ignored: frozenset[str]
+    ranks: Sequence[SavedOptimizer], layout: ModelLayout, local: LocalModel | None, ignored: frozenset[str]
 ) -> Iterator[Iterator[Candidate]]:
     """Kinds of assumptions, the best founded first."""
+    count = len(ranks)
     if local is not None:
         yield _from_local(count, layout, local)
+        if not local.pieces and not layout.whole_units():
+            yield _partly_whole_beside(count, layout, local, flat_sizes(ranks))
         return
     if layout.units is not None:
         yield _from_units(count, layout, layout.units, ignored, "")
         asked = any(spec.shape for spec in layout.parameters if spec.fqn in ignored)
         if not asked and all(unit.members is None for unit in layout.units):
             yield _one_ignored(count, layout, layout.units, ignored)
+            prefixes = [unit.prefix for unit in layout.units]
+            yield _partly_whole(ranks, layout, [("", prefixes)], ignored)
+            yield _partly_whole_ignoring(ranks, layout, prefixes, ignored)
         return
-    yield _search(count, layout, ignored, size=1)
-    yield _search(count, layout, ignored, size=2)
-    yield _search(count, layout, ignored, size=3)
+    for size in (1, 2, 3):
+        yield _search(count, layout, ignored, size)
+    for size in (1, 2):
+        yield _partly_whole(ranks, layout, _class_units(layout, size), ignored)
 
 
 def ignored_of(layout: ModelLayout, options: ReadOptions) -> frozenset[str]:
@@ -67,14 +83,20 @@ def _one_ignored(
     count: int, layout: ModelLayout, units: Sequence[UnitSpec], scalars: frozenset[str]
 ) -> Iterator[Candidate]:
     """The given units, with one module that FSDP1 may have been told to ignore."""
-    prefixes = [unit.prefix for unit in units if unit.prefix]
+    for path, below in _ignorable(layout, [unit.prefix for unit in units]):
+        yield from _from_units(count, layout, units, below | scalars, f"ignoring {path}")
+
+
+def _ignorable(layout: ModelLayout, units: Sequence[str]) -> Iterator[tuple[str, frozenset[str]]]:
+    """Modules that may have been ignored, and their parameters: around no unit, inside of the root alone."""
+    prefixes = [prefix for prefix in units if prefix]
     for module in layout.modules[:_MAX_MODULES]:
         inside = f"{module.fqn}."
         held = any(prefix == module.fqn or prefix.startswith(inside) for prefix in prefixes)
         within = any(module.fqn.startswith(f"{prefix}.") for prefix in prefixes)
         below = frozenset(_below(layout, [module.fqn]))
         if module.fqn and below and not held and not within:
-            yield from _from_units(count, layout, units, below | scalars, f"ignoring {module.fqn}")
+            yield module.fqn, below
 
 
 def _from_local(count: int, layout: ModelLayout, local: LocalModel) -> Iterator[Candidate]:
@@ -169,7 +191,7 @@ def _piece_slots(layout: ModelLayout, units: Mapping[str, UnitLayout], world: in
     pieces = {piece.names[0]: (unit, piece) for unit in units.values() for piece in unit.pieces}
     slots = []
     for spec in layout.unique_parameters():
-        if spec.fqn not in pieces:
+        if spec.fqn not in pieces or world == 1:  # which FSDP1 makes NO_SHARD: parameters keep their shapes
             slots.append(whole_slot(spec, world))
             continue
         unit, piece = pieces[spec.fqn]
@@ -183,6 +205,12 @@ def _piece_slots(layout: ModelLayout, units: Mapping[str, UnitLayout], world: in
 
 def _search(count: int, layout: ModelLayout, ignored: frozenset[str], size: int) -> Iterator[Candidate]:
     """Units by sets of `size` module classes (for 1 also: the root alone)."""
+    for note, prefixes in _class_units(layout, size):
+        yield from _from_units(count, layout, [UnitSpec(prefix) for prefix in prefixes], ignored, note)
+
+
+def _class_units(layout: ModelLayout, size: int) -> Iterator[tuple[str, list[str]]]:
+    """The units that sets of `size` module classes make, each once, and the classes."""
     owners = {spec.fqn.rpartition(".")[0] for spec in layout.parameters}
     inside = {path for owner in owners for path in _parents(owner)}
     classes = dict.fromkeys(
@@ -194,11 +222,71 @@ def _search(count: int, layout: ModelLayout, ignored: frozenset[str], size: int)
     tried = set()
     for names in sets:
         prefixes = wrapped_modules(layout, names) if names else ()
-        if prefixes in tried:
+        if prefixes not in tried:
+            tried.add(prefixes)
+            yield " and ".join(names) if names else "the root alone", ["", *prefixes]
+
+
+def _partly_whole(
+    ranks: Sequence[SavedOptimizer],
+    layout: ModelLayout,
+    policies: Iterable[tuple[str, Sequence[str]]],
+    ignored: frozenset[str],
+) -> Iterator[Candidate]:
+    """The units of policies, of which some may not have been sharded, and units beside them that were not."""
+    count, sizes = len(ranks), flat_sizes(ranks)
+    whole = whole_parameters(layout, ranks)
+    for note, prefixes in policies:
+        if layout.use_orig_params is not False and whole - ignored:
+            specs = [UnitSpec(prefix) for prefix in prefixes]
+            of_pieces = replace(layout, use_orig_params=True)
+            yield from _from_units(count, of_pieces, specs, ignored | whole, _unsharded(note, whole))
+        if layout.use_orig_params is True:
             continue
-        tried.add(prefixes)
-        note = " and ".join(names) if names else "the root alone"
-        yield from _from_units(count, layout, [UnitSpec(prefix) for prefix in ("", *prefixes)], ignored, note)
+        for members, extra in members_with(layout, prefixes, ignored, sizes):
+            for replicas in _divisors(count):
+                units = partly_whole(members, extra, sizes, count // replicas)
+                if units is not None:
+                    slots = _flat_slots(layout, units, ignored, count // replicas)
+                    yield slots, replicas, _unsharded(note, _unsharded_units(units))
+
+
+def _partly_whole_ignoring(
+    ranks: Sequence[SavedOptimizer], layout: ModelLayout, prefixes: Sequence[str], ignored: frozenset[str]
+) -> Iterator[Candidate]:
+    for path, below in _ignorable(layout, prefixes):
+        yield from _partly_whole(ranks, layout, [(f"ignoring {path}", prefixes)], ignored | below)
+
+
+def _partly_whole_beside(
+    count: int, layout: ModelLayout, local: LocalModel, sizes: frozenset[int]
+) -> Iterator[Candidate]:
+    """Units that were not sharded, among the parameters that stand plain beside the flat ones."""
+    for extra in unsharded_prefixes(layout, local.ignored, sizes):
+        members = unit_members(layout, [*local.units, *extra], frozenset(_outside_of(layout, local, extra)))
+        whole = Sharding(local.world_size, aligned=False, sharded=False)
+        units = dict(local.units)
+        units |= {
+            prefix: lay_out(prefix, members[prefix], members[prefix][0].dtype, whole) for prefix in extra
+        }
+        held = {piece.spec.fqn for unit in units.values() for piece in unit.pieces}
+        if count % local.world_size == 0:
+            slots = _flat_slots(layout, units, local.ignored - held, local.world_size)
+            yield slots, count // local.world_size, _unsharded("", extra)
+
+
+def _outside_of(layout: ModelLayout, local: LocalModel, prefixes: Sequence[str]) -> set[str]:
+    return set(local.ignored) - set(_below(layout, prefixes))
+
+
+def _unsharded_units(units: Mapping[str, UnitLayout]) -> list[str]:
+    return [prefix for prefix, unit in units.items() if unit.shard == unit.total]
+
+
+def _unsharded(note: str, names: Iterable[str]) -> str:
+    listed = sorted(names)
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return f"{note}{', ' if note else ''}{', '.join(listed[:_SHOWN])}{more} not sharded"
 
 
 def _parents(path: str) -> list[str]:

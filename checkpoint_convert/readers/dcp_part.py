@@ -14,7 +14,7 @@ from checkpoint_convert.readers.dcp import DcpDirectory, nested, read_dcp
 from checkpoint_convert.readers.holdings import read_holding
 from checkpoint_convert.readers.names import clean_names, flat_prefix
 from checkpoint_convert.readers.options import ReadOptions
-from checkpoint_convert.readers.parts import Part
+from checkpoint_convert.readers.parts import Part, with_candidates
 from checkpoint_convert.readers.resolve import whole_tensors
 from checkpoint_convert.values import is_tensor
 
@@ -40,7 +40,7 @@ def dcp_part(files: OpenFiles, directory: Path, options: ReadOptions) -> Part:
     unfolded = any("param_groups" in path[:-1] for path in found.paths.values())
     notices = _old_groups(holding.optimizer, name) if unfolded else ()
     renamed = holding.model is not None and model is not None and list(holding.model) != list(model)
-    return Part(
+    part = Part(
         name,
         model,
         SourceFormat.DCP if model is not None else None,
@@ -50,8 +50,9 @@ def dcp_part(files: OpenFiles, directory: Path, options: ReadOptions) -> Part:
         extras=holding.extras,
         notices=notices,
         world_size=_world_size(found, flat),
-        loadable_as_is=not (flat or renamed or notices or not found.paths),
+        loadable_as_is=not (flat or renamed or notices or holding.by_key or not found.paths),
     )
+    return with_candidates(part, holding)
 
 
 def _world_size(found: DcpDirectory, flat: bool) -> int:

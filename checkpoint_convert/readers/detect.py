@@ -7,10 +7,11 @@ decides. Readers of what is not there are not imported: most checkpoints are of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from checkpoint_convert.file_bytes import OpenFiles
-from checkpoint_convert.model import Contents, Opaque, SourceFormat
+from checkpoint_convert.model import Contents, Notice, Opaque, SourceFormat
 from checkpoint_convert.places import META_NAME
 from checkpoint_convert.readers.assemble import assemble
 from checkpoint_convert.readers.find import Found, find
@@ -20,6 +21,10 @@ from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.parts import Part, part_of
 from checkpoint_convert.readers.rank_sets import group_ranks
 from checkpoint_convert.torch_file import TorchFile, read_torch_file
+
+UNREAD = "CK109"
+"""A given directory has others with checkpoint files inside of it."""
+_SHOWN = 4
 
 
 def detect(
@@ -31,8 +36,8 @@ def detect(
         opened: takes every torch file that was read, for the check of checksums at the end.
     """
     found = find(paths)
-    parts = [*_dcp_parts(files, found, options), *_safetensors_parts(files, found)]
-    holdings = []
+    parts, holdings = _safetensors(files, found)
+    parts = [*_dcp_parts(files, found, options), *parts]
     for path in found.torch_files:
         file = read_torch_file(files, path)
         opened.append(file)
@@ -50,12 +55,19 @@ def detect(
         from checkpoint_convert.readers.fairscale import check_model_parts, fairscale_part
 
         check_model_parts(fairscale)
-    for ranks in group_ranks(holdings, use_optimizer=options.use_optimizer):
+    given = {Path(path) for path in paths}
+    for ranks in group_ranks(holdings, given, use_optimizer=options.use_optimizer):
         if ranks.first in fairscale:
             parts.append(fairscale_part(ranks, use_optimizer=options.use_optimizer))
         else:
             parts.append(part_of(ranks))
-    return assemble(parts, options)
+    contents = assemble(parts, options)
+    if not found.unread:
+        return contents
+    listed = ", ".join(map(str, found.unread[:_SHOWN]))
+    more = f" and {len(found.unread) - _SHOWN} more" if len(found.unread) > _SHOWN else ""
+    text = f"not looked into: {listed}{more}; name them too if they are of this save"
+    return replace(contents, notices=(*contents.notices, Notice(UNREAD, text)))
 
 
 def _dcp_parts(files: OpenFiles, found: Found, options: ReadOptions) -> list[Part]:
@@ -66,19 +78,24 @@ def _dcp_parts(files: OpenFiles, found: Found, options: ReadOptions) -> list[Par
     return [dcp_part(files, directory, options) for directory in found.dcp]
 
 
-def _safetensors_parts(files: OpenFiles, found: Found) -> list[Part]:
-    """The safetensors files of one directory are one model."""
+def _safetensors(files: OpenFiles, found: Found) -> tuple[list[Part], list[Holding]]:
+    """The safetensors files of a directory are one model; if names are repeated, each is one, or a rank's."""
     if not found.safetensors:
-        return []
+        return [], []
     from checkpoint_convert.readers.safetensors import INDEX, read_safetensors
 
     by_directory: dict[Path, list[Path]] = {}
     for path in found.safetensors:
         by_directory.setdefault(path.parent, []).append(path)
-    parts = []
+    parts, holdings = [], []
     for directory, paths in by_directory.items():
         index = [path for path in paths if path.name.endswith(INDEX)]
+        if not index and len(paths) > 1:
+            each = [read_safetensors(files, [path]) for path in paths]
+            if len(set().union(*each)) < sum(map(len, each)):
+                holdings += [Holding(path, one, None) for path, one in zip(paths, each, strict=True)]
+                continue
         name = str(index[0] if index else paths[0] if len(paths) == 1 else directory)
         tensors = read_safetensors(files, index or paths)
         parts.append(Part(name, clean_names(tensors, name), SourceFormat.SAFETENSORS))
-    return parts
+    return parts, holdings

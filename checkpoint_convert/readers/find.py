@@ -16,6 +16,7 @@ _DEEPSPEED = re.compile(r"zero_pp_rank_\d+|_optim_states\.pt$|mp_rank_\d+_model_
 _TORCH_SUFFIXES = frozenset({".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar", ".torch"})
 _OTHER_ZIPS = frozenset({".zip", ".npz", ".whl", ".docx", ".xlsx", ".jar", ".ipynb"})
 METADATA = ".metadata"
+_DEPTH = 4
 _SNAPSHOT = ".snapshot_metadata"
 OLMO_LOCAL = (
     "Their flat parameters are in the form of the torch that saved them. OLMo's own scripts/unshard.py "
@@ -32,12 +33,14 @@ class Found:
         dcp: directories with a `.metadata`.
         safetensors: safetensors files.
         ignored: files of given directories that hold no checkpoint data.
+        unread: directories in given ones that hold checkpoint files and were not given.
     """
 
     torch_files: tuple[Path, ...]
     dcp: tuple[Path, ...]
     safetensors: tuple[Path, ...]
     ignored: tuple[Path, ...]
+    unread: tuple[Path, ...] = ()
 
 
 def find(paths: Sequence[Path]) -> Found:
@@ -47,11 +50,18 @@ def find(paths: Sequence[Path]) -> Found:
         UnreadableError: a path that does not exist, or nothing there that is a checkpoint.
         UnsupportedError: a DeepSpeed checkpoint.
     """
-    kinds: dict[str, dict[Path, None]] = {"torch": {}, "dcp": {}, "safetensors": {}, "ignored": {}}
+    named = ("torch", "dcp", "safetensors", "ignored", "unread")
+    kinds: dict[str, dict[Path, None]] = {kind: {} for kind in named}
     for path in paths:
         for kind, found in _look_behind(Path(path)):
             kinds[kind][found] = None
-    result = Found(*(tuple(kinds[kind]) for kind in ("torch", "dcp", "safetensors", "ignored")))
+    given = {Path(path).resolve() for path in paths}
+    kinds["unread"] = {
+        path: None
+        for path in kinds["unread"]
+        if not any(one == path.resolve() or path.resolve() in one.parents for one in given)
+    }
+    result = Found(*(tuple(kinds[kind]) for kind in named))
     if not (result.torch_files or result.dcp or result.safetensors):
         for path in paths:
             for below in sorted(path.iterdir()) if path.is_dir() else ():
@@ -62,15 +72,25 @@ def find(paths: Sequence[Path]) -> Found:
 
 def _nothing(paths: Sequence[Path]) -> UnreadableError:
     """No checkpoint is there; what is a step below, only its owner can put together."""
-    below = [entry for path in paths if path.is_dir() for entry in sorted(path.iterdir()) if entry.is_dir()]
-    filled = [folder for folder in below if os.access(folder, os.R_OK | os.X_OK) and _has_files(folder)]
+    filled = [folder for path in paths if path.is_dir() for folder in _filled(path, 0)]
     hint = (
         "Give files that torch.save wrote, a distributed checkpoint directory (with its .metadata), "
         "or safetensors files."
     )
     if filled:
-        hint = f"There is something in {', '.join(map(str, filled[:4]))}: give what belongs to one save."
+        hint = f"There is something in {', '.join(map(str, filled[:6]))}: give what belongs to one save."
     return UnreadableError(f"{', '.join(map(str, paths))}: no checkpoint there", hint=hint)
+
+
+def _filled(directory: Path, depth: int) -> Iterator[Path]:
+    """The nearest directories below that hold checkpoint files."""
+    for entry in sorted(directory.iterdir()):
+        if not entry.is_dir() or entry.is_symlink() or not os.access(entry, os.R_OK | os.X_OK):
+            continue
+        if _has_files(entry) or (entry / METADATA).is_file():
+            yield entry
+        elif depth < _DEPTH:
+            yield from _filled(entry, depth + 1)
 
 
 def _has_files(folder: Path) -> bool:
@@ -102,6 +122,8 @@ def _look_into(directory: Path) -> Iterator[tuple[str, Path]]:
     for entry in sorted(directory.iterdir(), key=_natural):
         if entry.is_dir() and (entry / METADATA).is_file():
             yield "dcp", entry
+        elif entry.is_dir() and os.access(entry, os.R_OK | os.X_OK) and _has_files(entry):
+            yield "unread", entry
         elif not entry.exists() and entry.suffix in {*_TORCH_SUFFIXES, ".safetensors", ".distcp"}:
             raise UnreadableError(
                 f"{entry}: is a link to {entry.readlink()}, which is not there",

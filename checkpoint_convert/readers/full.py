@@ -39,7 +39,7 @@ def _found_in(
     stranger = next(name for name in names.values() if name not in shapes)
     raise LayoutError(
         f"{where}: the optimizer knows a parameter {stranger}, the model does not",
-        hint="Are the model and the optimizer of the same run?",
+        hint="Are the model and the optimizer of the same run? --only model converts the model alone.",
     )
 
 

@@ -1,19 +1,27 @@
 """What one file holds: which part of its nested value is the model, which the optimizer, which the rest.
 
 Writers nest as they like (`{"model": ..., "optimizer": ..., "epoch": 3}`, `{"state": {"model": ...}}`); what
-a part is shows in its contents. Where contents do not decide, the usual names do; where these do not
-either, it is an error that names the candidates.
+a part is shows in its contents. Which of several is meant, `choices` decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from checkpoint_convert.errors import AmbiguousFormatError, UnsupportedError
+from checkpoint_convert.errors import UnsupportedError
 from checkpoint_convert.model import DType
 from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, read_saved
+from checkpoint_convert.plain_values import walk
+from checkpoint_convert.readers.choices import (
+    MODEL_NAMES,
+    Choice,
+    KeyPath,
+    choose_model,
+    choose_optimizer,
+    dotted,
+)
 from checkpoint_convert.readers.find import OLMO_LOCAL, is_olmo_local
 from checkpoint_convert.readers.flattened_optim import unflattened
 from checkpoint_convert.readers.names import clean
@@ -26,21 +34,20 @@ FAIRSCALE = "shard_metadata"
 """The key that files of fairscale's FSDP have beside the model."""
 
 _DEPTH = 5
-_MODEL_NAMES = (
-    "model",
-    "state_dict",
-    "model_state_dict",
-    "model_state",
-    "module",
-    "app",
-    "network",
-    "net",
-    "weights",
-    "_orig_mod",
+_WHOLE_NUMBERS = frozenset(
+    {
+        DType.INT64,
+        DType.INT32,
+        DType.INT16,
+        DType.INT8,
+        DType.UINT64,
+        DType.UINT32,
+        DType.UINT16,
+        DType.UINT8,
+        DType.BOOL,
+    }
 )
-_FLOATING = (DType.FLOAT64, DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64)
-
-Path_ = tuple[object, ...]
+_PARAMETER_NAMES = ("weight", "bias")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,12 +59,18 @@ class Holding:
         optimizer: None where it holds none.
         extras: the rest, by the file's own keys; keys of nested containers joined by dots. What the model's
             modules say of themselves (`get_extra_state`) is by `module_state_key`.
+        candidates: names of all models and optimizers in it, as `--from-key` takes them.
+        by_key: the keys of the user that named something here.
+        left: names of models and optimizers that are neither taken nor among the extras.
     """
 
     path: Path
     model: Mapping[str, object] | None
     optimizer: SavedOptimizer | None
     extras: Mapping[str, object] = field(default_factory=dict)
+    candidates: tuple[str, ...] = ()
+    by_key: frozenset[str] = frozenset()
+    left: tuple[str, ...] = ()
 
 
 def _is_tensor_or_shard(value: object) -> bool:
@@ -68,7 +81,7 @@ def read_holding(value: object, path: Path, options: ReadOptions) -> Holding:
     """Tell a file's parts apart.
 
     Raises:
-        AmbiguousFormatError: two parts could be the model, or there are two optimizers.
+        AmbiguousFormatError: several parts could be the model, or the optimizer.
         UnsupportedError: neither model nor optimizer nor plain values, a pickled module, say; or a tensor of
             theirs has no elements that lie in the file.
     """
@@ -80,26 +93,62 @@ def read_holding(value: object, path: Path, options: ReadOptions) -> Holding:
     _refuse_deepspeed(value, path)
     _refuse_olmo_local(value, path)
     optimizers = dict(_optimizers(value, ()))
-    models = dict(_models(value, (), set(optimizers)))
-    optimizer_at = _one_optimizer(list(optimizers), path)
-    known = (options.model_key,)
-    model_at = known if known in models else _one_model(models, path)
-    model = models[model_at] if model_at is not None else None
-    if model_at is not None and options.use_model and not options.only_listed:
-        refuse_strange_tensors(_below(value, model_at), path)
-    taken = {(*model_at, name) for name in model or ()} if model_at is not None else set()
+    models = dict(_models(value, (), set(optimizers), _looks_like_model))
+    if not models:
+        models = dict(_models(value, (), set(optimizers), _is_named_like_model))
+    chosen = choose_model(list(models), path, options)
+    chosen_optimizer = choose_optimizer(list(optimizers), path, options)
+    optimizer_at = chosen_optimizer.only
+    model = _joined(models, chosen)
+    if options.use_model and not options.only_listed:
+        for at in chosen.members:
+            refuse_strange_tensors(_below(value, at), path)
+    taken = {(*at, name) for at in chosen.members for name in models[at]}
     if optimizer_at is not None:
         taken |= {(*optimizer_at, key) for key, _ in _below(value, optimizer_at) if _is_of_optimizer(key)}
-    extras = {
-        _extra_name(at, model_at): item for at, item in _extras(value, (), (model_at, optimizer_at), taken)
-    }
+    left = _left(models, chosen) | _left(optimizers, chosen_optimizer)
+    if optimizer_at is None:
+        left |= set(optimizers)
+    opened = (*chosen.members, *left, *([optimizer_at] if optimizer_at is not None else []))
+    extras = {_extra_name(at, chosen): item for at, item in _extras(value, (), opened, taken | left)}
     optimizer = None
     if optimizer_at is not None:
         optimizer = read_saved(optimizers[optimizer_at], str(path))
         if options.use_optimizer and not options.only_listed:
             for key, state in optimizer.state.items():
                 refuse_strange_tensors(((f"{name} of {key}", item) for name, item in state.items()), path)
-    return Holding(path, model, optimizer, extras)
+    return Holding(
+        path,
+        model,
+        optimizer,
+        extras,
+        tuple(dotted(at) for at in (*models, *optimizers) if at),
+        chosen.by_key | chosen_optimizer.by_key,
+        tuple(dotted(at) for at in (*models, *optimizers) if at in left),
+    )
+
+
+def _joined(models: Mapping[KeyPath, Mapping[str, object]], chosen: Choice) -> Mapping[str, object] | None:
+    """The chosen model; parts of one under the names it has in the whole."""
+    if chosen.only is not None:
+        return models[chosen.only]
+    joined = {
+        ".".join((*map(str, at[len(chosen.root) :]), name)): item
+        for at in chosen.members
+        for name, item in models[at].items()
+    }
+    return joined or None
+
+
+def _left(found: Mapping[KeyPath, object], chosen: Choice) -> set[KeyPath]:
+    """What stays in the source: all others where the user chose one, else those that are no whole tensors."""
+    others = [at for at in found if at not in chosen.members]
+    return {at for at in others if chosen.by_key or _is_share(found[at])}
+
+
+def _is_share(value: object) -> bool:
+    """Whether a state dict is one rank's part, which means nothing without the others'."""
+    return any(isinstance(leaf, ShardedTensorOnRank | DTensorOnRank) for _, leaf in walk(value))
 
 
 def _kind(value: object) -> str:
@@ -109,7 +158,7 @@ def _kind(value: object) -> str:
     return f"object of class {name}" if name else type(value).__name__
 
 
-def _below(value: object, path: Path_) -> Iterator[tuple[object, object]]:
+def _below(value: object, path: KeyPath) -> Iterator[tuple[object, object]]:
     """What a container below holds."""
     for part in path:
         value = dict(_children(value))[part]
@@ -133,7 +182,7 @@ def _refuse_olmo_local(value: object, path: Path) -> None:
         raise UnsupportedError(f"{path}: is a rank of OLMo's local checkpoints", hint=OLMO_LOCAL)
 
 
-def _optimizers(value: object, at: Path_) -> Iterator[tuple[Path_, dict[object, object]]]:
+def _optimizers(value: object, at: KeyPath) -> Iterator[tuple[KeyPath, dict[object, object]]]:
     if is_optimizer(value):
         yield at, value
     elif (flattened := unflattened(value)) is not None:
@@ -150,69 +199,64 @@ def _children(value: object) -> Iterator[tuple[object, object]]:
         yield from enumerate(value)
 
 
-def _models(value: object, at: Path_, taken: set[Path_]) -> Iterator[tuple[Path_, dict[str, object]]]:
-    """Mappings from names to tensors, outside optimizers; a nested one is found before the one around it."""
+def _models(
+    value: object, at: KeyPath, taken: set[KeyPath], looks: Callable[[Mapping[str, object], KeyPath], bool]
+) -> Iterator[tuple[KeyPath, dict[str, object]]]:
+    """Mappings from names to tensors, outside optimizers, that look like a model."""
     if at in taken or not isinstance(value, dict) or len(at) > _DEPTH:
         return
     tensors = {key: item for key, item in value.items() if isinstance(key, str) and _is_tensor_or_shard(item)}
-    if _looks_like_model(tensors):
+    below = [(key, item) for key, item in value.items() if isinstance(item, dict)]
+    inside = [found for key, item in below for found in _models(item, (*at, key), taken, looks)]
+    if looks(tensors, at) and not _stands_beside(tensors, inside, at):
         yield at, tensors
-        return
-    for key, item in value.items():
-        yield from _models(item, (*at, key), taken)
+    else:
+        yield from inside
 
 
-def _looks_like_model(tensors: Mapping[str, object]) -> bool:
+def _stands_beside(
+    tensors: Mapping[str, object], inside: Sequence[tuple[KeyPath, Mapping[str, object]]], at: KeyPath
+) -> bool:
+    """Whether tensors are records of a job (losses, means) beside the model, and not the model themselves."""
+    if any("." in name for name in tensors):
+        return False
+    return any(
+        (len(path) == len(at) + 1 and path[-1] in MODEL_NAMES) or len(model) > len(tensors)
+        for path, model in inside
+    )
+
+
+def _looks_like_model(tensors: Mapping[str, object], at: KeyPath) -> bool:
     # Losses and scales kept beside a model are floating too, but 0-dim.
     return any(
-        getattr(item, "dtype", None) in _FLOATING and getattr(item, "shape", ()) for item in tensors.values()
+        getattr(item, "dtype", None) not in _WHOLE_NUMBERS and getattr(item, "shape", ())
+        for item in tensors.values()
     )
 
 
-def _one_optimizer(found: list[Path_], path: Path) -> Path_ | None:
-    if len(found) > 1:
-        named = ", ".join(_dotted(at) or "the file itself" for at in found)
-        raise AmbiguousFormatError(
-            f"{path}: holds {len(found)} optimizers: {named}",
-            hint="Save the one you want in a file of its own, or convert the model alone (--only model).",
-        )
-    return found[0] if found else None
+def _is_named_like_model(tensors: Mapping[str, object], at: KeyPath) -> bool:
+    """For whole numbers, which quantised models have, and states of generators and samplers too."""
+    shaped = [name for name, item in tensors.items() if getattr(item, "shape", ())]
+    if at and at[-1] in MODEL_NAMES:
+        return bool(shaped)
+    return any(name.rpartition(".")[2].endswith(_PARAMETER_NAMES) for name in shaped)
 
 
-def _one_model(models: Mapping[Path_, object], path: Path) -> Path_ | None:
-    if len(models) <= 1:
-        return next(iter(models), None)
-    known = [at for at in models if at and at[-1] in _MODEL_NAMES] or [
-        at for at in models if any(part in _MODEL_NAMES for part in at)
-    ]
-    if len(known) == 1:
-        return known[0]
-    named = ", ".join(_dotted(at) for at in (known or models))
-    raise AmbiguousFormatError(
-        f"{path}: more than one part could be the model: {named}",
-        hint="Save the one you want in a file of its own and convert that.",
-    )
-
-
-def _dotted(at: Path_) -> str:
-    return ".".join(map(str, at))
-
-
-def _extra_name(at: Path_, model_at: Path_ | None) -> str:
-    if model_at is not None and at[:-1] == model_at and is_module_state(at[-1]):
-        return module_state_key(clean(str(at[-1])))
-    return _dotted(at)
+def _extra_name(at: KeyPath, chosen: Choice) -> str:
+    if at[:-1] in chosen.members and is_module_state(at[-1]):
+        return module_state_key(clean(dotted(at[len(chosen.root) :])))
+    return dotted(at)
 
 
 def _extras(
-    value: object, at: Path_, opened: tuple[Path_ | None, ...], taken: set[Path_]
-) -> Iterator[tuple[Path_, object]]:
+    value: object, at: KeyPath, opened: tuple[KeyPath, ...], taken: set[KeyPath]
+) -> Iterator[tuple[KeyPath, object]]:
     """What is neither model nor optimizer; containers on the way to them are opened, others kept whole."""
     for key, item in _children(value):
         here = (*at, key)
         if here in taken:
             continue
-        if any(target is not None and target[: len(here)] == here for target in opened):
+        if any(target[: len(here)] == here for target in opened):
             yield from _extras(item, here, opened, taken)
         else:
             yield here, item

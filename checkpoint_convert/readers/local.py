@@ -8,7 +8,7 @@ rank, whose pieces in rank order are the parameter. Source: `torch/distributed/f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.flat_param import (
@@ -193,8 +193,11 @@ def _fit_without(
         units = {
             prefix: lay_out(prefix, specs, flats[prefix].dtype, sharding) for prefix, specs in members.items()
         }
-        if all(_fits(unit, flats[prefix], sharding) for prefix, unit in units.items()) and units not in found:
-            found.append(units)
+        if all(_fits(unit, flats[prefix], sharding) for prefix, unit in units.items()):
+            units = {
+                prefix: _as_held(unit, flats[prefix], sharding.world_size) for prefix, unit in units.items()
+            }
+            found += [units] if units not in found else []
     if not found:
         message, hint = _mismatch(part, members, flats)
         raise LayoutError(message, hint=hint)
@@ -222,6 +225,13 @@ def _fits(unit: UnitLayout, flat: TensorSource, sharding: Sharding) -> bool:
     return any(
         held == shard_numel(unit.total, part) * world for part in range(1, world + 1) if world % part == 0
     )
+
+
+def _as_held(unit: UnitLayout, flat: TensorSource, world: int) -> UnitLayout:
+    """The unit as it was sharded: not at all where every rank's plain tensor is all of it (NO_SHARD)."""
+    held = numel(flat.shape)
+    is_whole = world > 1 and held == unit.total * world
+    return replace(unit, shard=unit.total) if is_whole and held != unit.shard * world else unit
 
 
 def _mismatch(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checkpoint_convert.errors import IncompleteError, LayoutError
-from checkpoint_convert.model import Notice, OptimizerContents, SourceFormat, TensorSource, numel
-from checkpoint_convert.optim_state import SavedOptimizer, group_keys, refuse_joint_state, state_shapes
+from checkpoint_convert.model import Notice, OptimizerContents, SourceFormat, TensorSource
+from checkpoint_convert.optim_state import SavedOptimizer, group_keys, has_shape, refuse_joint_state
 from checkpoint_convert.readers.full import named_optimizer, numbered_optimizer
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.parts import Part
+from checkpoint_convert.readers.rank_sets import last_number
 from checkpoint_convert.readers.tying import equal_matrices
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
-from checkpoint_convert.values import is_tensor
 
 if TYPE_CHECKING:
     from checkpoint_convert.layout import ModelLayout
@@ -63,10 +64,18 @@ def read_optimizer(
     layout = needed(layout, part.name, "this optimizer state is kept by parameter numbers")
     order = memory_order(options, layout, part.saver_torch)
     try:
-        return read_raw(ranks, layout, known.local, options, order, part.name)
+        unnamed = () if _names_are_ranks(known.part) else part.unnamed
+        return read_raw(ranks, layout, known.local, options, order, part.name, unnamed)
     except LayoutError:
         _check_ranks(part, known.part, len(ranks))
         raise
+
+
+def _names_are_ranks(model: Part | None) -> bool:
+    """Whether the model's files beside the optimizer's say their ranks, and are named by them."""
+    if model is None or not model.told or len(model.files) < 2:
+        return False
+    return all(rank == last_number(Path(name)) for name, rank in model.files)
 
 
 def _check_ranks(part: Part, model: Part | None, count: int) -> None:
@@ -117,8 +126,7 @@ def _sizes_fit(saved: SavedOptimizer, parameters: Mapping[str, tuple[int, ...]])
     for number, entry in saved.state.items():
         if not isinstance(number, int) or number >= len(shapes):
             return False
-        tensors = [value for value in entry.values() if is_tensor(value) and numel(value.shape) > 1]
-        if tensors and not any(value.shape in state_shapes(shapes[number]) for value in tensors):
+        if not has_shape(entry, shapes[number]):
             return False
     return True
 

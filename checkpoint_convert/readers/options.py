@@ -21,6 +21,8 @@ class ReadOptions:
         layout_from: a `layout.json` that `capture_layout` wrote.
         saver_torch: version of torch that wrote the files, where it matters and they do not say.
         param_groups: parameter names per group, in the order the job gave them to its optimizer.
+        keys: names in the files of the models and optimizers to take, where there are several (`--from-key`).
+        keys_may_miss: the names are for another source, and only used where they fit this one.
         model_key: the top-level key of the model, where that is known; contents decide otherwise.
         use_model: False where only the optimizer is wanted, so that a missing model is no error.
         use_optimizer: False where only the model is wanted; the optimizer is then not even understood.
@@ -35,6 +37,8 @@ class ReadOptions:
     layout_from: Path | None = None
     saver_torch: str | None = None
     param_groups: Sequence[Sequence[str]] | None = None
+    keys: tuple[str, ...] = ()
+    keys_may_miss: bool = False
     model_key: str | None = None
     use_model: bool = True
     use_optimizer: bool = True

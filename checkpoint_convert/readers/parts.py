@@ -6,25 +6,32 @@ parameters, and optimizer state over flat parameters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from checkpoint_convert.errors import IncompleteError, UnsupportedError
+from checkpoint_convert.errors import CheckpointError, IncompleteError, UnsupportedError
 from checkpoint_convert.model import Notice, SourceFormat, TensorSource, numel
-from checkpoint_convert.optim_state import SavedOptimizer, number_of
+from checkpoint_convert.optim_state import SavedOptimizer
 from checkpoint_convert.readers.holdings import Holding
+from checkpoint_convert.readers.merged import (
+    all_same,
+    differing_options,
+    differs,
+    merge_extras,
+    merge_optimizers,
+    on_ranks,
+)
 from checkpoint_convert.readers.names import clean_names, flat_prefix
 from checkpoint_convert.readers.rank_sets import RankSet, last_number
 from checkpoint_convert.readers.resolve import whole_tensors
-from checkpoint_convert.readers.sharded import OnRanks, equal_numbers, merge
+from checkpoint_convert.readers.sharded import OnRanks, merge
 from checkpoint_convert.readers.unsharded import unsharded
-from checkpoint_convert.same_values import same_value
 from checkpoint_convert.tensor_sources import ConcatTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
-from checkpoint_convert.values import is_tensor, module_of_state
+from checkpoint_convert.values import is_tensor
 
-DIFFERS_BY_RANK = "CK102"
-"""A value that every rank has for itself differs between ranks; the first rank's is taken."""
+LEFT = "CK107"
+"""A file holds other models or optimizers than those taken, which are not carried over."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +50,9 @@ class Part:
         world_size: ranks over which it was sharded; None for a file that stands alone.
         files: each file with its rank (None where neither its name nor its content tells); for messages.
         loadable_as_is: FSDP2 reads it directly.
+        refusal: why the files alone make no model; `local` then is rows of one, or several models.
+        told: the files say which rank they are of; or it does not matter.
+        candidates, by_key: as of a `Holding`.
     """
 
     name: str
@@ -59,6 +69,15 @@ class Part:
     saver_torch: str | None = None
     loadable_as_is: bool = False
     files: tuple[tuple[str, int | None], ...] = ()
+    told: bool = True
+    refusal: CheckpointError | None = None
+    candidates: tuple[str, ...] = ()
+    by_key: frozenset[str] = frozenset()
+
+    @property
+    def unnamed(self) -> tuple[tuple[str, int | None], ...]:
+        """The files, where nothing in them says which rank they are of."""
+        return () if self.told or len(self.files) < 2 else self.files
 
 
 def part_of(ranks: RankSet) -> Part:
@@ -70,38 +89,60 @@ def part_of(ranks: RankSet) -> Part:
     if ranks.ranks is None:
         return _alone(ranks.first)
     pieced = False
+    refusal: CheckpointError | None = None
     if ranks.first.model is not None and not any(map(_sharded_values, ranks.holdings)):
         settled = unsharded(ranks)
         if isinstance(settled, Holding):
             return _alone(settled)
-        pieced = settled
+        if isinstance(settled, CheckpointError):
+            if ranks.ranks != tuple(range(len(ranks.ranks))):
+                raise settled
+            refusal = settled
+        else:
+            pieced = settled
     holdings = _complete(ranks)
     notices: list[Notice] = []
     files = tuple((str(one.path), rank) for one, rank in zip(holdings, ranks.ranks, strict=True))
-    part = Part(ranks.name, pieced=pieced, world_size=len(holdings), files=files)
+    part = Part(
+        ranks.name, pieced=pieced, world_size=len(holdings), files=files, told=ranks.told, refusal=refusal
+    )
     if holdings[0].model is not None:
         local = tuple(clean_names(dict(holding.model or {}), str(holding.path)) for holding in holdings)
-        model = _merge_models(ranks, local, notices, pieced=pieced)
+        if refusal is None:
+            model = _merge_models(ranks, local, notices, pieced=pieced)
+        else:
+            model = {name: value for name, value in local[0].items() if is_tensor(value)}
         flat = pieced or any(flat_prefix(name) is not None for name in model)
         found = SourceFormat.LOCAL if flat else SourceFormat.SHARDED
         part = replace(part, model=model, model_format=found, local=local)
     saved = tuple(holding.optimizer for holding in holdings if holding.optimizer is not None)
-    if differing := list(_differing_options(saved)):
-        notices.append(_differs(ranks.name, differing))
+    if differing := list(differing_options(saved)):
+        notices.append(differs(ranks.name, differing))
     if saved and saved[0].by_number:
         part = replace(part, raw=saved, optimizer_format=SourceFormat.RAW_OPTIM)
     elif saved:
-        merged = _merge_optimizers(ranks, saved, notices)
+        merged = merge_optimizers(ranks, saved, notices)
         part = replace(part, optimizer=merged, optimizer_format=SourceFormat.SHARDED)
-    extras = _merge_extras(holdings, notices, ranks.name)
-    return replace(part, extras=extras, notices=tuple(notices))
+    extras = merge_extras(holdings, notices, ranks.name)
+    part = replace(part, extras=extras, notices=tuple(notices))
+    return with_candidates(part, holdings[0])
+
+
+def with_candidates(part: Part, holding: Holding) -> Part:
+    """What there was to choose from, and a notice of what is left in the source."""
+    part = replace(part, candidates=holding.candidates, by_key=holding.by_key)
+    if not holding.left:
+        return part
+    which = f"{holding.left[0]} takes it" if len(holding.left) == 1 else "takes one of them"
+    text = f"{part.name}: left in the source: {', '.join(holding.left)} (--from-key {which} instead)"
+    return replace(part, notices=(*part.notices, Notice(LEFT, text)))
 
 
 def _alone(holding: Holding) -> Part:
     model = None
     if holding.model is not None:
         model = whole_tensors(clean_names(holding.model, str(holding.path)), str(holding.path))
-    return Part(
+    part = Part(
         str(holding.path),
         model,
         SourceFormat.FULL if model is not None else None,
@@ -111,6 +152,7 @@ def _alone(holding: Holding) -> Part:
         extras=holding.extras,
         files=((str(holding.path), last_number(holding.path)),),
     )
+    return with_candidates(part, holding)
 
 
 def _complete(ranks: RankSet) -> tuple[Holding, ...]:
@@ -175,11 +217,11 @@ def _merge_models(
     merged: dict[str, TensorSource] = {}
     differing = []
     for name in dict.fromkeys(name for model in local for name in model):
-        found = _on_ranks(name, ranks, local)
+        found = on_ranks(name, ranks, local)
         if flat_prefix(name) is not None and all(map(is_tensor, found.values)):
             merged[name] = _padded_flat(found, ranks.name)
             continue
-        if pieced and not _all_same(found.values):
+        if pieced and not all_same(found.values):
             merged[name] = _joined_pieces(found)
             continue
         value = merge(found, ranks.name)
@@ -188,10 +230,10 @@ def _merge_models(
                 f"{ranks.name}: {name} is no tensor", hint="Leave it out of the state dict."
             )
         merged[name] = value
-        if value is found.values[0] and not _all_same(found.values):
+        if value is found.values[0] and not all_same(found.values):
             differing.append(name)
     if differing and not any(flat_prefix(name) is not None for name in merged):
-        notices.append(_differs(ranks.name, differing))
+        notices.append(differs(ranks.name, differing))
     return merged
 
 
@@ -209,70 +251,3 @@ def _joined_pieces(found: OnRanks) -> TensorSource:
     """A parameter's pieces one after another, in one dimension; its shape is the layout's to tell."""
     parts = [value for value in found.values if is_tensor(value)]
     return ConcatTensor(parts, parts[0].dtype, (sum(numel(part.shape) for part in parts),))
-
-
-def _on_ranks(name: str, ranks: RankSet, models: Sequence[Mapping[str, object]]) -> OnRanks:
-    numbers = ranks.ranks or ()
-    here = [(rank, model[name]) for rank, model in zip(numbers, models, strict=True) if name in model]
-    return OnRanks(name, tuple(rank for rank, _ in here), tuple(value for _, value in here))
-
-
-def _all_same(values: Sequence[object]) -> bool:
-    first = values[0]
-    return all(value is first or same_value(first, value) for value in values)
-
-
-def _differs(where: str, names: Sequence[str]) -> Notice:
-    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return Notice(DIFFERS_BY_RANK, f"{where}: {listed} differ between ranks; the first rank's are taken")
-
-
-def _merge_optimizers(
-    ranks: RankSet, saved: Sequence[SavedOptimizer], notices: list[Notice]
-) -> SavedOptimizer:
-    state: dict[object, dict[str, object]] = {}
-    differing: list[str] = []
-    for key in dict.fromkeys(key for one in saved for key in one.state):
-        entries = [one.state.get(key, {}) for one in saved]
-        state[key] = {}
-        for item in dict.fromkeys(item for entry in entries for item in entry):
-            found = _on_ranks(item, ranks, entries)
-            labelled = OnRanks(f"optimizer state {key}.{item}", found.ranks, found.values)
-            first = found.values[0]
-            if number_of(first) is not None:
-                equal_numbers(labelled, ranks.name)
-            state[key][item] = merge(labelled, ranks.name)
-            if state[key][item] is first and number_of(first) is None and not _all_same(found.values):
-                differing.append(labelled.name)
-    if differing:
-        notices.append(_differs(ranks.name, differing))
-    return SavedOptimizer(state, saved[0].groups)
-
-
-def _differing_options(saved: Sequence[SavedOptimizer]) -> Iterator[str]:
-    """Hyper-parameters that are not the same on all ranks."""
-    for number, groups in enumerate(zip(*(one.groups for one in saved), strict=False)):
-        for name in groups[0]:
-            values = [group.get(name) for group in groups]
-            if name not in ("params", "param_names") and not _all_same(values):
-                yield f"param_groups {number}'s {name}"
-
-
-def _merge_extras(holdings: Sequence[Holding], notices: list[Notice], where: str) -> dict[str, object]:
-    """What all ranks agree on once; the rest by rank, since each rank's random state is its own."""
-    merged: dict[str, object] = {}
-    for key in dict.fromkeys(key for holding in holdings for key in holding.extras):
-        values = [holding.extras.get(key) for holding in holdings]
-        if all(key in holding.extras for holding in holdings) and _all_same(values):
-            merged[key] = values[0]
-        elif module_of_state(key) is not None:  # of the model, which is one
-            merged[key] = next(value for value in values if value is not None)
-            notices.append(_differs(where, [key]))
-        else:
-            merged[key] = dict(enumerate(values))
-            notices.append(
-                Notice(
-                    DIFFERS_BY_RANK, f"{where}: {key} differs between ranks; all of them are kept, by rank"
-                )
-            )
-    return merged

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from checkpoint_convert.errors import IncompleteError, LayoutError
 from checkpoint_convert.flat_param import FlatPiece
 from checkpoint_convert.layout import ModelLayout, ParameterSpec
-from checkpoint_convert.model import Notice, OptimizerContents, ParamGroup, TensorSource, Value
+from checkpoint_convert.model import Notice, OptimizerContents, ParamGroup, TensorSource, Value, numel
 from checkpoint_convert.optim_state import SavedOptimizer, group_keys, param_group
 from checkpoint_convert.raw_state import (
     Misfit,
@@ -28,6 +28,7 @@ from checkpoint_convert.readers.cutting import cut
 from checkpoint_convert.readers.group_orders import interchangeable, orders
 from checkpoint_convert.readers.local import LocalModel
 from checkpoint_convert.readers.options import ReadOptions
+from checkpoint_convert.readers.rank_order import by_name, optimizer_proves
 from checkpoint_convert.same_values import same_elements
 from checkpoint_convert.values import is_tensor
 
@@ -57,21 +58,25 @@ def read_raw(
     options: ReadOptions,
     memory_order: bool | None,
     where: str,
+    unnamed: Sequence[tuple[str, int | None]] = (),
 ) -> tuple[OptimizerContents, tuple[Notice, ...]]:
     """A raw optimizer by FQN.
 
     Args:
         ranks: state dicts in rank order, all ranks.
         local: the flat parameters of the same save, where they are at hand.
+        unnamed: the files, where nothing in them says which rank they are of.
 
     Raises:
         LayoutError: no assumption fits, or several do.
+        IncompleteError: a rank's file is missing, or the files are not in order.
     """
     check_same_groups(ranks, where)
+    _check_world(len(ranks), layout, where)
     numbers = [key for group in ranks[0].groups for key in group_keys(group)]
     found, misfits = _fitting(ranks, numbers, layout, local, options)
     if not found:
-        raise misfit(where, misfits, local_at_hand=local is not None)
+        raise misfit(where, misfits, local_at_hand=local is not None, is_alone=_is_share(ranks, layout))
     if len({_outcome(assumption, numbers, ranks) for assumption in found}) > 1:
         raise _several(where, found)
     chosen = found[0]
@@ -84,13 +89,43 @@ def read_raw(
     def cut_out(flat: TensorSource, offset: int, spec: ParameterSpec) -> TensorSource:
         return cut(flat, FlatPiece(spec, offset, (spec.fqn,)), memory_order, where)
 
+    proven = optimizer_proves(chosen.slots, numbers, replica, where)
     state = named_state(chosen.slots, numbers, replica, cut_out, where)
     groups = _groups(ranks[0], dict(zip(numbers, chosen.slots, strict=True)), where)
-    notices: tuple[Notice, ...] = ()
+    notices = []
     if chosen.found_by_search:
         text = f"{where}: the FSDP1 policy was found by sizes: {chosen.found_by_search}"
-        notices = (Notice(SEARCHED, text),)
-    return OptimizerContents(state, groups), notices
+        notices.append(Notice(SEARCHED, text))
+    if unnamed and not proven:
+        notices.append(by_name(unnamed, where))
+    return OptimizerContents(state, groups), tuple(notices)
+
+
+def _check_world(count: int, layout: ModelLayout, where: str) -> None:
+    """There are files of as many ranks as the captured layout was sharded over, or of several replicas.
+
+    Raises:
+        IncompleteError: there are not.
+    """
+    sharded = layout.units is not None and all(unit.sharded for unit in layout.units)
+    if sharded and layout.world_size and count % layout.world_size:
+        said = layout.origin or "the layout"
+        raise IncompleteError(
+            f"{where}: {count} file{'s' * (count > 1)} of an optimizer that, by {said}, was sharded over "
+            f"{layout.world_size} ranks",
+            hint="Give the files of all ranks: the directory, or a quoted glob. If the others' were never "
+            "saved, --only model converts the model alone.",
+        )
+
+
+def _is_share(ranks: Sequence[SavedOptimizer], layout: ModelLayout) -> bool:
+    """Whether that is one file with less state than the model has elements."""
+    if len(ranks) > 1:
+        return False
+    held = 0
+    for entry in ranks[0].state.values():
+        held += max((numel(value.shape) for value in entry.values() if is_tensor(value)), default=0)
+    return 0 < held < sum(spec.numel for spec in layout.unique_parameters() if spec.requires_grad)
 
 
 def _outcome(assumption: Assumption, numbers: Sequence[object], ranks: Sequence[SavedOptimizer]) -> object:
@@ -121,7 +156,7 @@ def _fitting(
 ) -> tuple[list[Assumption], list[Misfit]]:
     """The assumptions that fit, the most trusted kind only; and why the others do not."""
     misfits: list[Misfit] = []
-    for kind in kinds(len(ranks), layout, local, ignored_of(layout, options)):
+    for kind in kinds(ranks, layout, local, ignored_of(layout, options)):
         found: list[Assumption] = []
         for slots, replicas, note in kind:
             for ordered in orders(slots, ranks[0], layout, options):

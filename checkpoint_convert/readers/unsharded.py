@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import repeat
 
-from checkpoint_convert.errors import AmbiguousFormatError, UnsupportedError
+from checkpoint_convert.errors import AmbiguousFormatError, CheckpointError, UnsupportedError
 from checkpoint_convert.readers.holdings import Holding
 from checkpoint_convert.readers.names import clean, flat_prefix
 from checkpoint_convert.readers.rank_sets import RankSet
@@ -12,16 +13,13 @@ from checkpoint_convert.same_values import same_value
 from checkpoint_convert.values import is_tensor
 
 
-def unsharded(ranks: RankSet) -> Holding | bool:
+def unsharded(ranks: RankSet) -> Holding | bool | CheckpointError:
     """What files whose models are not sharded make together.
 
     Returns:
         The one holding they amount to; or True where each file holds 1-D pieces of the parameters, and
-        False where they hold shards of flat parameters.
-
-    Raises:
-        AmbiguousFormatError: whole checkpoints that differ.
-        UnsupportedError: slices whose places the files do not tell.
+        False where they hold shards of flat parameters. An error where they are whole checkpoints that
+        differ, or rows of which only the model's shapes tell the places (`slices`).
     """
     models = [dict(holding.model or {}) for holding in ranks.holdings]
     first = models[0]
@@ -29,22 +27,34 @@ def unsharded(ranks: RankSet) -> Holding | bool:
         return False
     if all(not set(first) & set(other) for other in models[1:]):
         return _completed(ranks)
-    if all(set(other) <= set(first) for other in models) and any(set(other) < set(first) for other in models):
-        return ranks.first  # rank0_only=True: the other ranks saved their ignored modules only
+    if all(map(_is_left_over, repeat(first), models[1:])):
+        return ranks.first
     if _all_equal(models):
         return ranks.first
     if all(len(shape) <= 1 for shape in _differing_shapes(models)):
         return True
     if any(_shapes(model) != _shapes(first) for model in models[1:]):
-        raise UnsupportedError(
+        return UnsupportedError(
             f"{ranks.name}: each file holds plain slices of the parameters, without saying of what",
-            hint="Save with DCP, or as DTensors, in the job that can load it.",
+            hint="Give the model with --model pkg.module:factory: its shapes tell. Else save with DCP, or as "
+            "DTensors, in the job that can load it.",
         )
-    raise AmbiguousFormatError(
+    return AmbiguousFormatError(
         f"{ranks.name}: {len(models)} whole checkpoints that differ, such as {ranks.holdings[0].path} and "
         f"{ranks.holdings[1].path}",
-        hint="Give one of them.",
+        hint="Give one of them; or, if they are ranks' rows of the parameters, the model with --model "
+        "pkg.module:factory.",
     )
+
+
+def _is_left_over(first: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    """Whether that is what rank0_only=True leaves of a model on other ranks: its ignored modules, which may
+    differ. Rows of parameters are most of a model's names, those of which a rank has none left out."""
+    if not set(other) < set(first):
+        return False
+    if 2 * len(other) < len(first):
+        return _shapes(other).items() <= _shapes(first).items()
+    return all(same_value(first[name], other[name]) for name in other)
 
 
 def _completed(ranks: RankSet) -> Holding:

@@ -99,7 +99,8 @@ class Request:
         with contextlib.ExitStack() as stack:
             reference = None
             if self._against is not None:
-                reference = stack.enter_context(open_source([places.local(self._against)]))
+                same = ReadOptions(keys=self._read.keys, keys_may_miss=True)
+                reference = stack.enter_context(open_source([places.local(self._against)], same))
             progress = stack.enter_context(transfer_bar()) if self._options.ranks.is_first else None
             options = stack.enter_context(target.open())
             done = convert(

@@ -12,6 +12,7 @@ from checkpoint_convert.write_options import OutputFormat, Part, Preset, TiedPol
 from fsdp_migrate.cli.conversion_request import Request
 from fsdp_migrate.cli.source_options import (
     From,
+    FromKey,
     Ignored,
     Jobs,
     LayoutFrom,
@@ -24,6 +25,7 @@ from fsdp_migrate.cli.source_options import (
     Staging,
     Wrap,
     default_jobs,
+    keys_of,
     read_groups,
 )
 from fsdp_migrate.exit_codes import ExitCode
@@ -43,6 +45,7 @@ def convert_ckpt(
         str, typer.Argument(metavar="DST", help="A directory (--to torch: a file), or the URL of one.")
     ],
     source_format: From = None,
+    from_key: FromKey = None,
     to: Annotated[OutputFormat | None, typer.Option("--to", help="What to write. [dcp]")] = None,
     model: Model = None,
     wrap: Wrap = None,
@@ -121,6 +124,7 @@ def convert_ckpt(
         layout_from=layout_from,
         saver_torch=saver_torch,
         param_groups=read_groups(param_groups),
+        keys=keys_of(from_key),
         use_optimizer=only is not Part.MODEL,
     )
     write = WriteOptions(
@@ -136,7 +140,8 @@ def convert_ckpt(
         optim_key=layout.optim_key if optim_key is None else optim_key,
     )
     # What was asked for is written, even where it is what would be written anyway.
-    asked = to is not None or model_key is not None or optim_key is not None or write != WriteOptions()
+    asked = to is not None or model_key is not None or optim_key is not None or bool(from_key)
+    asked = asked or write != WriteOptions()
     options = ConvertOptions(
         write=write,
         jobs=jobs or default_jobs(),

@@ -10,6 +10,7 @@ import typer
 from fsdp_migrate.cli.places import StandIns, stand_ins
 from fsdp_migrate.cli.source_options import (
     From,
+    FromKey,
     Ignored,
     LayoutFrom,
     Model,
@@ -19,6 +20,7 @@ from fsdp_migrate.cli.source_options import (
     SaverTorch,
     Sources,
     Wrap,
+    keys_of,
     read_groups,
 )
 from fsdp_migrate.exit_codes import ExitCode
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 def inspect_ckpt(
     sources: Sources,
     source_format: From = None,
+    from_key: FromKey = None,
     model: Model = None,
     wrap: Wrap = None,
     layout_from: LayoutFrom = None,
@@ -67,6 +70,7 @@ def inspect_ckpt(
         layout_from=layout_from,
         saver_torch=saver_torch,
         param_groups=read_groups(param_groups),
+        keys=keys_of(from_key),
         only_listed=True,
     )
     as_tree = tree or under is not None or depth is not None

@@ -25,6 +25,12 @@ Sources = Annotated[
 From = Annotated[
     SourceFormat | None, typer.Option("--from", help="What SRC is, where its content leaves it open.")
 ]
+FromKey = Annotated[
+    str | None,
+    typer.Option(
+        "--from-key", metavar="NAME,...", help="Which of several models, or optimizers, in SRC: their keys."
+    ),
+]
 Model = Annotated[
     str | None,
     typer.Option(
@@ -66,6 +72,11 @@ def default_jobs() -> int:
     """One thread per core that we may use, up to `MOST_JOBS`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_JOBS)
+
+
+def keys_of(text: str | None) -> tuple[str, ...]:
+    """The names that `--from-key` lists."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 def read_groups(path: Path | None) -> list[list[str]] | None:

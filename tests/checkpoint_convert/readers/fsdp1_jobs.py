@@ -31,7 +31,7 @@ from torch.distributed.fsdp import (
     StateDictType,
 )
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
-from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.distributed.fsdp.wrap import CustomPolicy, ModuleWrapPolicy
 from zoo import Adapter, Block, Mlp, build
 
 from checkpoint_convert import capture_layout
@@ -52,6 +52,7 @@ class Job:
     optimizer: str = "adamw"
     ignore: bool = True
     dtype: torch.dtype | None = None
+    whole: type | None = None  # units of this class are NO_SHARD
 
 
 def jobs() -> list[Job]:
@@ -71,6 +72,7 @@ def jobs() -> list[Job]:
             Job(f"hybrid_4_{word}", 4, orig, strategy=ShardingStrategy.HYBRID_SHARD),
             Job(f"mesh_4_{word}", 4, orig, strategy=ShardingStrategy.HYBRID_SHARD, mesh=(2, 2)),
             Job(f"mesh_3_{word}", 3, orig, mesh=(3,)),
+            Job(f"inner_3_{word}", 3, orig, whole=Adapter),
         ]
         made.append(Job(f"names_3_{word}", 3, orig, optimizer="named"))
         made.append(Job(f"adafactor_3_{word}", 3, orig, optimizer="adafactor"))
@@ -101,13 +103,26 @@ def wrap(job: Job, groups: Any) -> FSDP:
     # The frozen Mlp is a unit of its own, so flat parameters stay uniform in requires_grad.
     return FSDP(
         model,
-        auto_wrap_policy=ModuleWrapPolicy({Block, Mlp, Adapter}),
+        auto_wrap_policy=policy(job),
         ignored_modules=[model.ign] if job.ignore else None,
         sharding_strategy=job.strategy,
         use_orig_params=job.orig,
         device_id=torch.device("cpu"),
         **options,
     )
+
+
+def policy(job: Job) -> Any:
+    """The classes that are units, those of `job.whole` not sharded."""
+    units = {Block, Mlp, Adapter}
+    if job.whole is None:
+        return ModuleWrapPolicy(units)
+
+    def chosen(module: torch.nn.Module) -> bool | dict[str, Any]:
+        own = type(module)
+        return {"sharding_strategy": ShardingStrategy.NO_SHARD} if own is job.whole else own in units
+
+    return CustomPolicy(chosen)
 
 
 def make_optimizer(job: Job, model: FSDP) -> torch.optim.Optimizer:

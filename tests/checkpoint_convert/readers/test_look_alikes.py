@@ -226,3 +226,30 @@ def test_fairscale_metadata_that_is_damaged(tmp_path: Path, damage: str) -> None
         described[damage] = {"names": ["fc1.weight"], "shapes": [(-1, 3)] * 3, "padding": 1000}[damage]
     torch.save(state, path)
     fails(UnreadableError, "not built as fairscale|padded by more", tmp_path)
+
+
+def test_what_is_in_folders_below_is_read_or_said(tmp_path: Path) -> None:
+    """OLMo's sharded checkpoints: `model_and_optim/` beside each rank's `train/rank0.pt`."""
+    model, optimizer = trained()
+    save_dcp({"model": model, "optim": optimizer}, tmp_path / "model_and_optim")
+    (tmp_path / "train").mkdir()
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a.txt").write_text("x")
+    for rank in range(2):
+        torch.save({"epoch": 0, "global_step": 5}, tmp_path / "train" / f"rank{rank}.pt")
+    with open_source([tmp_path]) as contents:
+        assert_same_model(contents, model)
+        (notice,) = contents.notices
+        assert notice.code == "CK109" and notice.text.startswith(f"not looked into: {tmp_path / 'train'};")
+    for sources in ([tmp_path, tmp_path / "train"], [tmp_path, tmp_path / "train" / "rank*.pt"]):
+        with open_source(sources) as contents:
+            assert_same_model(contents, model)
+            assert contents.extras == {"epoch": 0, "global_step": 5} and not contents.notices
+
+
+def test_a_folder_of_folders_names_those_with_files(tmp_path: Path) -> None:
+    """fairseq2's `model/pp_00/tp_00/sdp_00.pt`."""
+    folder = tmp_path / "model" / "pp_00" / "tp_00"
+    folder.mkdir(parents=True)
+    torch.save(trained()[0], folder / "sdp_00.pt")
+    assert str(folder) in fails(UnreadableError, "no checkpoint there", tmp_path)

@@ -264,3 +264,50 @@ def test_a_unit_that_was_not_sharded(tmp_path: Path, local: bool) -> None:
     assert set(found.state) == set(SHAPES)
     if not local:  # there a unit of one parameter looks as if the parameter were ignored, and is that
         fails(LayoutError, "does not fit the model", [ckpt], layout(tmp_path, orig=False))
+
+
+class Small(torch.nn.Module):
+    """The parameters of SHAPES."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = torch.nn.Linear(2, 4, bias=False)
+        self.bias = torch.nn.Parameter(torch.zeros(4))
+        self.down = torch.nn.Linear(4, 2, bias=False)
+        self.norm = torch.nn.Parameter(torch.zeros(4))
+
+
+@pytest.mark.parametrize("whole", [0, 2])
+def test_units_of_one_size_of_which_one_was_not_sharded(tmp_path: Path, whole: int) -> None:
+    """The root holds 16 elements, 8 on a rank; `up` or `down`, 8 elements, is there on both ranks."""
+    name = list(SHAPES)[whole]
+    rest = [expected(number).reshape(-1) for number in (1, 3, 2 - whole)]  # the root's own come first
+    shards = torch.cat(rest).chunk(2)
+    ranks: list[dict[int, State]] = [
+        {0: {"exp_avg": shards[rank].clone()}, 1: {"exp_avg": moment(whole, 0, 8)}} for rank in (0, 1)
+    ]
+    ckpt = save(tmp_path, ranks, [{"lr": 0.1, "params": [0, 1]}])
+    options = ReadOptions(model="test_raw_optimizers:Small")
+    error = fails(LayoutError, "the sizes fit more than one job", [ckpt], options)
+    assert "layout.json" in error.hint and "down not sharded" in error.message
+    for rank, state in enumerate(ranks):
+        # Beside LOCAL_STATE_DICT's files it is the unit of which there is no flat parameter.
+        model = {"_flat_param": state[0]["exp_avg"], name: expected(whole)}
+        torch.save(model, ckpt / f"model_rank{rank}.pt")
+    found = read(ckpt, options)
+    assert set(found.state) == set(SHAPES)
+    with open_source([ckpt], options) as contents:
+        said = [notice.text for notice in contents.notices if notice.code == "CK104"]
+    assert len(said) == 1 and said[0].endswith(f"{name.removesuffix('.weight')} not sharded")
+
+
+@pytest.mark.parametrize("captured", [True, False])
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_one_ranks_share_alone_asks_for_the_others(tmp_path: Path, captured: bool, rank: int) -> None:
+    """Rank 0 has all of its one parameter, rank 1 as many elements as a row of another: still shares."""
+    ckpt = save(tmp_path, pieces(lambda rank, count: {}))
+    options = layout(tmp_path) if captured else ReadOptions(model="test_raw_optimizers:Small")
+    said = r"layout\.json, was sharded over 3 ranks" if captured else "does not fit the model"
+    kind = IncompleteError if captured else LayoutError
+    error = fails(kind, said, [ckpt / f"optim_rank{rank}.pt"], options)
+    assert "files of all ranks" in error.hint and "--only model" in error.hint

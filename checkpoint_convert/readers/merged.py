@@ -1,0 +1,83 @@
+"""What every rank has for itself put together: optimizer state by name, hyper-parameters, extras."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from checkpoint_convert.model import Notice
+from checkpoint_convert.optim_state import SavedOptimizer, number_of
+from checkpoint_convert.readers.holdings import Holding
+from checkpoint_convert.readers.rank_sets import RankSet
+from checkpoint_convert.readers.sharded import OnRanks, equal_numbers, merge
+from checkpoint_convert.same_values import same_value
+from checkpoint_convert.values import module_of_state
+
+DIFFERS_BY_RANK = "CK102"
+"""A value that every rank has for itself differs between ranks; the first rank's is taken."""
+
+
+def on_ranks(name: str, ranks: RankSet, models: Sequence[Mapping[str, object]]) -> OnRanks:
+    numbers = ranks.ranks or ()
+    here = [(rank, model[name]) for rank, model in zip(numbers, models, strict=True) if name in model]
+    return OnRanks(name, tuple(rank for rank, _ in here), tuple(value for _, value in here))
+
+
+def all_same(values: Sequence[object]) -> bool:
+    first = values[0]
+    return all(value is first or same_value(first, value) for value in values)
+
+
+def differs(where: str, names: Sequence[str]) -> Notice:
+    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return Notice(DIFFERS_BY_RANK, f"{where}: {listed} differ between ranks; the first rank's are taken")
+
+
+def merge_optimizers(
+    ranks: RankSet, saved: Sequence[SavedOptimizer], notices: list[Notice]
+) -> SavedOptimizer:
+    state: dict[object, dict[str, object]] = {}
+    differing: list[str] = []
+    for key in dict.fromkeys(key for one in saved for key in one.state):
+        entries = [one.state.get(key, {}) for one in saved]
+        state[key] = {}
+        for item in dict.fromkeys(item for entry in entries for item in entry):
+            found = on_ranks(item, ranks, entries)
+            labelled = OnRanks(f"optimizer state {key}.{item}", found.ranks, found.values)
+            first = found.values[0]
+            if number_of(first) is not None:
+                equal_numbers(labelled, ranks.name)
+            state[key][item] = merge(labelled, ranks.name)
+            if state[key][item] is first and number_of(first) is None and not all_same(found.values):
+                differing.append(labelled.name)
+    if differing:
+        notices.append(differs(ranks.name, differing))
+    return SavedOptimizer(state, saved[0].groups)
+
+
+def differing_options(saved: Sequence[SavedOptimizer]) -> Iterator[str]:
+    """Hyper-parameters that are not the same on all ranks."""
+    for number, groups in enumerate(zip(*(one.groups for one in saved), strict=False)):
+        for name in groups[0]:
+            values = [group.get(name) for group in groups]
+            if name not in ("params", "param_names") and not all_same(values):
+                yield f"param_groups {number}'s {name}"
+
+
+def merge_extras(holdings: Sequence[Holding], notices: list[Notice], where: str) -> dict[str, object]:
+    """What all ranks agree on once; the rest by rank, since each rank's random state is its own."""
+    merged: dict[str, object] = {}
+    for key in dict.fromkeys(key for holding in holdings for key in holding.extras):
+        values = [holding.extras.get(key) for holding in holdings]
+        if all(key in holding.extras for holding in holdings) and all_same(values):
+            merged[key] = values[0]
+        elif module_of_state(key) is not None:  # of the model, which is one
+            merged[key] = next(value for value in values if value is not None)
+            notices.append(differs(where, [key]))
+        else:
+            merged[key] = dict(enumerate(values))
+            notices.append(
+                Notice(
+                    DIFFERS_BY_RANK, f"{where}: {key} differs between ranks; all of them are kept, by rank"
+                )
+            )
+    return merged

@@ -1,0 +1,206 @@
+"""Files that hold several models or optimizers: which is taken by itself, and how one is chosen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from typer.testing import CliRunner
+
+from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError
+from checkpoint_convert.readers.open import ReadOptions, open_source
+from fsdp_migrate.cli.app import app
+from tests.checkpoint_convert.readers.comparing import assert_same_model, assert_same_state
+
+State = dict[str, Any]
+
+
+def model(value: float, *names: str) -> State:
+    return {name: torch.full((2, 3), value + place) for place, name in enumerate(names or ("a.w", "b.w"))}
+
+
+def optimizer(value: float, *names: str) -> State:
+    state = {name: {"exp_avg": torch.full((2, 3), value)} for name in names or ("a.w", "b.w")}
+    return {"state": state, "param_groups": [{"lr": 0.1, "params": list(state)}]}
+
+
+G, D, EMA = model(1.0), model(5.0, "d.w"), model(9.0)
+GAN: State = {
+    "generator": G,
+    "discriminator": D,
+    "ema": {"model": EMA, "decay": 0.9},
+    "optimizer_g": optimizer(1.0),
+    "optimizer_d": optimizer(5.0, "d.w"),
+    "epoch": 3,
+}
+PARTS: State = {"model": {"vision": model(1.0), "llm": model(2.0, "emb.w")}, "step": 3}
+VISION_AND_LLM = {"vision.a.w": 1.0, "vision.b.w": 2.0, "llm.emb.w": 2.0}
+
+
+@pytest.fixture(params=["torch", "dcp"])
+def saved(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    def save(state: State) -> Path:
+        if request.param == "dcp":
+            dcp.save(state, checkpoint_id=tmp_path / "ck", no_dist=True)
+        else:
+            torch.save(state, tmp_path / "ck")
+        return tmp_path / "ck"
+
+    return save
+
+
+@pytest.mark.parametrize(
+    ("keys", "wanted", "wanted_optimizer"),
+    [
+        (["generator", "optimizer_g"], G, GAN["optimizer_g"]),
+        (["discriminator", "optimizer_d"], D, GAN["optimizer_d"]),
+        (["ema", "optimizer_g"], EMA, GAN["optimizer_g"]),
+        (["ema.model", "optimizer_g"], EMA, GAN["optimizer_g"]),
+        (["model", "optimizer_g"], EMA, GAN["optimizer_g"]),
+    ],
+)
+def test_each_can_be_chosen(keys: Sequence[str], wanted: State, wanted_optimizer: State, saved: Any) -> None:
+    with open_source([saved(GAN)], ReadOptions(keys=tuple(keys))) as contents:
+        assert_same_model(contents, wanted)
+        assert_same_state(contents.optimizer, wanted_optimizer["state"])
+        assert contents.extras["epoch"] == 3 and not contents.loadable_as_is
+        assert not any(name.startswith(("generator", "optimizer")) for name in contents.extras)
+        (notice,) = contents.notices
+        assert notice.code == "CK107" and notice.text.count("--from-key") == 1
+        others = {"generator", "discriminator", "ema.model", "optimizer_g", "optimizer_d"}
+        left = set(notice.text.partition("source: ")[2].partition(" (--")[0].split(", "))
+        assert len(left) == 3 and left < others and not left & set(keys)
+
+
+def test_what_could_be_meant_is_listed_with_the_option(saved: Any) -> None:
+    two = {"actor": G, "critic": D, "optimizer": optimizer(1.0)}
+    path, said = saved(two), "could be the model: actor, critic"
+    with pytest.raises(AmbiguousFormatError, match=said) as caught, open_source([path]):
+        pass
+    assert "--from-key actor" in caught.value.hint
+
+
+def test_two_optimizers_ask_for_one_unless_the_model_is_wanted_alone(saved: Any) -> None:
+    path = saved({"model": G, "adam": optimizer(1.0), "muon": optimizer(2.0)})
+    with pytest.raises(AmbiguousFormatError, match="2 optimizers: adam, muon") as caught, open_source([path]):
+        pass
+    assert "--from-key adam" in caught.value.hint and "--only model" in caught.value.hint
+    with open_source([path], ReadOptions(use_optimizer=False)) as contents:
+        assert_same_model(contents, G)
+        assert contents.optimizer is None and not contents.extras
+    with open_source([path], ReadOptions(keys=("muon",))) as contents:
+        assert_same_state(contents.optimizer, optimizer(2.0)["state"])
+
+
+def test_a_model_that_was_saved_in_parts_is_taken_together(saved: Any) -> None:
+    path = saved(PARTS)
+    with pytest.raises(AmbiguousFormatError) as caught, open_source([path]):
+        pass
+    assert "--from-key model takes them together" in caught.value.hint
+    with open_source([path], ReadOptions(keys=("model",))) as contents:
+        whole = {name: torch.full((2, 3), value) for name, value in VISION_AND_LLM.items()}
+        assert_same_model(contents, whole)
+        assert contents.extras == {"step": 3} and not contents.notices
+    with open_source([path], ReadOptions(keys=("llm",))) as contents:
+        assert_same_model(contents, PARTS["model"]["llm"])
+
+
+def test_a_model_at_the_top_is_meant_before_those_in_containers(saved: Any) -> None:
+    state = {"model": G, "ema": {"state": {"model": EMA}}, "best": {"model": D}}
+    with open_source([saved(state)]) as contents:
+        assert_same_model(contents, G)
+        assert set(contents.extras) == {"ema", "best"}
+
+
+@pytest.mark.parametrize("names", [["losses"], ["losses", "lr"]])
+@pytest.mark.parametrize("name", ["model", "unet"])
+def test_records_beside_a_model_are_no_model(names: list[str], name: str, saved: Any) -> None:
+    records = {one: torch.rand(7) for one in names}
+    weights = model(1.0, "a.w", "b.w", "c.w")
+    with open_source([saved({name: weights, **records})]) as contents:
+        assert_same_model(contents, weights)
+        assert set(contents.extras) == set(records)
+
+
+def test_a_name_that_is_nothing_there_is_refused_with_those_that_are(saved: Any) -> None:
+    path, keys = saved({"actor": G, "critic": D}), ReadOptions(keys=("actor", "teacher"))
+    with pytest.raises(UnreadableError, match="called teacher") as caught, open_source([path], keys):
+        pass
+    assert "actor, critic" in caught.value.hint
+
+
+def test_a_choice_of_the_one_asks_for_the_other_too(saved: Any) -> None:
+    path = saved(GAN)
+    asked = {"generator": "optimizers: optimizer_g, optimizer_d", "optimizer_g": "could be the model"}
+    for key, said in asked.items():
+        keys = ReadOptions(keys=(key,))
+        with pytest.raises(AmbiguousFormatError, match=said) as caught, open_source([path], keys):
+            pass
+        assert f"--from-key {key} names none of them" in caught.value.message
+    with pytest.raises(AmbiguousFormatError) as caught, open_source([path], ReadOptions(keys=("ema",))):
+        pass
+    assert "--from-key ema,optimizer_g" in caught.value.hint
+
+
+def test_two_of_one_kind_are_refused(saved: Any) -> None:
+    path, keys = saved(GAN), ReadOptions(keys=("generator", "discriminator"))
+    said = "more than one model: generator, discriminator"
+    with pytest.raises(AmbiguousFormatError, match=said), open_source([path], keys):
+        pass
+
+
+def test_outputs_of_one_file_one_after_the_other(tmp_path: Path) -> None:
+    torch.save(GAN, tmp_path / "gan.pt")
+    torch.save({"ema": EMA, "generator": G}, tmp_path / "reference.pt")
+    runner = CliRunner()
+
+    def convert(*options: str) -> None:
+        done = runner.invoke(app, ["convert-ckpt", str(tmp_path / "gan.pt"), *options])
+        assert done.exit_code == 0, done.output
+
+    reference = ["--against", str(tmp_path / "reference.pt"), "--only", "model"]
+    convert(str(tmp_path / "g.pt"), "--to", "torch", "--from-key", "generator,optimizer_g")
+    convert(str(tmp_path / "ema"), "--to", "safetensors", "--from-key", "ema", *reference)
+    convert(str(tmp_path / "d"), "--from-key", "discriminator,optimizer_d")
+    state = torch.load(tmp_path / "g.pt", weights_only=True)
+    assert set(state) == {"model", "optim", "epoch", "ema.decay"}
+    assert all(torch.equal(state["model"][name], tensor) for name, tensor in G.items())
+    found = {"model": {"d.w": torch.zeros(2, 3)}}
+    dcp.load(found, checkpoint_id=tmp_path / "d", no_dist=True)
+    assert torch.equal(found["model"]["d.w"], D["d.w"])
+    report = json.loads((tmp_path / "ema" / "conversion.json").read_text())
+    assert "--from-key takes one of them" in json.dumps(report["notices"])
+
+
+WHOLE_NUMBERS = [torch.int8, torch.uint8, torch.int32, torch.int64, torch.bool, torch.uint16]
+HALVES = [torch.float8_e4m3fn, torch.float8_e5m2, torch.complex32, torch.complex128]
+
+
+@pytest.mark.parametrize("dtype", [*WHOLE_NUMBERS, *HALVES], ids=str)
+@pytest.mark.parametrize("container", [None, "model", "net"])
+def test_a_model_is_known_by_names_whatever_its_elements_are(
+    dtype: torch.dtype, container: str | None, tmp_path: Path
+) -> None:
+    weights = {name: torch.zeros(2, 3, dtype=dtype) for name in ("a.weight", "a.bias", "scale")}
+    rng = {"cpu": torch.zeros(16, dtype=torch.uint8), "cuda": torch.zeros(16, dtype=torch.uint8)}
+    state = {**weights, "epoch": 1} if container is None else {container: weights, "rng": rng, "epoch": 1}
+    torch.save(state, tmp_path / "a.pt")
+    with open_source([tmp_path / "a.pt"]) as contents:
+        assert list(contents.model) == list(weights)
+        assert all(
+            source.dtype.torch_name == str(dtype).rpartition(".")[2] for source in contents.model.values()
+        )
+        assert "epoch" in contents.extras
+
+
+def test_states_of_generators_and_samplers_are_no_model(tmp_path: Path) -> None:
+    sampler = {"order.indices": torch.arange(9), "seed": torch.tensor([3])}
+    torch.save({"rng": {"cpu": torch.get_rng_state()}, "sampler": sampler}, tmp_path / "a.pt")
+    said = "neither a model nor an optimizer"
+    with pytest.raises(UnreadableError, match=said), open_source([tmp_path / "a.pt"]):
+        pass
