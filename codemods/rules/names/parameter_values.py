@@ -18,6 +18,7 @@ from codemods.analysis.parameter_questions import code_of, is_no_rule, is_shape_
 from codemods.analysis.summoned import is_model_summoned
 from codemods.editing.local_norms import local_norm_edits
 from codemods.ignored_parameters import has_only_shards
+from codemods.parts_of_models import model_of
 from codemods.rule import (
     Finding,
     Holding,
@@ -64,6 +65,7 @@ def parameter_values(project: Project) -> Iterator[Finding]:
       number; a factor of the world size after it, or a sum over ranks, counts twice. A plain count is a
       note, a count that is multiplied or summed needs a person.
 
+    The parameters of a part of a sharded model, `model.backbone.parameters()`, are its parameters too.
     Within `summon_full_params` of the same model parameters are whole before and after: nothing is said."""
     said: list[Finding] = []
     for module in _homes(project):
@@ -81,8 +83,7 @@ def _homes(project: Project) -> list[Module]:
 def _of_loops(project: Project, module: Module) -> Iterator[Finding]:
     told: set[ast.stmt] = set()
     for loop in parameter_loops(project, module):
-        model = loop.owner
-        holding = project.sharded(module, model)
+        model, holding = model_of(project, module, loop.owner)
         is_model = not isinstance(holding, No)
         holding = holding if is_model else trained(project, module, model)
         if isinstance(holding, No) or is_model_summoned(module, loop.node, model):
@@ -104,8 +105,9 @@ def _of_loops(project: Project, module: Module) -> Iterator[Finding]:
 
 
 def _of_mapped(project: Project, module: Module) -> Iterator[Finding]:
-    for function, model in _mapped(module):
-        if isinstance(project.sharded(module, model), No):
+    for function, owner in _mapped(module):
+        model, holding = model_of(project, module, owner)
+        if isinstance(holding, No):
             continue
         if is_model_summoned(module, function, model):
             continue
@@ -126,10 +128,10 @@ def _of_lists(project: Project, said: list[Place]) -> Iterator[Finding]:
         span = module.span(module.statement(call))
         if call in told or any(p.path == module.path and span.holds(p.span) for p in said):
             continue
-        is_model = not isinstance(project.sharded(module, owner), No)
-        if not is_model and isinstance(trained(project, module, owner), No):
+        model, holding = model_of(project, module, owner)
+        if isinstance(holding, No) and isinstance(trained(project, module, owner), No):
             continue
-        if not is_model_summoned(module, call, owner):
+        if not is_model_summoned(module, call, model):
             told.add(call)
             yield _finding(project, module, call, "FM514")
 

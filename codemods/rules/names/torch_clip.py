@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from codemods.analysis.optimizer_classes import trained
 from codemods.analysis.summoned import is_model_summoned, is_summoned
+from codemods.parts_of_models import model_of
 from codemods.rule import (
     Finding,
     Holding,
@@ -41,7 +42,8 @@ def torch_clip(project: Project) -> Iterator[Finding]:
     rank. On FSDP2 parameters it clips by the norm of the whole gradient. The new behaviour is what was
     meant, but training curves change, so a person should know. With `--unsafe-fixes` a used result gets
     `.full_tensor()`, because it is a DTensor now; nothing else has to be done. The same is said where the
-    parameters are those of an optimizer's group: `clip_grad_norm_(group["params"], c)`.
+    parameters are those of an optimizer's group, `clip_grad_norm_(group["params"], c)`, or of a part of the
+    model, `clip_grad_norm_(model.backbone.parameters(), c)`.
 
     Within `summon_full_params` gradients are whole before and after: nothing is said."""
     for name in _FUNCTIONS:
@@ -71,10 +73,10 @@ def torch_clip(project: Project) -> Iterator[Finding]:
 def _owner(project: Project, module: Module, given: ast.expr | None) -> tuple[ast.expr | None, Holding]:
     """The sharded model whose parameters are given, or the optimizer that trains one, if there is one."""
     for owner in _owners(project, module, given) if given is not None else ():
-        holding = project.sharded(module, owner)
+        model, holding = model_of(project, module, owner)
         holding = trained(project, module, owner) if isinstance(holding, No) else holding
         if not isinstance(holding, No):
-            return owner, holding
+            return model, holding
     return None, No()
 
 
