@@ -2,7 +2,7 @@ import torch
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 
-from fsdp2_sharding import shard_model
+from fsdp2_sharding import clip_grad_norm_, shard_model
 
 
 class Captioner(nn.Module):
@@ -28,9 +28,7 @@ def train(batches):
         model(batch).sum().backward()
         # TODO(fsdp-migrate FM302): expect other numbers than before (these are right)
         torch.nn.utils.clip_grad_norm_(model.vision.parameters(), 1.0)
-        # TODO(fsdp-migrate FM302): expect other numbers than before (these are right)
-        #   and add `.full_tensor()` to the norm
-        norm = torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        norm = torch.nn.utils.clip_grad_norm_(trained, 1.0).full_tensor()
         print(norm.item())
         optimizer.step()
 
@@ -42,4 +40,5 @@ def with_a_frozen_part(batches):
     for batch in batches:
         model(batch).sum().backward()
         torch.nn.utils.clip_grad_norm_(model.vision.parameters(), 1.0)
+        print(clip_grad_norm_(model.parameters(), max_norm=1.0).item())
         optimizer.step()

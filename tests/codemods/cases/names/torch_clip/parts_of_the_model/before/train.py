@@ -34,4 +34,5 @@ def with_a_frozen_part(batches):
     for batch in batches:
         model(batch).sum().backward()
         torch.nn.utils.clip_grad_norm_(model.vision.parameters(), 1.0)
+        print(torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0).item())
         optimizer.step()
