@@ -90,8 +90,8 @@ def _mixed(module: Module, call: ast.Call) -> Finding:
         module,
         call,
         "FM302",
-        "FSDP1 clipped every rank by its own part of the gradient here; PyTorch's function stops at a mixture "
-        "of sharded and plain gradients, and parameters are ignored by the wrap",
+        "FSDP1 clipped every rank by its own part of the gradient here; PyTorch's function stops at a "
+        "mixture of sharded and plain gradients, and parameters are ignored by the wrap",
         remedy="where those are trained use the helper module's `clip_grad_norm_`, which `--unsafe-fixes` "
         "writes; expect other numbers than before (these are right)",
         safety=Safety.UNSAFE,
