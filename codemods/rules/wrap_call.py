@@ -189,7 +189,7 @@ def _as_helper_call(
         "FM102",
         "the FSDP1 wrap becomes a call of the helper module, because its values are decided at run time",
         safety=Safety.SAFE,
-        edits=helper_call_edits(project, site, results, is_nested=nested),
+        edits=helper_call_edits(project, site, results, is_nested=nested, is_open=unknown),
         needs=needs | ({"is_root"} if nested else set()),
         shares=taken_by_wrap(project, site),
         detail=f"by the policy `{policies[0]}`" if policies else "the whole model is one unit",
