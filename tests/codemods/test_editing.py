@@ -190,6 +190,10 @@ _IMPORT_CASES = {
         f"{_FSDP} as FSDP  # noqa: F401\n\n{_WRAP}",
         "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP  # noqa: F401\n",
     ),
+    "a comment stays, where the statement began": (
+        f"import os\nfrom torch.distributed.fsdp import CPUOffload  # for later\n{_FSDP} as FSDP\n\n{_WRAP}",
+        "import os\n# for later\n",
+    ),
     "beside one of the same module, with a name of its own": (
         f"import torch\n{_FSDP} as FSDP\nimport zlib_ng\n\nimport other\n\n\n"
         "def f(model, kept):\n    return isinstance(model, FSDP) and kept(FSDP)\n",
