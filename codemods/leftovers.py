@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from codemods.analysis.attribute_questions import is_read_where_met
+from codemods.analysis.conditions import conditions
 from codemods.analysis.enabled import ENABLE, WRAP, calls_function, wrapper_of
 from codemods.analysis.holding import Instance
 from codemods.analysis.module import Module
@@ -159,6 +160,11 @@ def _unmistakable(
         if is_gone(module, node, edits) or is_spoken_of(module, node, spoken):
             continue
         spoken.add((module.path, module.place(module.statement(node)).line))
+        asked = _asked_for_first(module, node) if isinstance(node, ast.Attribute) else None
+        if asked is not None:
+            message = f"`{name}` is taken where it is there: an FSDP2 model has none, and goes the other way"
+            yield from (finding(module, one, CODE, message, is_note=True) for one in (asked, node))
+            continue
         yield _in_branch(project, module, node) or finding(
             module,
             node,
@@ -166,6 +172,13 @@ def _unmistakable(
             f"`{name}` is a name of FSDP1's wrapper, and where this object comes from was not found",
             remedy="if this is a sharded model, rewrite this by hand: an FSDP2 model does not have it",
         )
+
+
+def _asked_for_first(module: Module, node: ast.Attribute) -> ast.expr | None:
+    """The test `hasattr(m, "_fsdp_wrapped_module")` where a place is reached only where it holds."""
+    question = f"hasattr({ast.unparse(node.value)}, {node.attr!r})"
+    tests = (test for test, holds in conditions(module, node) if holds)
+    return next((test for test in tests if question in ast.unparse(test)), None)
 
 
 def _can_be_wrapper(project: Project, module: Module, node: ast.expr, method: str) -> bool:

@@ -112,12 +112,13 @@ class Around:
         """Whether the method that wraps a part can have run at a place."""
         method = kept.home.function(kept.statement)
         if not isinstance(method, ast.FunctionDef) or method.name in _WHEN_MADE:
-            return True
+            is_here = kept.home is module and method is module.function(node)
+            return not is_here or self._can_be_behind(module, kept.statement, module, node)
         calls = self.links.calls_of(kept.home, method)
         return not calls or any(self._can_be_behind(home, call, module, node) for home, call in calls)
 
-    def _can_be_behind(self, home: Module, call: ast.Call, module: Module, node: ast.expr) -> bool:
-        """Whether a place can be reached behind a call."""
+    def _can_be_behind(self, home: Module, call: ast.AST, module: Module, node: ast.expr) -> bool:
+        """Whether a place can be reached behind a call or statement."""
         if home is not module:
             return home.path in self.links.shelf.together(module.path)
         if home.function(call) is not module.function(node):

@@ -57,7 +57,8 @@ class Calls:
     def call(self, module: Module, node: ast.Call, path: Path) -> HeldSet:
         """What is at a path of what a call gives."""
         if node in self.links.wraps and self.links.wraps[node].kind != "partial":
-            return NOTHING if path else frozenset({self.links.wraps[node]})
+            site = self.links.wraps[node]
+            return NOTHING if path else frozenset({site}) | self._beside(site)
         made_by = self._partial(module, node.func)
         if made_by is not None:
             return NOTHING if path else frozenset({made_by})
@@ -75,6 +76,13 @@ class Calls:
             made = self._made_by_held(module, node, path)
             return made if made is not None else frozenset({UNSEEN})
         return frozenset({OTHER})
+
+    def _beside(self, site: WrapCall) -> HeldSet:
+        """What stands in the place of FSDP1's wrapper where that is not chosen."""
+        symbol = self.links.index.resolve(site.module, site.other) if site.other is not None else None
+        if symbol is None or symbol.module is None or not isinstance(symbol.node, ast.ClassDef):
+            return NOTHING
+        return frozenset({self.links.classes.instance(symbol.node, symbol.module)})
 
     def _known(self, module: Module, node: ast.Call, symbol: Symbol | None, path: Path) -> HeldSet | None:
         """Calls that are told by what they call, before any function of the project is looked for."""

@@ -266,4 +266,24 @@ def _wrap_calls(index: Index, meanings: Meanings, modules: list[Module]) -> list
                 made = index.resolve(module, call.args[0])
                 if made is not None and made.name == FSDP:
                     found.append(WrapCall(module, call, "partial"))
+        found += [site for call in module.calls() if (site := _choice(index, module, call)) is not None]
     return found
+
+
+def _choice(index: Index, module: Module, call: ast.Call) -> WrapCall | None:
+    """`(FSDP if distributed else Plain)(m, ...)`, where a class of the project takes whatever it is given."""
+    if not isinstance(call.func, ast.IfExp):
+        return None
+    for arm, other in ((call.func.body, call.func.orelse), (call.func.orelse, call.func.body)):
+        symbol, beside = index.resolve(module, arm), index.resolve(module, other)
+        if (
+            symbol is None
+            or symbol.name != FSDP
+            or beside is None
+            or not isinstance(beside.node, ast.ClassDef)
+        ):
+            continue
+        made = [m for m in beside.node.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"]
+        if any(method.args.kwarg is not None for method in made):
+            return WrapCall(module, call, "choice", named=arm)
+    return None

@@ -68,3 +68,16 @@ def _positive(test: ast.expr, holds: bool) -> tuple[ast.expr, bool]:
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test, holds = test.operand, not holds
     return test, holds
+
+
+def are_apart(module: Module, one: ast.AST, other: ast.AST) -> bool:
+    """Whether two places are in different branches of an `if`: no run comes by both on one way."""
+    around = {id(parent) for parent in (other, *module.ancestors(other))}
+    within: ast.AST = one
+    for parent in module.ancestors(one):
+        if isinstance(parent, ast.If) and id(parent) in around:
+            mine = parent.body if within in parent.body else parent.orelse
+            others = parent.orelse if mine is parent.body else parent.body
+            return any(id(statement) in around for statement in others)
+        within = parent
+    return False

@@ -15,14 +15,24 @@ class WrapCall:
 
     Attributes:
         kind: `call`: FSDP(m); `partial`: functools.partial(FSDP, ...); `wrap`: wrap(m) within enable_wrap;
-            `block`: an `enable_wrap(wrapper_cls=FSDP, ...)` that is looked at by itself.
+            `block`: an `enable_wrap(wrapper_cls=FSDP, ...)` that is looked at by itself; `choice`:
+            (FSDP if distributed else Plain)(m).
         block: the innermost `with enable_wrap(...)` around a wrap(m) in the same function.
+        named: of a choice, where FSDP1's class is named in it.
     """
 
     module: Module
     node: ast.Call
     kind: str = "call"
     block: ast.With | None = None
+    named: ast.expr | None = None
+
+    @property
+    def other(self) -> ast.expr | None:
+        """Of a choice, the class that is taken in the place of FSDP1's."""
+        if not isinstance(self.node.func, ast.IfExp):
+            return None
+        return self.node.func.orelse if self.node.func.body is self.named else self.node.func.body
 
     @property
     def settings(self) -> ast.Call:
@@ -33,7 +43,7 @@ class WrapCall:
     @property
     def function(self) -> ast.expr:
         """The expression that names the constructor."""
-        return self.node.args[0] if self.kind == "partial" else self.node.func
+        return self.named or (self.node.args[0] if self.kind == "partial" else self.node.func)
 
     @property
     def arguments(self) -> list[ast.expr]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from codemods.analysis.arguments import arguments_for
+from codemods.analysis.conditions import are_apart
 from codemods.analysis.flow import reaching
 from codemods.analysis.frames import PASS_THROUGH
 from codemods.analysis.holding import Instance
@@ -147,14 +148,15 @@ class Origins:
         """Whether a place is reached before another, as far as one function shows both.
 
         Each place is followed to the calls of its function, and theirs. A constructor comes before the other
-        methods of its class.
+        methods of its class; of the two branches of an `if` neither comes before the other.
         """
         first = list(self._reached_from(*one))
         second = {scope: statement for _, scope, statement in self._reached_from(*other)}
         for module, scope, here in first:
             there = second.get(scope, here)
             if here is not there:
-                return module.span(here).start < module.span(there).start
+                is_before = module.span(here).start < module.span(there).start
+                return is_before and not are_apart(module, here, there)
         classes = [_method_of(module, node) for module, node in (one, other)]
         return (
             classes[0] is not None

@@ -58,6 +58,7 @@ def _emit(text: str, span: Span, edits: Sequence[Edit], spell: Speller, newline:
         edit = remaining.pop(0)
         out.append(text[position : edit.span.start])
         inner = [e for e in remaining if edit.span.holds(e.span) and within_hole(edit, e.span)]
+        inner = [e for e in inner if not _comes_after(text, edit, e)]
         remaining = [e for e in remaining if e not in inner]
         for part in edit.code:
             match part:
@@ -75,6 +76,19 @@ def _emit(text: str, span: Span, edits: Sequence[Edit], spell: Speller, newline:
         position = edit.span.end
     out.append(text[position : span.end])
     return "".join(out)
+
+
+def _comes_after(text: str, moved: Edit, lines: Edit) -> bool:
+    """Whether lines that are put where a block ends belong to what follows it: they are indented less."""
+    kept, first = moved.code[-1], lines.code[0] if lines.code else ""
+    if not isinstance(kept, Hole) or not kept.indent or not isinstance(first, str):
+        return False
+    body = text[kept.span.start : kept.span.end]
+    return lines.span == Span(kept.span.end, kept.span.end) and _white(first) < _white(body)
+
+
+def _white(text: str) -> int:
+    return len(text) - len(text.lstrip(" \t"))
 
 
 def shifted(text: str, columns: int, *, first_line: bool) -> str:

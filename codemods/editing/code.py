@@ -183,8 +183,9 @@ def delete(module: Module, statement: ast.stmt) -> Edit:
             end += len(module.text[end:]) - len(module.text[end:].lstrip(" \t"))
         return Edit(module.path, Span(span.start, end), ())
     end_of_line = module.line_end(span.end)
-    if module.text[span.end : end_of_line].strip():
-        return Edit(module.path, span, ())  # a comment stays, on a line of its own
+    rest = module.text[span.end : end_of_line]
+    if rest.strip():  # a comment stays, on a line of its own
+        return Edit(module.path, Span(span.start, span.end + len(rest) - len(rest.lstrip(" \t"))), ())
     return Edit(module.path, Span(module.line_start(span.start), end_of_line), ())
 
 

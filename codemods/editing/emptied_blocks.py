@@ -147,7 +147,11 @@ def _without(
     span = module.span(statement)
     start, end = module.line_start(span.start), module.line_end(span.end)
     if not _has_own_lines(module, statement):
-        return span.start, span.end, "pass" if module.text[start : span.start].strip() else ""
+        if module.text[start : span.start].strip():
+            return span.start, span.end, "pass"
+        behind = module.text[span.end : end]
+        is_comment = behind.lstrip(" \t").startswith("#")  # it stays, where the statement began
+        return span.start, span.end + (len(behind) - len(behind.lstrip(" \t")) if is_comment else 0), ""
     rest = siblings[siblings.index(statement) + 1 :]
     while rest and rest[0] in gone and _follows_on(module, rest[0], siblings, gone):
         end = module.line_end(module.span(rest.pop(0)).end)

@@ -15,6 +15,7 @@ from codemods.project import Project
 from codemods.shard_call import Argument, Translation
 
 _NAME = "shard_model"
+_NEVER_READ = ("use_orig_params", "limit_all_gathers", "backward_prefetch")
 
 
 def helper_call_edits(
@@ -23,16 +24,18 @@ def helper_call_edits(
     results: Sequence[tuple[Argument, Translation]],
     *,
     is_nested: bool,
+    is_open: bool,
 ) -> list[Edit]:
     """Edits that turn `FSDP(m, ...)` into `shard_model(m, ...)`.
 
     Args:
         is_nested: the module is part of a model that is sharded around it.
+        is_open: keywords are given that are not known.
     """
     module, call = site.module, site.node
     edits = [Edit(module.path, module.span(site.function), code(None, f"{{helper.{_NAME}}}"))]
     edits += _named_module(project, site)
-    edits += dropped_edits([argument for argument, result in results if not result.keep])
+    edits += dropped_edits(without_effect(results, is_open=is_open))
     for argument, result in results:
         if result.keep and _is_by_position(argument):
             home = argument.module
@@ -40,10 +43,22 @@ def helper_call_edits(
             edits.append(Edit(home.path, Span(start, start), (f"{argument.name}=",)))
     edits += _renamed([argument for argument, result in results if result.keep])
     if is_nested:
-        going = [argument.item for argument, result in results if not result.keep]
+        going = [argument.item for argument in without_effect(results, is_open=is_open)]
         edits.append(append_argument(module, call, "is_root=False", going=going))
     edits = list(dict.fromkeys(edits))
     return edits + _realigned(site, edits)
+
+
+def without_effect(results: Sequence[tuple[Argument, Translation]], *, is_open: bool) -> list[Argument]:
+    """The arguments that can go: not `settings["auto_wrap_policy"] = None` where that takes the place of a
+    value that stays, or of one that is not known."""
+    kept = {argument.name for argument, result in results if result.keep}
+
+    def may_go(argument: Argument) -> bool:
+        is_alone = argument.at_call or argument.name in _NEVER_READ or not is_open
+        return is_alone and argument.name not in kept
+
+    return [argument for argument, result in results if not result.keep and may_go(argument)]
 
 
 def _renamed(arguments: Iterable[Argument]) -> list[Edit]:

@@ -8,8 +8,9 @@ that imports its neighbours by their bare names runs from its own folder.
 from __future__ import annotations
 
 import ast
+import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -92,7 +93,21 @@ class Roots:
                     named = PurePosixPath(*own) if place == file else PurePosixPath(place)
                     if named.is_relative_to(root / parts[0]):
                         self._seen.setdefault(place, Counter())[root] += times
+        if self._is_run_from_within(found):
+            self.around = ()
         self._bare = {path for path, module in self.project.modules.items() if self._is_bare(path, module)}
+
+    def _is_run_from_within(self, found: Iterable[tuple[str, str]]) -> bool:
+        """Whether the target is on the import path itself, `__init__.py` in it or not: its files import one
+        another from there, and none by the name of the package that it would be.
+
+        Args:
+            found: a file of the target, and the absolute name by which it is imported.
+        """
+        from_within = {name for file, name in found if list(module_parts(file)) == name.split(".")}
+        if not self.around or _imports_of_the_target(self.project, self.around[0], from_within):
+            return False
+        return any(name.partition(".")[0] not in sys.stdlib_module_names for name in from_within)
 
     def _is_bare(self, path: str, module: Module) -> bool:
         """Whether a file imports its neighbours by their bare names, and nothing by its package's name."""
@@ -143,6 +158,18 @@ class Roots:
             seen = reached([path], self.project.imports)
             self._closures[path] = frozenset(self.of(other) for other in seen)
         return self._closures[path]
+
+
+def _imports_of_the_target(project: Project, package: str, from_within: Container[str]) -> bool:
+    """Whether a file imports from the target as a package of that name, or by a relative import."""
+    for path, module in project.modules.items():
+        levels = (n.level for n in module.nodes(ast.ImportFrom) if isinstance(n, ast.ImportFrom))
+        if any(level > path.count("/") for level in levels):
+            return True
+        names = {name for name in absolute_imports(module) if name.partition(".")[0] == package}
+        if any(name not in from_within and name.rpartition(".")[0] not in from_within for name in names):
+            return True
+    return False
 
 
 def packages_around(folder: Path) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from codemods.analysis.flow import reaching
-from codemods.analysis.holding import Maybe, Sharded
+from codemods.analysis.holding import Maybe, Sharded, WrapCall
 from codemods.analysis.module import Module
 from codemods.analysis.process_groups import is_group
 from codemods.analysis.state_dict_kinds import LOCAL
@@ -21,6 +21,7 @@ from codemods.editing.optim_state_dicts import LEGACY_KINDS
 from codemods.editing.sharded_optim import is_read_sharded
 from codemods.editing.state_dicts import API, Edits, Refused
 from codemods.model import Code
+from codemods.wrap_site import arguments_of
 
 if TYPE_CHECKING:
     from codemods.project import Project
@@ -137,14 +138,16 @@ def _set_optimizer(
 
 
 def uses_orig_params(project: Project, module: Module, model: ast.expr) -> bool:
-    """Whether every wrap call the model can come from says `use_orig_params=True`."""
+    """Whether every wrap call the model can come from says `use_orig_params=True`, itself or in a dict."""
     holding = project.sharded(module, model)
     sites = holding.sites if isinstance(holding, Sharded | Maybe) else frozenset()
-    told = [argument(site.node, 13, "use_orig_params") for site in sites]
-    values = [
-        project.evaluate(s.module, t) if t is not None else None for s, t in zip(sites, told, strict=True)
-    ]
-    return bool(values) and all(isinstance(v, Literal) and v.value is True for v in values)
+    return bool(sites) and all(_keeps_orig_params(project, site) for site in sites)
+
+
+def _keeps_orig_params(project: Project, site: WrapCall) -> bool:
+    arguments, unknown = arguments_of(project, site)
+    told = [a for a in arguments if a.name == "use_orig_params" and (a.at_call or not unknown)]
+    return bool(told) and all(isinstance(a.value, Literal) and a.value.value is True for a in told)
 
 
 def _load_subjects(

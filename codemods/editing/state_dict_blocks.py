@@ -8,6 +8,7 @@ from dataclasses import replace as replaced
 from typing import TYPE_CHECKING
 
 from codemods.analysis.module import Module
+from codemods.analysis.own_state_dicts import own_state_dict
 from codemods.analysis.process_groups import is_within_group
 from codemods.analysis.state_dict_choices import KindChoice, choices, decided_at_run_time, is_for_other_stack
 from codemods.analysis.state_dict_kinds import LOCAL
@@ -166,6 +167,9 @@ def _translate(
     if name in ("state_dict", "load_state_dict") and (
         is_model(project, block, receiver) or is_part(block, receiver)
     ):
+        holding = project.sharded_or_around(module, receiver)
+        if own := own_state_dict(project, module, receiver, holding, name):
+            return Refused(own)
         if name == "load_state_dict":
             return _after_resharding(project, block, call, model_loaded(module, call, setting), setting)
         return model_saved(module, call, setting, shared.model)

@@ -51,7 +51,8 @@ def wrap_call(project: Project) -> Iterator[Finding]:
     Where every value can be read at the call, the loop is written there. Where strategy, policy or precision
     are decided at run time, the call becomes `shard_model(model, ...)` of a small helper module written into
     the repository, with the same keywords, so that configuration values and command lines stay. `fully_shard`
-    changes the model in place and gives it back: `y = FSDP(x)` becomes one object under two names. A model
+    changes the model in place and gives it back: `y = FSDP(x)` becomes one object under two names. So it is
+    where a class is chosen in the call, `(FSDP if distributed else Plain)(model, ...)`. A model
     that can be on the meta device gets its storage and values as FSDP1 gave them, unit by unit.
 
     With `--modernize` the sharded model gets what FSDP1 did not have, by small functions of the helper
@@ -188,7 +189,7 @@ def _as_helper_call(
         "FM102",
         "the FSDP1 wrap becomes a call of the helper module, because its values are decided at run time",
         safety=Safety.SAFE,
-        edits=helper_call_edits(project, site, results, is_nested=nested),
+        edits=helper_call_edits(project, site, results, is_nested=nested, is_open=unknown),
         needs=needs | ({"is_root"} if nested else set()),
         shares=taken_by_wrap(project, site),
         detail=f"by the policy `{policies[0]}`" if policies else "the whole model is one unit",

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from codemods.analysis.enabled import ENABLE, calls_function, wrapper_of
-from codemods.editing.helper_call import dropped_edits
+from codemods.editing.helper_call import dropped_edits, without_effect
 from codemods.editing.wrap_target import is_nested
 from codemods.enabled_wraps import Enabling, enabling, gives_fsdp1
 from codemods.rule import (
@@ -143,7 +143,7 @@ def _calling_helper(
     else:
         edits = [replace(module, call.func, (module.code(call.func),))]  # it stays, and is spoken of
         message = "`wrap` calls what its block is given, and that shards"
-    edits += dropped_edits([argument for argument, result in results if not result.keep])
+    edits += dropped_edits(without_effect(results, is_open=unknown))
     needs = {argument.name for argument, result in results if result.keep}
     return finding(
         module,
@@ -178,7 +178,7 @@ def _translated(project: Project, module: Module, block: ast.With, sites: list[W
     results = [(a, rules[a.name](a)) for a in arguments]
     needs = {a.name for a, r in results if r.keep} | ({"**"} if unknown else set())
     edits: list[Edit] = [unwrap_block(module, block)]
-    edits += dropped_edits([a for a, result in results if not result.keep and not a.at_call])
+    edits += dropped_edits([a for a in without_effect(results, is_open=False) if not a.at_call])
     shared = [f"{a.name}={module.code(a.node)}" for a, r in results if a.at_call and r.keep]
     shared += [f"**{module.code(k.value)}" for k in sites[0].settings.keywords if k.arg is None]
     twice = {site.node for site in sites}

@@ -12,7 +12,7 @@ from small import rewrite_of
 
 from codemods.analysis.module import Module
 from codemods.editing.apply import apply_edits, compatible, shifted
-from codemods.editing.code import code, replace, unwrap_block
+from codemods.editing.code import code, insert_after, insert_before, replace, unwrap_block
 from codemods.editing.diff import unified
 from codemods.editing.removal import delete_argument
 from codemods.editing.statements import is_under_rank0
@@ -91,6 +91,20 @@ def test_a_block_is_unwrapped_and_its_strings_stay() -> None:
     call = next(iter(module.calls()))
     got = apply(module, unwrap_block(module, block, before=("p = 1",)), replace(module, call, ("g()",)))
     assert got == 'if a:\n    p = 1\n    # first\n    x = """\n   text\n"""\n    y = g()\n    z = 1\n'
+
+
+def test_lines_between_two_blocks_that_go_stand_where_the_second_did() -> None:
+    module = module_of("def f():\n    with a:\n        x()\n    with b:\n        y()\n")
+    first, second = (node for node in ast.walk(module.tree) if isinstance(node, ast.With))
+    got = apply(
+        module,
+        unwrap_block(module, first),
+        unwrap_block(module, second),
+        insert_after(module, first.body[0], ("p = 1",)),
+        insert_before(module, second, ("if p:\n    q()",)),
+        insert_after(module, second.body[0], ("r = 1",)),
+    )
+    assert got == ("def f():\n    x()\n    p = 1\n    if p:\n        q()\n    y()\n    r = 1\n")
 
 
 @pytest.mark.parametrize(
@@ -175,6 +189,10 @@ _IMPORT_CASES = {
     "noqa is respected": (
         f"{_FSDP} as FSDP  # noqa: F401\n\n{_WRAP}",
         "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP  # noqa: F401\n",
+    ),
+    "a comment stays, where the statement began": (
+        f"import os\nfrom torch.distributed.fsdp import CPUOffload  # for later\n{_FSDP} as FSDP\n\n{_WRAP}",
+        "import os\n# for later\n",
     ),
     "beside one of the same module, with a name of its own": (
         f"import torch\n{_FSDP} as FSDP\nimport zlib_ng\n\nimport other\n\n\n"

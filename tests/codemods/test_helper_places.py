@@ -132,6 +132,38 @@ LAYOUTS = {
         ["pkg/fsdp2_sharding.py"],
         [(".", "", "-m pkg.saving.files"), (".", "", "-m pkg.training.wrap")],
     ),
+    "scripts beside an __init__ that nothing imports": Layout(
+        {
+            "__init__.py": "",
+            "logging.py": "",
+            "src/__init__.py": "",
+            "src/sharding.py": f"import logging\n{_SHARD}",
+            "train.py": f"from src.sharding import shard\n{_SAVE}",
+        },
+        ["fsdp2_sharding.py"],
+        [(".", "", "train.py")],
+    ),
+    "a package in a folder of its own name, an __init__ beside it": Layout(
+        {
+            "__init__.py": "",
+            "repository/__init__.py": "",
+            "repository/sharding.py": _SHARD,
+            "train.py": f"from repository.sharding import shard\n{_SAVE}",
+        },
+        ["fsdp2_sharding.py"],
+        [(".", "", "train.py")],
+    ),
+    "a package whose modules have the names of others": Layout(
+        {
+            "__init__.py": "",
+            "collections.py": "",
+            "sharding.py": f"import collections\n{_SHARD}",
+            "saving/__init__.py": "",
+            "saving/files.py": f"from ..sharding import shard\n{_SAVE}",
+        },
+        ["fsdp2_sharding.py"],
+        [("..", "", "-m repository.saving.files"), ("..", "", "-m repository.sharding")],
+    ),
     "a namespace package": Layout(
         {
             "company/product/model.py": f"from company.product.saving import save\n{_SHARD}",

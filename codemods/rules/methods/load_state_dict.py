@@ -8,12 +8,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.analysis.state_dict_choices import serves_both_stacks
+from codemods.analysis.own_state_dicts import own_state_dict
+from codemods.analysis.state_dict_choices import Answer, serves_both_stacks
 from codemods.rule import (
     AtRunTime,
     Finding,
     Kind,
     Maybe,
+    MethodCall,
     Module,
     No,
     Project,
@@ -21,6 +23,7 @@ from codemods.rule import (
     Safety,
     Setting,
     Unknown,
+    argument,
     finding,
     in_force,
     is_by_library,
@@ -54,7 +57,11 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
     `set_model_state_dict` puts shards into the dict it is given; where the dict is read again afterwards it
     gets a shallow copy. Where the program evaluates the model, its units are resharded first: after a forward
     pass without a backward pass the root still shows whole, temporary parameters. Loading before the model is
-    sharded needs no change and gets none, nor does a dict that the function fills with DTensors."""
+    sharded needs no change and gets none, nor does a dict that the function fills with DTensors.
+
+    Said once per run: a key that a full state dict lacks was an error, and torch's function keeps the model's
+    own value for it instead (`_load_model_state_dict` puts those into the dict before it is loaded)."""
+    lenient: MethodCall | None = None
     for call in project.method_calls("load_state_dict"):
         holding = project.sharded_or_around(call.module, call.receiver)
         text = ast.unparse(call.receiver)
@@ -64,6 +71,7 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
             continue
         told = in_force(project, call.module, call.node, call.receiver)
         if state_dict_block_around(project, call.module, call.node, call.receiver) is not None:
+            lenient = lenient or (call if _may_be_incomplete(call.node, told) else None)
             continue  # the block's own rule sees to it
         if serves_both_stacks(call.module, call.node, told):
             continue
@@ -82,9 +90,12 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
             )
         if isinstance(holding, Maybe) and project.is_any_object(call.module, call.receiver):
             edits = Refused("optimizers come by here too, and only a model's state dict changes")
+        if own := own_state_dict(project, call.module, call.receiver, holding, "load_state_dict"):
+            edits = Refused(own)
         if isinstance(edits, Refused):
             yield finding(call.module, call.node, "FM403", edits.why, remedy=_REMEDY)
             continue
+        lenient = lenient or (call if _may_be_incomplete(call.node, told) else None)
         if setting is None or setting.kind is not Kind.SHARDED:
             edits = [*resharded_before(project, call.module, call.node, call.receiver), *edits]
         yield finding(
@@ -95,6 +106,23 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
             safety=Safety.SAFE,
             edits=edits,
         )
+    if lenient is not None:
+        yield finding(
+            lenient.module,
+            lenient.node,
+            "FM403",
+            "a key that a full state dict lacks is no error any more: torch's `set_model_state_dict` keeps "
+            "the model's own value for it; unknown keys still are errors",
+            is_note=True,
+        )
+
+
+def _may_be_incomplete(call: ast.Call, told: Answer) -> bool:
+    """Whether a full state dict is loaded of which every key has to be there."""
+    if isinstance(told, AtRunTime | Unknown) or told.setting.kind is not Kind.FULL:
+        return False
+    strict = argument(call, 1, "strict")
+    return strict is None or (isinstance(strict, ast.Constant) and strict.value is True)
 
 
 def _is_distributed(module: Module, call: ast.Call) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.own_state_dicts import own_state_dict
 from codemods.analysis.state_dict_choices import serves_both_stacks
 from codemods.rule import (
     AtRunTime,
@@ -86,6 +87,8 @@ def state_dict(project: Project) -> Iterator[Finding]:
             )
         if isinstance(holding, Maybe) and project.is_any_object(call.module, call.receiver):
             edits = Refused("optimizers come by here too, and only a model's state dict changes")
+        if own := own_state_dict(project, call.module, call.receiver, holding, "state_dict"):
+            edits = Refused(own)
         if isinstance(edits, Refused):
             yield finding(call.module, call.node, "FM402", edits.why, remedy=_REMEDY)
             continue

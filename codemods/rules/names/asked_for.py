@@ -21,6 +21,11 @@ from codemods.rule import (
 
 _METHODS = ("clip_grad_norm_", "no_sync", "summon_full_params")
 """Only the wrapper has these; DistributedDataParallel has `no_sync` too."""
+_NEW = (
+    *("set_requires_gradient_sync", "set_is_last_backward", "set_requires_all_reduce", "unshard", "reshard"),
+    *("set_reshard_after_backward", "set_modules_to_forward_prefetch", "set_modules_to_backward_prefetch"),
+)
+"""Only FSDP2's models have these."""
 _REMEDIES = {
     "clip_grad_norm_": "call `torch.nn.utils.clip_grad_norm_(model.parameters(), c)` where it is used",
     "no_sync": "call `model.set_requires_gradient_sync(is_last)` before each micro-batch instead",
@@ -39,13 +44,18 @@ def asked_for(project: Project) -> Iterator[Finding]:
     A method that is handed on (`clip = model.clip_grad_norm_`, `getattr(model, "no_sync")`) is left to a
     person, where what is done with it cannot be followed. `getattr(model, "no_sync", default)` that is
     entered together with `torch.no_grad()` needs nothing: the default does what `no_sync` did there.
+
+    A question for what only FSDP2's models have, `hasattr(model, "set_requires_gradient_sync")`, is answered
+    otherwise from now on, and that is said.
     """
     for module in project.looked_at:
         for call in module.calls():
-            asked = _asked(call)
+            asked = _asked(call, (*_METHODS, *_NEW))
             if asked is None or isinstance(project.sharded(module, call.args[0]), No):
                 continue
-            if ast.unparse(call.func) == "hasattr":
+            if asked in _NEW:
+                yield from _answered(module, call, asked)
+            elif ast.unparse(call.func) == "hasattr":
                 yield _question(project, module, call, asked)
             elif asked == "no_sync" and len(call.args) == 3 and _is_without_gradients(module, call):
                 yield finding(
@@ -65,6 +75,17 @@ def asked_for(project: Project) -> Iterator[Finding]:
                 continue
             if not isinstance(project.sharded(module, node.value), No):
                 yield _taken(module, node, node.attr)
+
+
+def _answered(module: Module, call: ast.Call, method: str) -> Iterator[Finding]:
+    """What `hasattr(model, "set_requires_gradient_sync")` leads to, where no FSDP1 model came."""
+    yield finding(
+        module,
+        call,
+        "FM531",
+        f"an FSDP2 model has `{method}`, which FSDP1's had not: what is done where it is there is done now",
+        is_note=True,
+    )
 
 
 def _is_without_gradients(module: Module, call: ast.Call) -> bool:
@@ -88,13 +109,13 @@ def _stops_gradients(module: Module, read: ast.Name) -> bool:
     return entered and any(text.endswith(("no_grad()", "inference_mode()")) for text in texts)
 
 
-def _asked(call: ast.Call) -> str | None:
+def _asked(call: ast.Call, methods: tuple[str, ...]) -> str | None:
     """The method that `hasattr` or `getattr` asks for."""
     if not isinstance(call.func, ast.Name) or call.func.id not in ("hasattr", "getattr"):
         return None
     name = call.args[1] if len(call.args) > 1 else None
     told = name.value if isinstance(name, ast.Constant) else None
-    return told if isinstance(told, str) and told in _METHODS else None
+    return told if isinstance(told, str) and told in methods else None
 
 
 def _question(project: Project, module: Module, call: ast.Call, method: str) -> Finding:

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from codemods.analysis.conditions import are_apart
 from codemods.analysis.origins import Origins
 from codemods.editing.moves import moved_behind, names_bound, names_in
 from codemods.rule import Edit, Finding, Module, No, Project, Safety, WrapCall, finding, rule
@@ -222,6 +223,9 @@ def _filled_from(module: Module, call: ast.Call) -> list[ast.expr]:
 def _later_wrap(project: Project, module: Module, call: ast.Call, owner: ast.expr) -> ast.stmt | None:
     """The statement after an optimizer's in the same function that rebinds its model to a sharded one, which
     it was not before (`model = torch.compile(model)`)."""
+    around = module.function(call) or module.tree
+    if not any(node is owner for node in ast.walk(around)):
+        return None  # the model of a function that is called, whatever has its name here
     text, scope = ast.unparse(owner), module.scope_of(call)
     end = module.span(module.statement(call)).end
     later = [
@@ -229,6 +233,7 @@ def _later_wrap(project: Project, module: Module, call: ast.Call, owner: ast.exp
         for node in module.nodes(ast.Assign)
         if isinstance(node, ast.Assign) and len(node.targets) == 1
         if module.scope_of(node) is scope and module.span(node).start >= end and _takes(node.value, text)
+        if not are_apart(module, call, node)
         if project.links.may_be_sharded(node.value)
         if (wraps := {h for h in project.links.held(module, node.value) if isinstance(h, WrapCall)})
     ]

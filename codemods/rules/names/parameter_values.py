@@ -6,17 +6,19 @@ raises)."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 
 from codemods.analysis.counts import count_goes_over_ranks
-from codemods.analysis.joined_parameters import joined_parameters, root_of
+from codemods.analysis.joined_parameters import joined_parameters
 from codemods.analysis.name_tests import body_of, test_of_name
 from codemods.analysis.optimizer_classes import own_optimizers, trained
 from codemods.analysis.parameter_lists import parameters_of
 from codemods.analysis.parameter_names import names_of
+from codemods.analysis.parameter_questions import code_of, is_no_rule, is_shape_asked_by
 from codemods.analysis.summoned import is_model_summoned
 from codemods.editing.local_norms import local_norm_edits
 from codemods.ignored_parameters import has_only_shards
+from codemods.parts_of_models import model_of
 from codemods.rule import (
     Finding,
     Holding,
@@ -32,17 +34,6 @@ from codemods.rule import (
     rule,
     uses_orig_params,
 )
-
-_SHAPES = {"ndim", "dim", "shape", "size"}
-_VALUES = {
-    *("norm", "item", "mean", "sum", "max", "min", "std", "var", "any", "all", "prod", "amax", "amin"),
-    *("numpy", "tolist", "copy_", "count_nonzero", "isnan", "isinf", "isfinite"),
-}
-_FUNCTIONS = {
-    *("norm", "vector_norm", "isnan", "isinf", "isfinite", "mean", "sum", "max", "min", "count_nonzero"),
-    *("dot", "vdot", "inner", "tensordot"),
-    *("all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "reduce_scatter_tensor"),
-}
 
 
 @rule(
@@ -60,8 +51,9 @@ def parameter_values(project: Project) -> Iterator[Finding]:
     flat ones); under FSDP2 they are DTensors of the whole shape.
 
     - FM509: `p.ndim`, `p.shape` give the whole parameter's shape now. Rules such as "weight decay for
-      everything with two dimensions" matched nothing before and match now: training changes. So do rules by
-      name (`"bias" in name`) where `use_orig_params=True` is not said: FSDP1's names were those of flat
+      everything with two dimensions" matched nothing before and match now: training changes. Such a rule can
+      stand in a function that is given the parameter: `is_muon_candidate(name, p)`. So do rules by name
+      (`"bias" in name`) where `use_orig_params=True` is not said: FSDP1's names were those of flat
       parameters then.
     - FM514: `p.grad.norm().item()` is this rank's part, `p.numpy()` and `p.data.copy_(plain)` raise,
       `dist.all_reduce(p.grad)` raises. Use `full_tensor()` for whole values, `to_local()` for this rank's.
@@ -73,6 +65,7 @@ def parameter_values(project: Project) -> Iterator[Finding]:
       number; a factor of the world size after it, or a sum over ranks, counts twice. A plain count is a
       note, a count that is multiplied or summed needs a person.
 
+    The parameters of a part of a sharded model, `model.backbone.parameters()`, are its parameters too.
     Within `summon_full_params` of the same model parameters are whole before and after: nothing is said."""
     said: list[Finding] = []
     for module in _homes(project):
@@ -90,8 +83,7 @@ def _homes(project: Project) -> list[Module]:
 def _of_loops(project: Project, module: Module) -> Iterator[Finding]:
     told: set[ast.stmt] = set()
     for loop in parameter_loops(project, module):
-        model = loop.owner
-        holding = project.sharded(module, model)
+        model, holding = model_of(project, module, loop.owner)
         is_model = not isinstance(holding, No)
         holding = holding if is_model else trained(project, module, model)
         if isinstance(holding, No) or is_model_summoned(module, loop.node, model):
@@ -113,13 +105,14 @@ def _of_loops(project: Project, module: Module) -> Iterator[Finding]:
 
 
 def _of_mapped(project: Project, module: Module) -> Iterator[Finding]:
-    for function, model in _mapped(module):
-        if isinstance(project.sharded(module, model), No):
+    for function, owner in _mapped(module):
+        model, holding = model_of(project, module, owner)
+        if isinstance(holding, No):
             continue
         if is_model_summoned(module, function, model):
             continue
         names = {argument.arg for argument in function.args.args}
-        codes = {code: node for node in ast.walk(function.body) if (code := _code_of(node, names))}
+        codes = {code: node for node in ast.walk(function.body) if (code := code_of(node, names))}
         for code, node in codes.items():
             yield _finding(project, module, node, code)
 
@@ -135,10 +128,10 @@ def _of_lists(project: Project, said: list[Place]) -> Iterator[Finding]:
         span = module.span(module.statement(call))
         if call in told or any(p.path == module.path and span.holds(p.span) for p in said):
             continue
-        is_model = not isinstance(project.sharded(module, owner), No)
-        if not is_model and isinstance(trained(project, module, owner), No):
+        model, holding = model_of(project, module, owner)
+        if isinstance(holding, No) and isinstance(trained(project, module, owner), No):
             continue
-        if not is_model_summoned(module, call, owner):
+        if not is_model_summoned(module, call, model):
             told.add(call)
             yield _finding(project, module, call, "FM514")
 
@@ -159,18 +152,20 @@ def _of_loop(
     seen = set()
     # What an optimizer puts into its parameters is made of them, or of their gradients.
     body = [n for n in body_of(module, loop) if not (is_of_optimizer and _is_copy(n))]
-    read = [node for node in body if _code_of(node, names, computed) == "FM514"]
+    read = [node for node in body if code_of(node, names, computed) == "FM514"]
     if any(isinstance(n, ast.Name | ast.Attribute) and _last_name(n) == "DTensor" for n in body):
         seen.add("FM514")  # it tells DTensors from plain tensors
     may_edit = bool(read) and has_only_shards(project, holding)
     edits = local_norm_edits(project, module, loop, dict.fromkeys(read)) if may_edit else []
     for node in body:
-        code = _code_of(node, names, computed)
+        code = code_of(node, names, computed)
+        if code is None and is_shape_asked_by(project, module, node, names):
+            code = "FM509"
         if (
             code is None
             or code in seen
             or (code == "FM514" and _is_of_parameters(project, module, loop, node))
-            or (code == "FM509" and _is_shown(module, node))
+            or (code == "FM509" and is_no_rule(module, node))
         ):
             continue
         seen.add(code)
@@ -185,16 +180,6 @@ def _of_loop(
             )
         else:
             yield _finding(project, module, node, code)
-
-
-def _is_shown(module: Module, node: ast.AST) -> bool:
-    """Whether a value only becomes a part of a text: nothing is decided by it."""
-    for parent in module.ancestors(node):
-        if isinstance(parent, ast.JoinedStr):
-            return True
-        if isinstance(parent, ast.stmt | ast.Compare):
-            return False
-    return False
 
 
 def _is_copy(node: ast.AST) -> bool:
@@ -225,27 +210,6 @@ def _is_tensor_like(module: Module, loop: ParameterLoop, name: str) -> bool:
     known = module.scope_of(loop.owner).lookup(name)
     is_import = known is not None and any(isinstance(b.node, ast.Import) for b in known[1])
     return not is_import and not any(word in name.lower() for word in ("decay", "beta", "alpha", "tau"))
-
-
-def _code_of(node: ast.AST, names: set[str], computed: Set[str] = frozenset()) -> str | None:
-    """Which finding a node of the loop's body calls for.
-
-    Args:
-        names: of parameters and gradients.
-        computed: of tensors that are made of them.
-    """
-    tensors = names | computed
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FUNCTIONS:
-        return "FM514" if any(root_of(argument) in tensors for argument in node.args) else None
-    if not isinstance(node, ast.Attribute):
-        return None
-    if node.attr in ("numel", "nelement") and root_of(node.value) in names:
-        return "FM515"
-    if node.attr in _SHAPES and isinstance(node.value, ast.Name) and node.value.id in names:
-        return "FM509"
-    if node.attr in _VALUES and root_of(node.value) in tensors:
-        return "FM514"
-    return None
 
 
 def _finding(project: Project, module: Module, node: ast.AST, code: str) -> Finding:

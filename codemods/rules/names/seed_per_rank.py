@@ -32,7 +32,8 @@ def seed_per_rank(project: Project) -> Iterator[Finding]:
     `sync_module_states=True` (kept by the rewrite), or one seed for all ranks while the model is built, makes
     them equal. Noted at a wrap without it, where a function that sets a seed is given the rank, unless what
     sets the seed last before the model is built, in the same function or before the calls of it, gives all
-    ranks the same, or the model is read from a file (`from_pretrained`)."""
+    ranks the same, or the model is read from a file (`from_pretrained`, or
+    `load_state_dict` right behind the constructor)."""
     modules = project.looked_at if project.wraps else []
     seeding = [module.path for module in modules if _seeds_by_rank(project, module)]
     for site in project.wraps:
@@ -59,12 +60,26 @@ def _has_common_seed(project: Project, site: WrapCall) -> bool:
     origins = Origins(project.links)
     made = origins.of(site.module, site.wrapped) if site.wrapped is not None else frozenset()
     built = [(origins.homes[node], node) for node in made if isinstance(node, ast.Call)]
-    return bool(built) and all(_is_read(node) or _is_common(project, home, node) for home, node in built)
+    return bool(built) and all(
+        _is_read(home, node) or _is_common(project, home, node) for home, node in built
+    )
 
 
-def _is_read(built: ast.Call) -> bool:
-    """Whether a model comes with weights from a file, the same on all ranks."""
-    return isinstance(built.func, ast.Attribute) and built.func.attr in ("from_pretrained", "from_checkpoint")
+def _is_read(module: Module, built: ast.Call) -> bool:
+    """Whether a model comes with weights from a file, the same on all ranks, or is given all of them."""
+    if isinstance(built.func, ast.Attribute) and built.func.attr in ("from_pretrained", "from_checkpoint"):
+        return True
+    statement = module.statement(built)
+    if not isinstance(statement, ast.Assign) or statement.value is not built:
+        return False
+    block = module.block(statement)
+    loads = [
+        later.value
+        for later in block[block.index(statement) + 1 :]
+        if isinstance(later, ast.Expr) and isinstance(later.value, ast.Call)
+    ]
+    names = {f"{ast.unparse(target)}.load_state_dict" for target in statement.targets}
+    return any(ast.unparse(c.func) in names and len(c.args) == 1 and not c.keywords for c in loads)
 
 
 def _is_common(project: Project, module: Module, built: ast.Call, depth: int = _CALLERS_DEPTH) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 from codemods.analysis.optimizer_classes import trained
 from codemods.analysis.summoned import is_model_summoned, is_summoned
+from codemods.ignored_parameters import ignored_arguments
+from codemods.parts_of_models import model_of
 from codemods.rule import (
     Finding,
     Holding,
@@ -41,7 +43,11 @@ def torch_clip(project: Project) -> Iterator[Finding]:
     rank. On FSDP2 parameters it clips by the norm of the whole gradient. The new behaviour is what was
     meant, but training curves change, so a person should know. With `--unsafe-fixes` a used result gets
     `.full_tensor()`, because it is a DTensor now; nothing else has to be done. The same is said where the
-    parameters are those of an optimizer's group: `clip_grad_norm_(group["params"], c)`.
+    parameters are those of an optimizer's group, `clip_grad_norm_(group["params"], c)`, or of a part of the
+    model, `clip_grad_norm_(model.backbone.parameters(), c)`.
+
+    Where modules are left out of the shards PyTorch's function stops, because their gradients are plain: with
+    `--unsafe-fixes` the helper module's takes its place.
 
     Within `summon_full_params` gradients are whole before and after: nothing is said."""
     for name in _FUNCTIONS:
@@ -50,6 +56,9 @@ def torch_clip(project: Project) -> Iterator[Finding]:
             if owner is None or isinstance(holding, No):
                 continue
             if _already_full(module, call) or _is_where_none(project, module, call, owner):
+                continue
+            if _is_mixed(project, call, holding):
+                yield _mixed(module, call)
                 continue
             edits = []
             if is_result_used(module, call):
@@ -68,13 +77,35 @@ def torch_clip(project: Project) -> Iterator[Finding]:
             )
 
 
+def _is_mixed(project: Project, call: ast.Call, holding: Holding) -> bool:
+    """Whether some of a model's parameters are left out of its shards, in a call with arguments that the
+    helper module's function takes."""
+    is_plain = {k.arg for k in call.keywords} <= {"max_norm", "norm_type"} and len(call.args) <= 3
+    sites = () if isinstance(holding, No) else holding.sites
+    return is_plain and any(ignored_arguments(project, site)[0] for site in sites)
+
+
+def _mixed(module: Module, call: ast.Call) -> Finding:
+    return finding(
+        module,
+        call,
+        "FM302",
+        "FSDP1 clipped every rank by its own part of the gradient here; PyTorch's function stops at a "
+        "mixture of sharded and plain gradients, and parameters are ignored by the wrap",
+        remedy="where those are trained use the helper module's `clip_grad_norm_`, which `--unsafe-fixes` "
+        "writes; expect other numbers than before (these are right)",
+        safety=Safety.UNSAFE,
+        edits=[replace(module, call.func, code(None, "{helper.clip_grad_norm_}"))],
+    )
+
+
 def _owner(project: Project, module: Module, given: ast.expr | None) -> tuple[ast.expr | None, Holding]:
     """The sharded model whose parameters are given, or the optimizer that trains one, if there is one."""
     for owner in _owners(project, module, given) if given is not None else ():
-        holding = project.sharded(module, owner)
+        model, holding = model_of(project, module, owner)
         holding = trained(project, module, owner) if isinstance(holding, No) else holding
         if not isinstance(holding, No):
-            return owner, holding
+            return model, holding
     return None, No()
 
 

@@ -39,6 +39,15 @@ def asked_within():
     )
 
 
+def read_from_a_file(rank, path):
+    set_seed(7, rank)
+    model = Model()
+    model.load_state_dict(torch.load(path))
+    return shard_model(
+        model, device_id=CPU, sharding_strategy=ShardingStrategy.NO_SHARD
+    )
+
+
 def main(out):
     rank = dist.get_rank()
     return {

@@ -32,6 +32,13 @@ def asked_within():
     return FSDP(Model(), device_id=CPU, sharding_strategy=ShardingStrategy.NO_SHARD)
 
 
+def read_from_a_file(rank, path):
+    set_seed(7, rank)
+    model = Model()
+    model.load_state_dict(torch.load(path))
+    return FSDP(model, device_id=CPU, sharding_strategy=ShardingStrategy.NO_SHARD)
+
+
 def main(out):
     rank = dist.get_rank()
     return {

@@ -23,6 +23,20 @@ def by_name(model):
     return decayed, others
 
 
+def is_matrix(parameter, *, at_least=2):
+    return parameter.ndim >= at_least
+
+
+def by_function(model):
+    # TODO(fsdp-migrate FM509): check which parameters this rule is meant to match: it
+    #   matched by flattened shapes before
+    matrices = [p for p in model.parameters() if is_matrix(p)]
+    for parameter in model.parameters():
+        print("parameter", parameter.shape)
+        assert parameter.grad is None or parameter.grad.shape == parameter.shape
+    return torch.optim.SGD(matrices)
+
+
 def main(model):
     fully_shard(model)
-    return torch.optim.AdamW(by_shape(model)), by_name(model)
+    return torch.optim.AdamW(by_shape(model)), by_name(model), by_function(model)

@@ -1,6 +1,7 @@
 import torch
 from torch.distributed.fsdp import fully_shard
 
+from fsdp2_sharding import shard_model
 from model import Model
 
 
@@ -32,3 +33,9 @@ def original():
     fully_shard(model)
     low = [p for name, p in model.named_parameters() if "norm" in name]
     return torch.optim.AdamW(low)
+
+
+def settings_in_a_dict(model):
+    settings = dict(device_id=0)
+    model = shard_model(model, **settings)
+    return [p for name, p in model.named_parameters() if "bias" in name]

@@ -29,3 +29,9 @@ def original():
     model = FSDP(Model(), use_orig_params=True)
     low = [p for name, p in model.named_parameters() if "norm" in name]
     return torch.optim.AdamW(low)
+
+
+def settings_in_a_dict(model):
+    settings = dict(device_id=0, use_orig_params=True)
+    model = FSDP(model, **settings)
+    return [p for name, p in model.named_parameters() if "bias" in name]

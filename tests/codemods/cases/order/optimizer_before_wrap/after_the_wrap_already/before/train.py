@@ -6,3 +6,31 @@ def build(model):
     model = FSDP(model, use_orig_params=True)
     optimizer = torch.optim.AdamW(model.parameters())
     return model, optimizer
+
+
+def sharded(model):
+    return FSDP(model, use_orig_params=True)
+
+
+def optimizer_for(model):
+    return torch.optim.AdamW(model.parameters())
+
+
+class Trainer:
+    def fresh_or_resumed(self, model, state):
+        if state is None:
+            self.model = sharded(model)
+            self.optimizer = optimizer_for(self.model)
+        else:
+            model.load_state_dict(state)
+            self.model = sharded(model)
+            self.optimizer = optimizer_for(self.model)
+
+
+def in_one_branch(model, use_fsdp):
+    if not use_fsdp:
+        optimizer = torch.optim.AdamW(model.parameters())
+    else:
+        model = FSDP(model, use_orig_params=True)
+        optimizer = torch.optim.AdamW(model.parameters())
+    return model, optimizer

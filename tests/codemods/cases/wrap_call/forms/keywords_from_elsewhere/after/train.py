@@ -18,6 +18,8 @@ def main(out, strategy, use_lora, master):
     if use_lora:
         fsdp_kwargs["auto_wrap_policy"] = fsdp_kwargs["auto_wrap_policy"](student)
     student = shard_model(student, **fsdp_kwargs)
+    if use_lora:
+        fsdp_kwargs["auto_wrap_policy"] = None
     teacher = shard_model(teacher, **fsdp_kwargs)
     optimizer = torch.optim.AdamW(student.parameters(), lr=0.01)
     losses = []
