@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.distributed import fsdp
 from torch.overrides import TorchFunctionMode
 
-from fsdp_migrate.verify import cuda_calls, older_torch
+from fsdp_migrate.verify import cuda_calls, device_requests, older_torch
 
 Say = Callable[[str], None]
 
@@ -58,8 +58,16 @@ class OnCpu(TorchFunctionMode):
         if func is Tensor.cuda:
             self.say("tensor.cuda() leaves the tensor on the CPU")
             return args[0]
+        if func is Tensor.pin_memory:
+            self.say("tensor.pin_memory() does nothing")
+            return args[0]
         if "device" in kwargs:
             kwargs = {**kwargs, "device": self.cpu(kwargs["device"])}
+        if kwargs.get("pin_memory"):
+            self.say("pin_memory=True dropped")
+            kwargs = {**kwargs, "pin_memory": False}
+        if func is Tensor.type:
+            args = tuple(one.replace("cuda.", "") if isinstance(one, str) else one for one in args)
         if func is Tensor.to:
             args = (args[0], *(self.cpu(one, position == 0) for position, one in enumerate(args[1:])))
         return func(*args, **kwargs)
@@ -83,6 +91,7 @@ def apply(mode: OnCpu) -> None:
     _meshes(mode.say)
     _precision(mode.say)
     cuda_calls.apply(mode.say)
+    device_requests.apply(mode.cpu, mode, mode.say)
 
 
 def _modules(mode: OnCpu) -> None:
