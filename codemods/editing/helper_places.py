@@ -64,7 +64,8 @@ class Roots:
     """The folders on the import path, as the repository's own imports show them.
 
     Attributes:
-        around: the packages that the target itself is and lies in; its own root is then above them.
+        around: the packages that the target itself is and lies in; its own root is then above them. None where
+            files name modules from the target on: an `__init__.py` at the top of a checkout is often idle.
     """
 
     project: Project
@@ -84,6 +85,8 @@ class Roots:
             for name in absolute_imports(module)
             if (file := self.project.index.locate(name, path)) is not None
         )
+        if self.around and self._begins_at_target(found):
+            self.around = ()
         for (file, name), times in found.items():
             own, parts = module_parts(file), name.split(".")
             if own[-len(parts) :] == parts:
@@ -93,6 +96,16 @@ class Roots:
                     if named.is_relative_to(root / parts[0]):
                         self._seen.setdefault(place, Counter())[root] += times
         self._bare = {path for path, module in self.project.modules.items() if self._is_bare(path, module)}
+
+    def _begins_at_target(self, found: Counter[tuple[str, str]]) -> bool:
+        """Whether imports name more modules from the target on than from the packages around it."""
+        names = Counter[bool]()
+        for (file, name), times in found.items():
+            own, parts = module_parts(file), name.split(".")
+            from_target = own == parts
+            if from_target or parts == [*self.around, *own]:
+                names[from_target] += times
+        return names[True] > names[False]
 
     def _is_bare(self, path: str, module: Module) -> bool:
         """Whether a file imports its neighbours by their bare names, and nothing by its package's name."""

@@ -132,6 +132,31 @@ LAYOUTS = {
         ["pkg/fsdp2_sharding.py"],
         [(".", "", "-m pkg.saving.files"), (".", "", "-m pkg.training.wrap")],
     ),
+    "an idle __init__ at the top, around a package of the same name": Layout(
+        {
+            "__init__.py": "",
+            "repository/__init__.py": "",
+            "repository/model.py": "class Block: pass\n",
+            "repository/sharding.py": f"from repository.model import Block\n{_SHARD}",
+            "train.py": "from repository.sharding import shard\n",
+        },
+        ["repository/fsdp2_sharding.py"],
+        [(".", "", "train.py"), (".", "", "-m repository.sharding")],
+    ),
+    "an idle __init__ at the top, scripts that import their neighbours": Layout(
+        {"__init__.py": "", "train.py": f"from sharding import shard\n{_SAVE}", "sharding.py": _SHARD},
+        ["fsdp2_sharding.py"],
+        [(".", "", "train.py")],
+    ),
+    "a package that imports itself by its name": Layout(
+        {
+            "__init__.py": "",
+            "sharding.py": _SHARD,
+            "train.py": f"from repository.sharding import shard\n{_SAVE}",
+        },
+        ["fsdp2_sharding.py"],
+        [("..", "", "-m repository.train")],
+    ),
     "a namespace package": Layout(
         {
             "company/product/model.py": f"from company.product.saving import save\n{_SHARD}",
