@@ -64,8 +64,8 @@ class Roots:
     """The folders on the import path, as the repository's own imports show them.
 
     Attributes:
-        around: the packages that the target itself is and lies in; its own root is then above them. None where
-            files name modules from the target on: an `__init__.py` at the top of a checkout is often idle.
+        around: the packages that the target itself is and lies in; its own root is then above them. None
+            where files name modules from the target on: an `__init__.py` at a checkout's top is often idle.
     """
 
     project: Project
