@@ -18,7 +18,7 @@ def initial_weights(evidence: Evidence) -> Cause | None:
     changed = [one for one in evidence.comparison.differences if one.step == 0 and one.quantity == "weight"]
     if not changed:
         return None
-    for rule in (_not_loaded, _uninitialised, _no_broadcast, _class_swapped):
+    for rule in (_resumed, _not_loaded, _uninitialised, _no_broadcast, _class_swapped):
         if (cause := rule(evidence, changed)) is not None:
             return cause
     return Cause(
@@ -31,6 +31,20 @@ def initial_weights(evidence: Evidence) -> Cause | None:
 
 def _loads(arm: ArmRecord, what: str) -> list[int]:
     return [one.unmatched for one in arm.loads if one.what == what and one.step == 0]
+
+
+def _resumed(evidence: Evidence, changed: list[Difference]) -> Cause | None:
+    """The candidate goes on from the end of the original."""
+    places = evidence.original.saved_outside
+    if not places or _loads(evidence.original, "model") or not _loads(evidence.candidate, "model"):
+        return None
+    return Cause(
+        "resumed",
+        f"{len(changed)} initial weights differ: the candidate loads a state before the first step, and "
+        f"the original, which loaded none, has just saved one to {listed(sorted(places))}, outside of the "
+        "copy of the project that it ran in: the candidate resumes from it",
+        "give a path relative to the project, where each arm has its own copy",
+    )
 
 
 def _not_loaded(evidence: Evidence, changed: list[Difference]) -> Cause | None:
