@@ -69,6 +69,11 @@ _KNOWN = (
         "came between the backward pass and it, or synchronisation is off), or the model is not sharded",
     ),
     _known(
+        r"\.numpy\(\) is not supported for tensor subclasses",
+        "a DTensor has no .numpy(): take its .full_tensor() first, on every rank, or .to_local() for this "
+        "rank's part, which is what FSDP1 showed",
+    ),
+    _known(
         r"assign a gradient (with|of) dtype",
         "a unit whose parameters were all frozen at its first forward pass is trained later: FSDP2 settles "
         "then what dtype gradients get, so freeze after the first forward pass, or reduce in fp32 "

@@ -81,6 +81,14 @@ def _uninitialised(evidence: Evidence, changed: list[Difference]) -> Cause | Non
             wild.append(one.name)
     if len(wild) < max(1, len(changed) // 2):
         return None
+    if _divides_by_zero(evidence.candidate):
+        return Cause(
+            "zero-eps",
+            f"{len(wild)} weights are no numbers ({listed(sorted(wild))}): get_optimizer_state_dict and "
+            "set_optimizer_state_dict step an optimizer that has no state yet with gradients of zeros, and "
+            "with eps=0 that is 0 / 0",
+            "give the optimizer an eps while they are called, or load the model's weights after them",
+        )
     return Cause(
         "uninitialised",
         f"{len(wild)} weights start as zeros or as what lay in memory ({listed(sorted(wild))}): they were "
@@ -88,6 +96,12 @@ def _uninitialised(evidence: Evidence, changed: list[Difference]) -> Cause | Non
         "after model.to_empty(device=...) initialise the weights, or load them, and fill buffers that no "
         "state dict holds",
     )
+
+
+def _divides_by_zero(arm: ArmRecord) -> bool:
+    """Whether an optimizer state was asked for or loaded, with nothing added to the divisor."""
+    settings = (dict(one) for facts in arm.optimizers for one in facts.settings.values())
+    return bool(_loads(arm, "optimizer")) and any(one.get("eps") == 0 for one in settings)
 
 
 def _no_broadcast(evidence: Evidence, changed: list[Difference]) -> Cause | None:

@@ -121,6 +121,8 @@ def test_errors_of_parameters_outside_of_a_forward_pass() -> None:
     mixed = "RuntimeError: aten.{} got mixed torch.Tensor and DTensor, need to convert all"
     assert "call its reshard()" in known_errors.meaning(mixed.format("lerp_.Scalar"), "")
     assert "call its reshard()" in known_errors.meaning(mixed.format("_foreach_mul_.ScalarList"), "")
+    numpy = "RuntimeError: .numpy() is not supported for tensor subclasses."
+    assert ".to_local()" in known_errors.meaning(numpy, "")
     assert "call the module itself" in known_errors.meaning(mixed.format("mm.default"), "")
     assert "parameter group" in known_errors.meaning(mixed.format("addcdiv_.default"), "torch/optim/adam.py")
     dtype = "RuntimeError: attempting to assign a gradient with dtype 'c10::BFloat16' to a tensor"
