@@ -208,7 +208,8 @@ def _complete(spec: WorkerSpec, session: Session, files: RankFiles, reason: str)
             and not path.startswith(copy + os.sep)
         )
         session.recorder.event("strayed", files=[path.removeprefix(source + os.sep) for path in strayed])
-        outside = {path for path in map(os.path.realpath, session.saved_to) if not _is_below(path, copy)}
+        saved, inside = (str(Path(path).resolve()) for path in session.saved_to), str(Path(copy).resolve())
+        outside = {path for path in saved if not _is_below(path, inside)}
         session.recorder.event("outside", paths=sorted(outside))
     session.finish(reason)
     sys.stdout.flush()
