@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -76,7 +77,7 @@ def _place(session: Session, target: Any) -> None:
     """Note where a checkpoint goes; a stream without a file's name goes nowhere that is known."""
     path = target if isinstance(target, str | os.PathLike) else getattr(target, "name", None)
     if isinstance(path, str | os.PathLike):
-        session.saved_to.add(os.path.abspath(os.fspath(path)))
+        session.saved_to.add(str(Path(path).absolute()))
 
 
 def _is_within_distributed() -> bool:
