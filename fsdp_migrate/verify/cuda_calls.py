@@ -12,6 +12,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import torch
@@ -53,6 +54,9 @@ _ACCELERATOR = (
 )
 _OF_ACCELERATOR = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
 _TOLD = ("accelerate.",)
+_TORCH = str(Path(torch.__file__).parent)
+AVAILABLE = "torch.cuda.is_available() answers"
+"""How it begins what it says of its answer to scripts."""
 _ZERO = ("utilization", "memory_usage", "device_memory_used", "temperature", "power_draw", "clock_rate")
 
 
@@ -107,8 +111,12 @@ class Device(contextlib.AbstractContextManager["Device"]):
     def __exit__(self, *_: object) -> None: ...
 
 
-def apply(say: Say) -> None:
-    """Replace the calls; each says once more what it answers when a script makes it."""
+def apply(say: Say, *, as_gpu: bool = False) -> None:
+    """Replace the calls; each says once more what it answers when a script makes it.
+
+    Args:
+        as_gpu: `torch.cuda.is_available()` answers scripts with True.
+    """
     answers: dict[str, object] = {
         **dict.fromkeys(_NOTHING),
         **dict.fromkeys(_ZERO, 0),
@@ -136,7 +144,7 @@ def apply(say: Say) -> None:
     torch.cuda.default_generators = (torch.default_generator,) * torch.cuda.device_count()  # type: ignore[assignment]
     _accelerator(say)
     _tools(say)
-    torch.cuda.is_available = _is_available
+    torch.cuda.is_available = _availability(say, as_gpu)
     torch.cuda.Event = Event  # type: ignore[misc,assignment]
     torch.cuda.Stream = Stream  # type: ignore[misc,assignment]
     torch.cuda.stream = contextlib.nullcontext  # type: ignore[assignment]
@@ -167,9 +175,20 @@ def _tools(say: Say) -> None:
     torch.cuda.nccl.version = _stand_in("cuda.nccl.version", _NCCL, say)
 
 
-def _is_available() -> bool:
-    """Libraries that shard only where they find a GPU are told of one; scripts are told the truth."""
-    return str(sys._getframe(1).f_globals.get("__name__", "")).startswith(_TOLD)
+def _availability(say: Say, as_gpu: bool) -> Callable[[], bool]:
+    def is_available() -> bool:
+        """Libraries that shard only where they find a GPU are told of one; scripts are told the truth, unless
+        a person wants it otherwise, and other libraries in any case."""
+        asking = sys._getframe(1)
+        if str(asking.f_globals.get("__name__", "")).startswith(_TOLD):
+            return True
+        path = asking.f_code.co_filename
+        if "site-packages" in path or path.startswith((_TORCH, "<frozen")):
+            return False
+        say(f"{AVAILABLE} {as_gpu}")
+        return as_gpu
+
+    return is_available
 
 
 def _stand_in(name: str, answer: object, say: Say) -> Callable[..., object]:

@@ -3,7 +3,8 @@
 A rehearsal shows that both arms run and compute the same; it says nothing of GPU kernels, memory or speed.
 What is
 replaced: device arguments, the process group's backend, the device type of meshes and autocast, and those
-`torch.cuda` calls that fail without a GPU. `torch.cuda.is_available()` keeps answering False.
+`torch.cuda` calls that fail without a GPU. `torch.cuda.is_available()` keeps answering False, unless
+`--as-gpu` is given.
 """
 
 from __future__ import annotations
@@ -46,11 +47,16 @@ def names_cuda(tree: Path, arguments: tuple[str, ...]) -> bool:
 
 
 class OnCpu(TorchFunctionMode):
-    """Sends every tensor meant for an accelerator to the CPU."""
+    """Sends every tensor meant for an accelerator to the CPU.
 
-    def __init__(self, say: Say) -> None:
+    Args:
+        as_gpu: scripts are told that there is a GPU.
+    """
+
+    def __init__(self, say: Say, *, as_gpu: bool = False) -> None:
         super().__init__()
         self.say = say
+        self.as_gpu = as_gpu
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Replace device arguments of `func`."""
@@ -90,7 +96,7 @@ def apply(mode: OnCpu) -> None:
     _process_groups(mode.say)
     _meshes(mode.say)
     _precision(mode.say)
-    cuda_calls.apply(mode.say)
+    cuda_calls.apply(mode.say, as_gpu=mode.as_gpu)
     device_requests.apply(mode.cpu, mode, mode.say)
 
 

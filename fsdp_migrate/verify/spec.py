@@ -49,6 +49,7 @@ class WorkerSpec:
             latter are redirected to the former.
         full_limit_bytes: tensors one rank may write in full; beyond it only digests and sketches are kept.
         every_element: up to that limit write large tensors in full too.
+        as_gpu: tell the script that there is a GPU where there is none.
         wait_for_peers_s: how long a rank that is done stays for the others.
     """
 
@@ -70,6 +71,7 @@ class WorkerSpec:
     tree: tuple[str, str] | None = None
     full_limit_bytes: int = 1 << 30
     every_element: bool = False
+    as_gpu: bool = False
     wait_for_peers_s: float = 20.0
 
     def write(self, path: Path) -> None:

@@ -111,7 +111,7 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
     mode = None
     if spec.device == "cpu":
         if spec.tree is not None and rehearsal.names_cuda(Path(spec.tree[0]), spec.arguments):
-            mode = rehearsal.OnCpu(say)
+            mode = rehearsal.OnCpu(say, as_gpu=spec.as_gpu)
             rehearsal.apply(mode)
         fsdp1_on_cpu.apply(say)
         rehearsal.never_pin(say)

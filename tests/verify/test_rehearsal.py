@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from fsdp_migrate.verify.failures import asked_for_gpu
+
 ROOT = Path(__file__).parents[2]
 # What cannot be given without a GPU, and is no business of a training script that could run on a CPU.
 NOT_ANSWERED = {
@@ -26,7 +28,7 @@ NOT_ANSWERED = {
 }
 PROGRAM = """
 import concurrent.futures, inspect, io, json, threading, torch
-from fsdp_migrate.verify import rehearsal
+from fsdp_migrate.verify import cuda_calls, rehearsal
 
 said = set()
 mode = rehearsal.OnCpu(said.add)
@@ -117,6 +119,8 @@ with mode:
         else:
             if isinstance(made, torch.Tensor) and made.device.type != "cpu":
                 habits.append(name)
+available = torch.cuda.is_available()
+cuda_calls.apply(said.add, as_gpu=True)
 print(json.dumps({
     "failed": failed,
     "habits": habits,
@@ -127,7 +131,7 @@ print(json.dumps({
     "total": torch.cuda.get_device_properties(0).total_memory,
     "allocated": torch.cuda.memory_stats()["allocated_bytes.all.peak"],
     "capability": torch.cuda.get_device_capability(0),
-    "available": torch.cuda.is_available(),
+    "available": [available, torch.cuda.is_available(), torch.amp.GradScaler().is_enabled()],
     "said": sorted(said),
 }))
 """
@@ -149,6 +153,7 @@ def test_scripts_that_ask_cuda_get_an_answer_on_a_cpu() -> None:
     assert told["devices"] == 2 and told["allocated"] == 0
     # Scripts print what share of the memory is in use.
     assert told["free"] == [told["total"], told["total"]] and told["total"] / 2**30 == 80.0
-    assert told["capability"] == [8, 0] and told["available"] is False
+    assert told["capability"] == [8, 0] and told["available"] == [False, True, True]
+    assert asked_for_gpu(told["said"]) and not asked_for_gpu(["torch.cuda.is_available() answers True"])
     assert "torch.cuda.memory_stats() answers zeros" in told["said"]
     assert "torch.cuda.synchronize() does nothing" in told["said"]
