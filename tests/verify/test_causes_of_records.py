@@ -123,6 +123,8 @@ def test_errors_of_parameters_outside_of_a_forward_pass() -> None:
     assert "call its reshard()" in known_errors.meaning(mixed.format("_foreach_mul_.ScalarList"), "")
     numpy = "RuntimeError: .numpy() is not supported for tensor subclasses."
     assert ".to_local()" in known_errors.meaning(numpy, "")
+    reduced = "Operator c10d.allreduce_.default does not have a sharding strategy registered."
+    assert ".full_tensor()" in known_errors.meaning(f"NotImplementedError: {reduced}", "")
     assert "call the module itself" in known_errors.meaning(mixed.format("mm.default"), "")
     assert "parameter group" in known_errors.meaning(mixed.format("addcdiv_.default"), "torch/optim/adam.py")
     dtype = "RuntimeError: attempting to assign a gradient with dtype 'c10::BFloat16' to a tensor"
