@@ -173,8 +173,8 @@ def _whole_for_parts(original: ArmRecord, candidate: ArmRecord, step: int) -> Ca
                 f"the original took the norm of each rank's own part of the gradients ({parts} in step "
                 f"{step}), as torch.nn.utils.clip_grad_norm_ does under FSDP1, and the candidate the norm of "
                 f"all of them ({right[0]:.4g}), which these parts make together",
-                "none, if this is wanted: it is what clipping is meant to be, and no longer what was done. To "
-                "compare the rest, give the original model.clip_grad_norm_(max_norm) of FSDP1",
+                "none, if this is wanted: it is what clipping is meant to be, and no longer what was done. "
+                "To compare the rest, give the original model.clip_grad_norm_(max_norm) of FSDP1",
             )
     return None
 
