@@ -28,6 +28,7 @@ from fsdp_migrate.verify import (
     partitioned,
     rehearsal,
     replicated,
+    spawned,
     unsharded,
 )
 from fsdp_migrate.verify.model import ArmName
@@ -115,6 +116,8 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
             rehearsal.apply(mode)
         fsdp1_on_cpu.apply(say)
         rehearsal.never_pin(say)
+    if spec.program != "reference":
+        spawned.apply(say)
     if spec.unsharded:
         unsharded.apply()
     if spec.under == ArmName.DDP.value:
