@@ -1,9 +1,10 @@
 """Compares the numbers that both arms printed; pure.
 
 What a job computes can be right and what it logs wrong: under FSDP2 `.item()` of a DTensor is one rank's part
-of a norm, a mean or a count, and no error says so. Lines are matched by their words; only numbers whose words
-speak of training are compared, because times, rates and memory differ from run to run. Where lines count steps
-or examples, those of equal counts are compared: a job that logs every few seconds logs other steps in each run.
+of a norm, a mean or a count, and no error says so. Lines are matched by their words; only numbers whose
+words speak of training are compared, because times, rates and memory differ from run to run. Where lines
+count steps or examples, those of equal counts are compared: a job that logs every few seconds logs other
+steps in each run.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ def _by_words(lines: tuple[str, ...]) -> dict[str, list[str]]:
 
 
 def _differing(before: str, after: str, tolerance: float) -> list[Printed]:
-    found = []
+    found, line = [], after
+    before, after = _CLOCK.sub("", before), _CLOCK.sub("", after)
     numbers = list(_NUMBER.finditer(after))
     starts = [one.start() for one in numbers[1:]] + [len(after)]
     end = 0
@@ -122,5 +124,5 @@ def _differing(before: str, after: str, tolerance: float) -> list[Printed]:
         a, b = (float(one[0].replace(",", "")) for one in (left, right))
         wanted = _COMPARED.search(words) and not _NEVER.search(words)
         if wanted and a == a and b == b and abs(a - b) > tolerance * max(abs(a), abs(b)):
-            found.append(Printed(after, label.strip(" :=,;|[({'\""), a, b))
+            found.append(Printed(line, label.strip(" :=,;|[({'\""), a, b))
     return found
