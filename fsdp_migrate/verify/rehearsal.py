@@ -63,7 +63,7 @@ class OnCpu(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is Tensor.cuda:
             self.say("tensor.cuda() leaves the tensor on the CPU")
-            return args[0]
+            return _as_moved(args[0])
         if func is Tensor.pin_memory:
             self.say("tensor.pin_memory() does nothing")
             return args[0]
@@ -76,6 +76,10 @@ class OnCpu(TorchFunctionMode):
             args = tuple(one.replace("cuda.", "") if isinstance(one, str) else one for one in args)
         if func is Tensor.to:
             args = (args[0], *(self.cpu(one, position == 0) for position, one in enumerate(args[1:])))
+            moved = func(*args, **kwargs)
+            named = (*args[1:2], *(value for key, value in kwargs.items() if key == "device"))
+            is_placed = any(isinstance(one, str | torch.device) for one in named)
+            return _as_moved(moved) if is_placed and moved is args[0] else moved
         return func(*args, **kwargs)
 
     def cpu(self, value: Any, is_device: bool = True) -> Any:
@@ -88,6 +92,15 @@ class OnCpu(TorchFunctionMode):
             self.say("device cuda -> cpu")
             return torch.device("cpu")
         return value
+
+
+def _as_moved(tensor: Any) -> Any:
+    """A tensor as a copy to another device lays it out: without the gaps of a slice, so `.view` takes it."""
+    if type(tensor) is not Tensor or tensor.layout is not torch.strided or tensor.is_contiguous():
+        return tensor
+    # Only a dense tensor keeps its strides.
+    like = torch.empty_like(tensor, device="meta")
+    return tensor if like.stride() == tensor.stride() else tensor.contiguous()
 
 
 def apply(mode: OnCpu) -> None:

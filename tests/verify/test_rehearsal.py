@@ -85,6 +85,8 @@ def read(*place):
 saved = io.BytesIO()
 torch.save(ones, saved)
 HABITS = {
+    "a slice": lambda: ones.repeat(2, 2)[:, 1:].to("cuda").view(6),
+    "a slice by cuda()": lambda: ones.repeat(2, 2)[:, 1:].cuda().view(6),
     "pin_memory": lambda: ones.pin_memory().to("cuda", non_blocking=True),
     "made pinned": lambda: torch.empty(2, pin_memory=True),
     "record_stream": lambda: ones.record_stream(torch.cuda.current_stream()),
