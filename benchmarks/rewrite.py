@@ -35,8 +35,8 @@ from costs import ENVIRONMENT, Figure, against, cost
 
 TOOL = [sys.executable, "-m", "fsdp_migrate"]
 PACKAGES = ("torch", "transformers", "accelerate")
-LARGE = ("transformers", "accelerate")
-"""Without torch, whose tree beside these is refused: everything in it leads to everything."""
+LARGE = ("transformers",)
+"""Alone: with accelerate or torch beside it everything leads to everything, and the tree is refused."""
 PATIENCE_S = 600
 """CPU seconds that the tool may take on the largest tree before it is stopped."""
 BARE = """\

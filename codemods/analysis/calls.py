@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from codemods.analysis.arguments import given_to
@@ -40,6 +40,8 @@ _PASS_THROUGH_CALLS = frozenset({"torch.compile", "typing.cast", "copy.copy"})
 _MODULES = frozenset(f"torch.nn.{name}" for name in ("ModuleDict", "ModuleList", "Sequential"))
 PREPARED = frozenset({"prepare", "prepare_model", "setup_module", "setup"})
 UNWRAPPED = frozenset({"unwrap_model", "extract_model_from_parallel", "unwrap"})
+_MOST_PARTIALS = 5
+"""How many functions and partials may lie between a call and the `partial(FSDP, ...)` that it means."""
 
 
 @dataclass(slots=True)
@@ -47,6 +49,10 @@ class Calls:
     """The part of `Links` that is about calls."""
 
     links: Links
+    _has_partials: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._has_partials = any(site.kind == "partial" for site in self.links.wraps.values())
 
     def call(self, module: Module, node: ast.Call, path: Path) -> HeldSet:
         """What is at a path of what a call gives."""
@@ -189,10 +195,28 @@ class Calls:
                 held |= self.links.at(module, argument, path[1:])
         return frozenset(held)
 
-    def _partial(self, module: Module, function: ast.expr, depth: int = 4) -> WrapCall | None:
+    def _partial(self, module: Module, function: ast.expr) -> WrapCall | None:
         """The `functools.partial(FSDP, ...)` that a called name holds, of this module or another."""
+        if not self._has_partials:
+            return None
+        seen: set[ast.expr] = set()
+        waiting = [(module, function)]
+        for _ in range(_MOST_PARTIALS):
+            values = [found for home, called in waiting for found in self._values(home, called)]
+            site = next((site for _, value in values if (site := self._partial_at(value)) is not None), None)
+            if site is not None:
+                return site
+            waiting = []
+            for home, value in values:
+                if isinstance(value, ast.Call) and value not in seen:
+                    seen.add(value)
+                    waiting += self._makers(home, value)
+        return None
+
+    def _values(self, module: Module, function: ast.expr) -> list[tuple[Module, ast.expr | None]]:
+        """What a called expression can be: itself where it is a call, else what its name holds."""
         if isinstance(function, ast.Call):
-            return self._partial_of(module, function, depth)
+            return [(module, function)]
         values: list[tuple[Module, ast.expr | None]] = []
         if isinstance(function, ast.Name):
             found = module.scope_of(function).lookup(function.id)
@@ -208,24 +232,15 @@ class Calls:
             else:  # `self.shard = partial(FSDP, ...)`
                 stored = self.links.stores.attributes(function.attr, [module])
                 values += [(s.module, s.value) for s in stored if not s.unpack]
-        sites = (self._partial_of(home, value, depth) for home, value in values)
-        return next((site for site in sites if site is not None), None)
+        return values
 
-    def _partial_of(self, module: Module, node: ast.expr | None, depth: int) -> WrapCall | None:
-        """The wrap of `functools.partial(FSDP, ...)`, of a partial of one, or of what a function returns."""
-        site = self._partial_at(node)
-        if site is not None or not isinstance(node, ast.Call) or not depth:
-            return site
+    def _makers(self, module: Module, node: ast.Call) -> list[tuple[Module, ast.expr]]:
+        """What makes the value of a call: the first argument of a `partial`, or what functions return."""
         symbol = self.links.index.resolve(module, node.func)
         if symbol is not None and symbol.name == "functools.partial" and node.args:
-            return self._partial(module, node.args[0], depth - 1)
-        given = (
-            (home, value)
-            for home, function in self.links.functions.meant(module, node.func)
-            for value in home.results(function)[0]
-        )
-        sites = (self._partial(home, value, depth - 1) for home, value in given)
-        return next((site for site in sites if site is not None), None)
+            return [(module, node.args[0])]
+        functions = self.links.functions.meant(module, node.func)
+        return [(home, value) for home, function in functions for value in home.results(function)[0]]
 
     def _partial_at(self, node: ast.expr | None) -> WrapCall | None:
         site = self.links.wraps.get(node) if isinstance(node, ast.Call) else None

@@ -80,9 +80,8 @@ _KNOWN = (
     ),
     _known(
         r"assign a gradient (with|of) dtype",
-        "a unit whose parameters were all frozen at its first forward pass is trained later: FSDP2 settles "
-        "then what dtype gradients get, so freeze after the first forward pass, or reduce in fp32 "
-        "(MixedPrecisionPolicy(reduce_dtype=torch.float32))",
+        "a unit whose parameters were all frozen at its first forward pass is trained later: before torch "
+        "2.14 FSDP2 settles then what dtype gradients get, so freeze it after its first forward pass",
     ),
     _known(
         r"mesh_dim_names",

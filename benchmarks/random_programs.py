@@ -1,0 +1,256 @@
+"""Training programs put together at random from `program_parts`: one way for each thing that trainers do."""
+
+from __future__ import annotations
+
+import random
+import re
+import textwrap
+from dataclasses import dataclass
+
+import program_parts as parts
+
+SETTINGS = ("inline", "dict", "update", "partial", "fields", "positional")
+CHOICES: dict[str, tuple[str, ...]] = {
+    "imports": ("names", "module", "long"),
+    "shape": ("function", "class", "files"),
+    "settings": SETTINGS,
+    "policy": tuple(parts.POLICY),
+    "strategy": tuple(parts.STRATEGY),
+    "precision": ("", *parts.PRECISION),
+    "orig": ("True", "True", "False"),
+    "extra": tuple(parts.EXTRA),
+    "checkpointing": ("", "", "wrapper", "function"),
+    "tied": ("", "", "tied"),
+    "frozen": ("", "", "", "first"),
+    "optimizer": (*tuple(parts.OPTIMIZER)[:-2], *parts.OPTIMIZER),
+    "accumulate": ("", *parts.ACCUMULATE),
+    "clip": tuple(parts.CLIP),
+    "zero": tuple(parts.ZERO),
+    "average": ("", *parts.AVERAGE),
+    "evaluate": ("", *parts.EVALUATE),
+    "save": tuple(parts.SAVE),
+    "load": ("", "load"),
+    "looks": tuple(parts.LOOKS),
+}
+_WRAP = "torch.distributed.fsdp.wrap"
+_HOMES = {
+    **dict.fromkeys(("ModuleWrapPolicy", "_or_policy", "transformer_auto_wrap_policy"), _WRAP),
+    **dict.fromkeys(("lambda_auto_wrap_policy", "size_based_auto_wrap_policy"), _WRAP),
+    "apply_activation_checkpointing": "torch.distributed.algorithms._checkpoint.checkpoint_wrapper",
+}
+_LONG = "torch.distributed.fsdp.fully_sharded_data_parallel"
+_HEAD = """\
+import contextlib
+import dataclasses
+import functools
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+"""
+_CONFIG = 'CONFIG = {"strategy": "SHARD_GRAD_OP", "mixed": True, "prefetch": False}'
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One program.
+
+    Attributes:
+        chosen: thing -> the way in which it is done.
+    """
+
+    chosen: dict[str, str]
+
+    @property
+    def rtol(self) -> float:
+        """Norms and sums of several passes are added up in another order, in low precision coarsely."""
+        if not self.chosen["clip"] and self.chosen["accumulate"] in ("", "forward"):
+            return 0.0
+        return 0.2 if self.chosen["precision"] else 1e-5
+
+    def files(self) -> dict[str, str]:
+        """Name -> text."""
+        head = f"{_HEAD}{{imports}}\n\nfrom model import Block, Net, batch, loss_of\n"
+        wrap, body = _shard(self.chosen), _trained(self.chosen)
+        if self.chosen["shape"] == "files":
+            body = f"from wrap import shard\n\n{_CONFIG}\n\n{body}"
+            texts = {"wrap.py": f"{head}\n{wrap}\n", "train.py": f"{head}{body}\n"}
+        else:
+            texts = {"train.py": f"{head}\n{_CONFIG}\n\n{wrap}\n\n{body}\n"}
+        return {"model.py": parts.MODEL} | {n: _spelled(self.chosen, text) for n, text in texts.items()}
+
+
+def programs(count: int, seed: int) -> list[Program]:
+    """Programs that are drawn at random, without those that FSDP1 itself cannot run."""
+    drawn = random.Random(seed)
+    found: list[Program] = []
+    while len(found) < count:
+        chosen = {thing: drawn.choice(ways) for thing, ways in CHOICES.items()}
+        if _is_possible(chosen):
+            found.append(Program(chosen))
+    return found
+
+
+def _is_possible(c: dict[str, str]) -> bool:
+    """Whether a program runs under FSDP1, and what differs under FSDP2 is not told by a note already."""
+    return not (
+        (c["orig"] == "False" and (c["optimizer"] in ("names", "shapes", "early") or c["frozen"]))
+        or (c["tied"] and c["policy"] == "size")
+        or (c["load"] and c["save"] not in parts.LOAD)
+        or (c["clip"] == "torch" and c["strategy"] != "none")
+        or (c["policy"] == "by hand" and c["settings"] in ("partial", "positional", "fields"))
+        # FSDP1 raises for these (torch 2.13).
+        or (c["strategy"] == "none" and c["precision"] and (c["tied"] or c["frozen"]))
+        or (c["extra"] == "ignored" and c["precision"])
+        # Gradients of ignored parameters are each rank's own, so that ranks clip by different norms; their
+        # optimizer says `foreach=False` (FM528).
+        or (c["extra"] == "ignored" and (c["clip"] or c["save"] in ("full and optim", "set", "sharded")))
+        or (c["precision"] == "buffers" and c["save"])  # saved in `buffer_dtype` (FM112)
+    )
+
+
+def _given(c: dict[str, str]) -> dict[str, str]:
+    """The keywords of the wrap."""
+    given = {
+        "auto_wrap_policy": parts.POLICY[c["policy"]],
+        "sharding_strategy": parts.STRATEGY[c["strategy"]],
+        "mixed_precision": parts.PRECISION[c["precision"]],
+        "use_orig_params": c["orig"],
+        "device_id": 'torch.device("cpu")',
+    }
+    name, _, value = parts.EXTRA[c["extra"]].partition("=")
+    return {n: v for n, v in (*given.items(), (name, value)) if v}
+
+
+def _shard(c: dict[str, str]) -> str:
+    """`shard(net, config)`, which wraps the model."""
+    given, lines = _given(c), ["def shard(net, config):"]
+    spelled = ", ".join(f"{name}={value}" for name, value in given.items())
+    made = "@FullyShardedDataParallel"
+    match c["settings"]:
+        case "dict":
+            lines.append(f"    settings = dict({spelled})")
+            spelled = "**settings"
+        case "update":
+            lines.append("    settings = {" + ", ".join(f'"{n}": {v}' for n, v in given.items()) + "}")
+            lines += ['    if config["prefetch"]:', '        settings["forward_prefetch"] = True']
+            spelled = "**settings"
+        case "fields":
+            lines += ["    @dataclasses.dataclass", "    class Settings:"]
+            field = "object = dataclasses.field(default_factory=lambda:"
+            lines += [f"        {name}: {field} {value})" for name, value in given.items()]
+            lines.append("    settings = Settings()")
+            spelled = ", ".join(f"{name}=settings.{name}" for name in given)
+        case "positional":
+            spelled = f"None, {spelled}"
+        case "partial":
+            lines.append(f"    wrapper = functools.partial(@FullyShardedDataParallel, {spelled})")
+            made, spelled = "wrapper", ""
+    if c["policy"] == "by hand":
+        inner = spelled.replace(", ignored_modules=[net.extra]", "")
+        lines += [
+            "    for i, block in enumerate(net.blocks):",
+            f"        net.blocks[i] = {made}(block, {inner})",
+        ]
+    return "\n".join([*lines, f"    return {made}(net, {spelled})"])
+
+
+def _built(c: dict[str, str]) -> str:
+    optimizer = parts.OPTIMIZER[c["optimizer"]]
+    early = c["optimizer"] == "early"
+    lines = ["torch.manual_seed(3)", f"net = Net(tied=TIED, recompute={c['checkpointing'] == 'function'})"]
+    if c["frozen"]:
+        lines.append("net.blocks[0].requires_grad_(False)")
+    if early:
+        lines.append(_word(optimizer, "P", "net"))
+    lines.append("M = shard(net, config)")
+    if c["checkpointing"] == "wrapper":
+        lines.append("@apply_activation_checkpointing(M, check_fn=lambda m: isinstance(m, Block))")
+    return "\n".join(lines if early else [*lines, _word(optimizer, "P", "M")])
+
+
+def _steps(c: dict[str, str]) -> str:
+    passes = 1 if c["accumulate"] in ("", "forward") else 2
+    micro = [f"ids, targets = batch({passes} * step + micro, rank)", parts.ACCUMULATE[c["accumulate"]]]
+    step = [
+        f"for micro in range({passes}):",
+        textwrap.indent("\n".join(micro), "    "),
+        parts.CLIP[c["clip"]],
+        "O.step()",
+        parts.ZERO[c["zero"]],
+        "losses.append(loss.item())",
+        parts.AVERAGE[c["average"]],
+        parts.EVALUATE[c["evaluate"]],
+    ]
+    before = ["losses, seen = [], []", parts.AVERAGE_BEFORE[c["average"]], "for step in range(3):"]
+    return "\n".join([*filter(None, before), textwrap.indent("\n".join(filter(None, step)), "    ")])
+
+
+def _ended(c: dict[str, str]) -> str:
+    """What comes after the steps and the saving."""
+    lines = []
+    if c["load"]:
+        on = "ids, targets = batch(70, rank)\nloss_of(M(ids), targets).backward()\nO.step()\nO.zero_grad()"
+        lines += [on, parts.LOAD[c["save"]], on, "losses.append(loss_of(M(ids), targets).item())"]
+    lines.append(parts.LOOKS[c["looks"]])
+    if c["frozen"]:  # FSDP1 can show zeros where FSDP2 has no gradient
+        lines.append("M.zero_grad()")
+    return "\n".join(filter(None, (*lines, "return {'losses': losses, 'seen': seen, 'model': M}")))
+
+
+def _trained(c: dict[str, str]) -> str:
+    """`main(out)`, and what it is made of."""
+    if c["shape"] == "class":
+        run = "\n".join(filter(None, (_steps(c), parts.SAVE[c["save"]], _ended(c))))
+        return "\n".join(
+            [
+                "class Trainer:",
+                "    def __init__(self, config):",
+                textwrap.indent(_built(c), "        "),
+                "    def run(self, out, rank):",
+                textwrap.indent(run, "        "),
+                "def main(out):",
+                "    return Trainer(CONFIG).run(out, dist.get_rank())",
+            ]
+        )
+    return "\n".join(
+        [
+            "def build(config):",
+            textwrap.indent(_built(c), "    "),
+            "    return M, O",
+            "def save(M, O, out, rank):",
+            textwrap.indent(parts.SAVE[c["save"]] or "pass", "    "),
+            "def main(out):",
+            "    rank = dist.get_rank()",
+            "    M, O = build(CONFIG)",
+            textwrap.indent(_steps(c), "    "),
+            "    save(M, O, out, rank)",
+            textwrap.indent(_ended(c), "    "),
+        ]
+    )
+
+
+def _spelled(c: dict[str, str], text: str) -> str:
+    """A file with its names and imports."""
+    words = sorted(set(re.findall(r"@(\w+)", text)) - {"dataclasses"})
+    lines = []
+    for word in words:
+        home = _HOMES.get(word, "torch.distributed.fsdp")
+        if c["imports"] == "module" and word not in _HOMES:
+            text = text.replace(f"@{word}", f"fsdp.{word}")
+            continue
+        home = _LONG if c["imports"] == "long" and word not in _HOMES else home
+        known = "FSDP" if word == "FullyShardedDataParallel" else word
+        lines.append(f"from {home} import {word}" + (f" as {known}" if known != word else ""))
+        text = text.replace(f"@{word}", known)
+    if c["imports"] == "module":
+        lines.insert(0, "import torch.distributed.fsdp as fsdp")
+    own = c["shape"] == "class"
+    text = _word(text, "M", "self.model" if own else "model")
+    text = _word(text, "O", "self.optimizer" if own else "optimizer")
+    text = _word(text, "TIED", str(bool(c["tied"])))
+    return text.replace("{imports}", "\n".join(lines))
+
+
+def _word(text: str, word: str, by: str) -> str:
+    return re.sub(rf"(?<![\w.'\"]){word}(?![\w'\"])", by, text)
