@@ -38,6 +38,7 @@ def verify(
     fixed_order: given.FixedOrder = True,
     measure_noise: given.MeasureNoise = True,
     third_arm: given.ThirdArm = False,
+    as_gpu: given.AsGpu = False,
     profile: given.Profile = False,
     also: given.Also = None,
     simulate_world: given.SimulateWorld = None,
@@ -96,6 +97,7 @@ def verify(
         given.also_measured(also),
         0 if digests else 1 << 30,
         elements,
+        as_gpu,
     )
     if compare is not None:
         return _compare(compare, chosen.strict, output_format.value, output, progress)

@@ -110,6 +110,10 @@ MeasureNoise = Annotated[bool, typer.Option(help="Measure the noise floor when b
 ThirdArm = Annotated[
     bool, typer.Option("--third-arm", help="Run the original unsharded in fp32 too: which side is wrong?")
 ]
+AsGpu = Annotated[
+    bool,
+    typer.Option("--as-gpu", help="In a rehearsal tell the script that there is a GPU."),
+]
 Profile = Annotated[
     bool, typer.Option("--profile", help="Measure speed, memory and overlap of both arms, in turns.")
 ]

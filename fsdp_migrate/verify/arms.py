@@ -14,6 +14,7 @@ from fsdp_migrate.errors import JobError, UsageError
 from fsdp_migrate.verify import failures
 from fsdp_migrate.verify.agent import Agent
 from fsdp_migrate.verify.baseline import Source, build_tree
+from fsdp_migrate.verify.failures import asked_for_gpu
 from fsdp_migrate.verify.launcher import RankServer
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, VerifyRequest
 from fsdp_migrate.verify.noise import RoundingSource
@@ -198,6 +199,7 @@ class Verification:
             fixed_order=self.fixed_order and not more.get("performance"),
             full_limit_bytes=self.options.full_limit_bytes,
             every_element=self.options.every_element,
+            as_gpu=self.options.as_gpu,
             tree=(str(tree), str(source.root)),
             **more,
         )
@@ -246,7 +248,7 @@ class Verification:
         printed = f" (it printed: {' / '.join(said[-_PRINTED_LINES:])})" if said else ""
         raise UsageError(
             f"{WORDS[arm]} ended without a single optimizer step; there is nothing to compare{printed}",
-            hint="give the arguments that make it train, after --",
+            hint="give the arguments that make it train, after --" + asked_for_gpu(record.substitutions),
         )
 
 

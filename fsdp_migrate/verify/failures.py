@@ -12,6 +12,7 @@ import json
 import os
 import re
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from fsdp_migrate.verify import known_errors
 from fsdp_migrate.verify.calls import A_DTENSOR, read_calls, where_they_part
 from fsdp_migrate.verify.launcher import LaunchResult, RankExit
 from fsdp_migrate.verify.model import ArmName
-from fsdp_migrate.verify.spec import RankFiles
+from fsdp_migrate.verify.spec import EVENTS, RankFiles
 
 _ECHO = re.compile(
     r"connection (closed|reset|refused)|closed by peer|broken pipe|socket (closed|timeout)|DistBackendError|"
@@ -92,6 +93,7 @@ def check(
         words = words.replace(copy + os.sep, source + os.sep)
     meant = known_errors.meaning(first.text, first.traceback) or _meant_by_calls(apart)
     hint = _hint(result.hung, copied=tree is not None)
+    hint += asked_for_gpu(_substitutions(records / launch.value / f"rank{first.rank}" / EVENTS))
     raise JobError(words, hint=f"{meant}; {hint}" if meant else hint)
 
 
@@ -168,6 +170,22 @@ def _meant_by_calls(apart: str) -> str:
 def _over(ranks: list[int]) -> str:
     """Of ranks that are through with the script while others wait for them."""
     return f"(rank {', '.join(map(str, ranks))} came to the end of the script)" if ranks else ""
+
+
+def asked_for_gpu(substitutions: Iterable[str]) -> str:
+    """What to do about a script that ended because it found no GPU, to be added to a hint."""
+    if "torch.cuda.is_available() answers False" not in substitutions:
+        return ""
+    return (
+        "; it asked torch.cuda.is_available(), which answers False in a rehearsal: where it insists on a "
+        "GPU, --as-gpu makes that True"
+    )
+
+
+def _substitutions(events: Path) -> set[str]:
+    """What stood in for what, as one rank told it."""
+    lines = _read(events).splitlines()
+    return {json.loads(line)["text"] for line in lines if '"substitution"' in line and line.endswith("}")}
 
 
 def _hint(hung: bool, *, copied: bool) -> str:

@@ -136,6 +136,8 @@ def clipping(evidence: Evidence) -> Cause | None:
     if not original.clips:
         return None
     for step in range(1, min(original.last_step, candidate.last_step) + 1):
+        if own := _whole_for_parts(original, candidate, step):
+            return own
         clipped = {name for name in original.tensors(step, "gradient") if _is_changed(original, step, name)}
         for norms in candidate.clipped_norms(step):
             if max(norms) - min(norms) > _SAME_FACTOR * max(norms) and equal_norms(original, step):
@@ -151,6 +153,28 @@ def clipping(evidence: Evidence) -> Cause | None:
                 "not-clipped",
                 f"the original clipped the gradients of step {step} and the candidate did not",
                 "call torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm) before optimizer.step()",
+            )
+    return None
+
+
+def _whole_for_parts(original: ArmRecord, candidate: ArmRecord, step: int) -> Cause | None:
+    """FSDP1 let torch's function see a rank's own part of the gradients alone; FSDP2 gives it DTensors."""
+    if original.ranks != candidate.ranks or original.kind != "FSDP1":
+        return None
+    pairs = zip(original.clipped_norms(step), candidate.clipped_norms(step), strict=False)
+    for call, (left, right) in enumerate(pairs):
+        kind = original.steps[step][0].clips[call].norm_type
+        whole = max(left) if math.isinf(kind) else sum(norm**kind for norm in left) ** (1 / kind)
+        apart = max(left) - min(left) > _SAME_FACTOR * max(left)
+        if apart and all(abs(norm - whole) <= 1e-3 * whole for norm in right):
+            parts = ", ".join(f"{norm:.4g}" for norm in left)
+            return Cause(
+                "norm-of-parts",
+                f"the original took the norm of each rank's own part of the gradients ({parts} in step "
+                f"{step}), as torch.nn.utils.clip_grad_norm_ does under FSDP1, and the candidate the norm of "
+                f"all of them ({right[0]:.4g}), which these parts make together",
+                "none, if this is wanted: it is what clipping is meant to be, and no longer what was done. "
+                "To compare the rest, give the original model.clip_grad_norm_(max_norm) of FSDP1",
             )
     return None
 

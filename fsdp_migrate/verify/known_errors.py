@@ -69,6 +69,16 @@ _KNOWN = (
         "came between the backward pass and it, or synchronisation is off), or the model is not sharded",
     ),
     _known(
+        r"c10d\.\w+(\.\w+)? does not have a sharding strategy",
+        "a collective was called on a DTensor: a norm that clip_grad_norm_ returned is whole on every rank "
+        "after .full_tensor(), and needs no reduction; of a parameter or gradient give its .to_local()",
+    ),
+    _known(
+        r"\.numpy\(\) is not supported for tensor subclasses",
+        "a DTensor has no .numpy(): take its .full_tensor() first, on every rank, or .to_local() for this "
+        "rank's part, which is what FSDP1 showed",
+    ),
+    _known(
         r"assign a gradient (with|of) dtype",
         "a unit whose parameters were all frozen at its first forward pass is trained later: before torch "
         "2.14 FSDP2 settles then what dtype gradients get, so freeze it after its first forward pass",

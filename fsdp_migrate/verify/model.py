@@ -56,6 +56,7 @@ class LaunchOptions:
         full_limit_bytes: tensors each rank keeps in full; of later ones it keeps digests and sketches, which
             tell equality and the size of a difference, not its place.
         every_element: up to that limit keep large tensors in full too, whatever it costs.
+        as_gpu: in a rehearsal `torch.cuda.is_available()` answers True to the script, which may insist on it.
     """
 
     nproc: int = 2
@@ -73,6 +74,7 @@ class LaunchOptions:
     also: tuple[str, ...] = ()
     full_limit_bytes: int = 1 << 30
     every_element: bool = False
+    as_gpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)

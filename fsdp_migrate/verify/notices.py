@@ -17,11 +17,18 @@ from fsdp_migrate.verify.printed import (
 )
 from fsdp_migrate.verify.record import ArmRecord, same_units
 from fsdp_migrate.verify.sharding_causes import listed
+from fsdp_migrate.verify.spec import ENOUGH
 from fsdp_migrate.verify.whole import moved
 
 
 def warnings_of(original: ArmRecord, candidate: ArmRecord) -> Iterable[str]:
     """What equal numbers cannot tell and a reader who sees PASS must know."""
+    if both := original.saved_outside & candidate.saved_outside:
+        yield (
+            f"both arms saved to {listed(sorted(both))}, outside of the copies of the project that they "
+            "ran in: what stood there is overwritten, and the candidate finds what the original has just "
+            "written. Give a path relative to the project"
+        )
     before = norms_reported(original)
     if before and not norms_reported(candidate) and never_over_limit(original):
         yield (
@@ -117,6 +124,12 @@ def notices_of(original: ArmRecord, candidate: ArmRecord, comparison: Comparison
         if left.casts_inputs != right.casts_inputs and left.name:
             yield f"unit {left.name}: casts its inputs: {left.casts_inputs} -> {right.casts_inputs}"
             break
+    stopped = all(reason == ENOUGH for arm in (original, candidate) for reason in arm.ended.values())
+    if stopped and not original.saves:
+        yield (
+            f"both arms were stopped after {original.last_step} steps, before the job saved anything: what "
+            "it does later, saving and resuming among it, was not compared (--steps)"
+        )
     if comparison.unused:
         yield (
             f"{len(comparison.unused)} unused parameters get a zero gradient in one arm and none in the "

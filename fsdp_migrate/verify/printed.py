@@ -1,14 +1,17 @@
 """Compares the numbers that both arms printed; pure.
 
 What a job computes can be right and what it logs wrong: under FSDP2 `.item()` of a DTensor is one rank's part
-of a norm, a mean or a count, and no error says so. Lines are matched by their words; only numbers whose words
-speak of training are compared, because times, rates and memory differ from run to run.
+of a norm, a mean or a count, and no error says so. Lines are matched by their words; only numbers whose
+words speak of training are compared, because times, rates and memory differ from run to run. Where lines
+count steps or examples, those of equal counts are compared: a job that logs every few seconds logs other
+steps in each run.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 _NUMBER = re.compile(
@@ -23,6 +26,7 @@ _NEVER = re.compile(
     r"time|second|\bsec|\bms\b|/s\b|it/s|tokens|tok\b|mem|gib|mib|\bgb\b|\bmb\b|throughput|mfu|flop|rate/s|pid|port|eta",
     re.IGNORECASE,
 )
+_CLOCK = re.compile(r"(\d{4}[-/]\d\d[-/]\d\d[ T_]?)?\d{1,2}:\d\d(:\d\d)?([.,]\d+)?")
 _LABEL_CHARACTERS = 40
 _UNIT_CHARACTERS = 10
 _TOLERANCE = 2e-3
@@ -54,9 +58,36 @@ def differences(
     return [
         one
         for words, lines in right.items()
-        for before, after in zip(left.get(words, []), lines, strict=False)
+        for before, after in _pairs(left.get(words, []), lines)
         for one in _differing(before, after, max(tolerance, _TOLERANCE))
     ]
+
+
+def _pairs(left: list[str], right: list[str]) -> Iterator[tuple[str, str]]:
+    """Lines of equal counts, or in their order where no count is in both arms."""
+    before, after = _by_counts(left), _by_counts(right)
+    common = [counts for counts in after if counts in before and counts]
+    if not common:
+        yield from zip(left, right, strict=False)
+    for counts in common:
+        yield from zip(before[counts], after[counts], strict=False)
+
+
+def _by_counts(lines: list[str]) -> dict[tuple[str, ...], list[str]]:
+    found: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for line in lines:
+        found[tuple(_counts(_CLOCK.sub("", line)))].append(line)
+    return found
+
+
+def _counts(line: str) -> Iterator[str]:
+    """Whole numbers whose words speak neither of training nor of what differs from run to run."""
+    end = 0
+    for number in _NUMBER.finditer(line):
+        label = line[max(end, number.start() - _LABEL_CHARACTERS) : number.start()]
+        end = number.end()
+        if number[0].isdigit() and not _COMPARED.search(label) and not _NEVER.search(label):
+            yield number[0]
 
 
 def counts_whole_parameters(one: Printed, numel: int) -> bool:
@@ -81,7 +112,8 @@ def _by_words(lines: tuple[str, ...]) -> dict[str, list[str]]:
 
 
 def _differing(before: str, after: str, tolerance: float) -> list[Printed]:
-    found = []
+    found, line = [], after
+    before, after = _CLOCK.sub("", before), _CLOCK.sub("", after)
     numbers = list(_NUMBER.finditer(after))
     starts = [one.start() for one in numbers[1:]] + [len(after)]
     end = 0
@@ -92,5 +124,5 @@ def _differing(before: str, after: str, tolerance: float) -> list[Printed]:
         a, b = (float(one[0].replace(",", "")) for one in (left, right))
         wanted = _COMPARED.search(words) and not _NEVER.search(words)
         if wanted and a == a and b == b and abs(a - b) > tolerance * max(abs(a), abs(b)):
-            found.append(Printed(after, label.strip(" :=,;|[({'\""), a, b))
+            found.append(Printed(line, label.strip(" :=,;|[({'\""), a, b))
     return found

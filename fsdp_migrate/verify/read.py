@@ -113,6 +113,8 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
                 known.append(event["text"])
         case "strayed":
             record.strayed |= set(event["files"])
+        case "outside":
+            record.saved_outside |= set(event["paths"])
         case "end":
             record.ended[rank] = event["reason"]
             record.processor = record.processor or event.get("processor", "")

@@ -190,6 +190,7 @@ class ArmRecord:
         sparse: steps of which neither the optimizer's state was recorded, but for counters, nor the gradients
             that it got.
         printed: lines rank 0 printed or logged.
+        saved_outside: checkpoints that were written elsewhere than in the copy of the project.
         processor: what computed, in its maker's words; "" where the record does not say.
     """
 
@@ -214,6 +215,7 @@ class ArmRecord:
     substitutions: list[str] = field(default_factory=list)
     not_observed: list[str] = field(default_factory=list)
     strayed: set[str] = field(default_factory=set)
+    saved_outside: set[str] = field(default_factory=set)
     printed: tuple[str, ...] = ()
     peak_bytes: int = 0
     peak_is: str = ""

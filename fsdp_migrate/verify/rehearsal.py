@@ -3,7 +3,8 @@
 A rehearsal shows that both arms run and compute the same; it says nothing of GPU kernels, memory or speed.
 What is
 replaced: device arguments, the process group's backend, the device type of meshes and autocast, and those
-`torch.cuda` calls that fail without a GPU. `torch.cuda.is_available()` keeps answering False.
+`torch.cuda` calls that fail without a GPU. `torch.cuda.is_available()` keeps answering False, unless
+`--as-gpu` is given.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 from torch.distributed import fsdp
 from torch.overrides import TorchFunctionMode
 
-from fsdp_migrate.verify import cuda_calls, older_torch
+from fsdp_migrate.verify import cuda_calls, device_requests, older_torch
 
 Say = Callable[[str], None]
 
@@ -46,22 +47,39 @@ def names_cuda(tree: Path, arguments: tuple[str, ...]) -> bool:
 
 
 class OnCpu(TorchFunctionMode):
-    """Sends every tensor meant for an accelerator to the CPU."""
+    """Sends every tensor meant for an accelerator to the CPU.
 
-    def __init__(self, say: Say) -> None:
+    Args:
+        as_gpu: scripts are told that there is a GPU.
+    """
+
+    def __init__(self, say: Say, *, as_gpu: bool = False) -> None:
         super().__init__()
         self.say = say
+        self.as_gpu = as_gpu
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Replace device arguments of `func`."""
         kwargs = kwargs or {}
         if func is Tensor.cuda:
             self.say("tensor.cuda() leaves the tensor on the CPU")
+            return _as_moved(args[0])
+        if func is Tensor.pin_memory:
+            self.say("tensor.pin_memory() does nothing")
             return args[0]
         if "device" in kwargs:
             kwargs = {**kwargs, "device": self.cpu(kwargs["device"])}
+        if kwargs.get("pin_memory"):
+            self.say("pin_memory=True dropped")
+            kwargs = {**kwargs, "pin_memory": False}
+        if func is Tensor.type:
+            args = tuple(one.replace("cuda.", "") if isinstance(one, str) else one for one in args)
         if func is Tensor.to:
             args = (args[0], *(self.cpu(one, position == 0) for position, one in enumerate(args[1:])))
+            moved = func(*args, **kwargs)
+            named = (*args[1:2], *(value for key, value in kwargs.items() if key == "device"))
+            is_placed = any(isinstance(one, str | torch.device) for one in named)
+            return _as_moved(moved) if is_placed and moved is args[0] else moved
         return func(*args, **kwargs)
 
     def cpu(self, value: Any, is_device: bool = True) -> Any:
@@ -76,13 +94,23 @@ class OnCpu(TorchFunctionMode):
         return value
 
 
+def _as_moved(tensor: Any) -> Any:
+    """A tensor as a copy to another device lays it out: without the gaps of a slice, so `.view` takes it."""
+    if type(tensor) is not Tensor or tensor.layout is not torch.strided or tensor.is_contiguous():
+        return tensor
+    # Only a dense tensor keeps its strides.
+    like = torch.empty_like(tensor, device="meta")
+    return tensor if like.stride() == tensor.stride() else tensor.contiguous()
+
+
 def apply(mode: OnCpu) -> None:
     """Patch this process; the mode itself is entered by the caller around the script."""
     _modules(mode)
     _process_groups(mode.say)
     _meshes(mode.say)
     _precision(mode.say)
-    cuda_calls.apply(mode.say)
+    cuda_calls.apply(mode.say, as_gpu=mode.as_gpu)
+    device_requests.apply(mode.cpu, mode, mode.say)
 
 
 def _modules(mode: OnCpu) -> None:

@@ -20,6 +20,8 @@ EVENTS = "events.jsonl"
 """What one rank saw in one arm, an event a line."""
 TENSORS = "tensors.bin"
 """The elements that its events refer to, raw and little-endian."""
+ENOUGH = "enough steps"
+"""Why an arm ended that was stopped; another one came to its end."""
 STEP = "step"
 """How many steps a rank has made, for whoever waits."""
 SAFETENSORS = "tensors.safetensors"
@@ -47,6 +49,7 @@ class WorkerSpec:
             latter are redirected to the former.
         full_limit_bytes: tensors one rank may write in full; beyond it only digests and sketches are kept.
         every_element: up to that limit write large tensors in full too.
+        as_gpu: tell the script that there is a GPU where there is none.
         wait_for_peers_s: how long a rank that is done stays for the others.
     """
 
@@ -68,6 +71,7 @@ class WorkerSpec:
     tree: tuple[str, str] | None = None
     full_limit_bytes: int = 1 << 30
     every_element: bool = False
+    as_gpu: bool = False
     wait_for_peers_s: float = 20.0
 
     def write(self, path: Path) -> None:

@@ -18,7 +18,7 @@ def initial_weights(evidence: Evidence) -> Cause | None:
     changed = [one for one in evidence.comparison.differences if one.step == 0 and one.quantity == "weight"]
     if not changed:
         return None
-    for rule in (_not_loaded, _uninitialised, _no_broadcast, _class_swapped):
+    for rule in (_resumed, _not_loaded, _uninitialised, _no_broadcast, _class_swapped):
         if (cause := rule(evidence, changed)) is not None:
             return cause
     return Cause(
@@ -31,6 +31,20 @@ def initial_weights(evidence: Evidence) -> Cause | None:
 
 def _loads(arm: ArmRecord, what: str) -> list[int]:
     return [one.unmatched for one in arm.loads if one.what == what and one.step == 0]
+
+
+def _resumed(evidence: Evidence, changed: list[Difference]) -> Cause | None:
+    """The candidate goes on from the end of the original."""
+    places = evidence.original.saved_outside
+    if not places or _loads(evidence.original, "model") or not _loads(evidence.candidate, "model"):
+        return None
+    return Cause(
+        "resumed",
+        f"{len(changed)} initial weights differ: the candidate loads a state before the first step, and "
+        f"the original, which loaded none, has just saved one to {listed(sorted(places))}, outside of the "
+        "copy of the project that it ran in: the candidate resumes from it",
+        "give a path relative to the project, where each arm has its own copy",
+    )
 
 
 def _not_loaded(evidence: Evidence, changed: list[Difference]) -> Cause | None:
@@ -67,6 +81,14 @@ def _uninitialised(evidence: Evidence, changed: list[Difference]) -> Cause | Non
             wild.append(one.name)
     if len(wild) < max(1, len(changed) // 2):
         return None
+    if _divides_by_zero(evidence.candidate):
+        return Cause(
+            "zero-eps",
+            f"{len(wild)} weights are no numbers ({listed(sorted(wild))}): get_optimizer_state_dict and "
+            "set_optimizer_state_dict step an optimizer that has no state yet with gradients of zeros, and "
+            "with eps=0 that is 0 / 0",
+            "give the optimizer an eps while they are called, or load the model's weights after them",
+        )
     return Cause(
         "uninitialised",
         f"{len(wild)} weights start as zeros or as what lay in memory ({listed(sorted(wild))}): they were "
@@ -74,6 +96,12 @@ def _uninitialised(evidence: Evidence, changed: list[Difference]) -> Cause | Non
         "after model.to_empty(device=...) initialise the weights, or load them, and fill buffers that no "
         "state dict holds",
     )
+
+
+def _divides_by_zero(arm: ArmRecord) -> bool:
+    """Whether an optimizer state was asked for or loaded, with nothing added to the divisor."""
+    settings = (dict(one) for facts in arm.optimizers for one in facts.settings.values())
+    return bool(_loads(arm, "optimizer")) and any(one.get("eps") == 0 for one in settings)
 
 
 def _no_broadcast(evidence: Evidence, changed: list[Difference]) -> Cause | None:

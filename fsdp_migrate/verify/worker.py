@@ -28,6 +28,7 @@ from fsdp_migrate.verify import (
     partitioned,
     rehearsal,
     replicated,
+    spawned,
     unsharded,
 )
 from fsdp_migrate.verify.model import ArmName
@@ -35,7 +36,7 @@ from fsdp_migrate.verify.probes.attach import attach_all
 from fsdp_migrate.verify.probes.recorder import Recorder
 from fsdp_migrate.verify.probes.session import Session
 from fsdp_migrate.verify.reference_job.config import Arm
-from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
+from fsdp_migrate.verify.spec import ENOUGH, RankFiles, WorkerSpec
 
 _API: dict[ArmName, Arm] = {ArmName.CANDIDATE: "fsdp2", ArmName.DDP: "ddp"}
 """What shards the bundled job in an arm; FSDP1 in all others."""
@@ -111,10 +112,12 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
     mode = None
     if spec.device == "cpu":
         if spec.tree is not None and rehearsal.names_cuda(Path(spec.tree[0]), spec.arguments):
-            mode = rehearsal.OnCpu(say)
+            mode = rehearsal.OnCpu(say, as_gpu=spec.as_gpu)
             rehearsal.apply(mode)
         fsdp1_on_cpu.apply(say)
         rehearsal.never_pin(say)
+    if spec.program != "reference":
+        spawned.apply(say)
     if spec.unsharded:
         unsharded.apply()
     if spec.under == ArmName.DDP.value:
@@ -128,7 +131,7 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
 
 def _script(spec: WorkerSpec, rank: int, files: RankFiles, peers: list[RankFiles]) -> None:
     def leave() -> NoReturn:
-        _complete(spec, session, files, "enough steps")
+        _complete(spec, session, files, ENOUGH)
         _wait_for_peers(files, peers, spec.wait_for_peers_s)
         os._exit(0)
 
@@ -188,8 +191,11 @@ def _be_deterministic() -> None:
 
 
 def _moved(entry: str, source: str, copy: str) -> str:
-    inside = entry == source or entry.startswith(source + os.sep)
-    return copy + entry.removeprefix(source) if inside else entry
+    return copy + entry.removeprefix(source) if _is_below(entry, source) else entry
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder + os.sep)
 
 
 def _complete(spec: WorkerSpec, session: Session, files: RankFiles, reason: str) -> None:
@@ -205,6 +211,9 @@ def _complete(spec: WorkerSpec, session: Session, files: RankFiles, reason: str)
             and not path.startswith(copy + os.sep)
         )
         session.recorder.event("strayed", files=[path.removeprefix(source + os.sep) for path in strayed])
+        saved, inside = (str(Path(path).resolve()) for path in session.saved_to), str(Path(copy).resolve())
+        outside = {path for path in saved if not _is_below(path, inside)}
+        session.recorder.event("outside", paths=sorted(outside))
     session.finish(reason)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -164,6 +164,26 @@ LAYOUTS = {
         ["fsdp2_sharding.py"],
         [("..", "", "-m repository.saving.files"), ("..", "", "-m repository.sharding")],
     ),
+    "an idle __init__ at the top, around a package of the same name": Layout(
+        {
+            "__init__.py": "",
+            "repository/__init__.py": "",
+            "repository/model.py": "class Block: pass\n",
+            "repository/sharding.py": f"from repository.model import Block\n{_SHARD}",
+            "train.py": "from repository.sharding import shard\n",
+        },
+        ["repository/fsdp2_sharding.py"],
+        [(".", "", "train.py"), (".", "", "-m repository.sharding")],
+    ),
+    "a package that imports itself by its name": Layout(
+        {
+            "__init__.py": "",
+            "sharding.py": _SHARD,
+            "train.py": f"from repository.sharding import shard\n{_SAVE}",
+        },
+        ["fsdp2_sharding.py"],
+        [("..", "", "-m repository.train")],
+    ),
     "a namespace package": Layout(
         {
             "company/product/model.py": f"from company.product.saving import save\n{_SHARD}",

@@ -73,6 +73,25 @@ def test_other_number_of_micro_batches_is_no_other_data() -> None:
     assert causes(arm("FSDP1", two), arm("FSDP2", other), difference)[0] == "different-data"
 
 
+def test_norm_of_each_ranks_part_in_the_original_is_named() -> None:
+    def two_ranks(kind: str, *norms: float) -> ArmRecord:
+        made = arm(kind, {"clips": (Clip("clip_grad_norm_", 1.0, 2.0, norms[0], ()),)}, ranks=2)
+        other = arm(kind, {"clips": (Clip("clip_grad_norm_", 1.0, 2.0, norms[1], ()),)})
+        made.steps[1] += other.steps[1]
+        return made
+
+    difference = apart(1, "gradient norm", 3.0, 5.0)
+    assert (
+        causes(two_ranks("FSDP1", 3.0, 4.0), two_ranks("FSDP2", 5.0, 5.0), difference)[0] == "norm-of-parts"
+    )
+    assert "norm-of-parts" not in causes(
+        two_ranks("FSDP1", 3.0, 4.0), two_ranks("FSDP2", 7.0, 7.0), difference
+    )
+    assert "norm-of-parts" not in causes(
+        two_ranks("FSDP1", 5.0, 5.0), two_ranks("FSDP2", 5.0, 5.0), difference
+    )
+
+
 def test_norm_of_scaled_gradients_is_named() -> None:
     facts = {"scales": (4096.0,)}
     arms = arm("FSDP1", facts), arm("FSDP2", facts)
@@ -121,6 +140,10 @@ def test_errors_of_parameters_outside_of_a_forward_pass() -> None:
     mixed = "RuntimeError: aten.{} got mixed torch.Tensor and DTensor, need to convert all"
     assert "call its reshard()" in known_errors.meaning(mixed.format("lerp_.Scalar"), "")
     assert "call its reshard()" in known_errors.meaning(mixed.format("_foreach_mul_.ScalarList"), "")
+    numpy = "RuntimeError: .numpy() is not supported for tensor subclasses."
+    assert ".to_local()" in known_errors.meaning(numpy, "")
+    reduced = "Operator c10d.allreduce_.default does not have a sharding strategy registered."
+    assert ".full_tensor()" in known_errors.meaning(f"NotImplementedError: {reduced}", "")
     assert "call the module itself" in known_errors.meaning(mixed.format("mm.default"), "")
     assert "parameter group" in known_errors.meaning(mixed.format("addcdiv_.default"), "torch/optim/adam.py")
     dtype = "RuntimeError: attempting to assign a gradient with dtype 'c10::BFloat16' to a tensor"

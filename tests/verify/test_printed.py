@@ -48,6 +48,16 @@ def test_arms_that_differ_by_rounding_print_other_digits() -> None:
     assert len(differences(("loss 2.50",), ("loss 2.75",), tolerance=0.02)) == 1
 
 
+def test_lines_of_other_steps_are_not_compared() -> None:
+    """A job that logs when some seconds have passed logs other steps in each run."""
+    before = tuple(f"2026-01-02 10:20:{step:02d} step {step}: loss {5 - step}.0" for step in (1, 2, 4))
+    after = tuple(f"2026-01-02 10:25:{step:02d} step {step}: loss {5 - step}.0" for step in (1, 3, 4))
+    assert differences(before, after) == []
+    wrong = ("2026-01-02 10:25:03 step 3: loss 2.0", "2026-01-02 10:25:04 step 4: loss 3.0")
+    assert [one.original for one in differences(before, wrong)] == [1.0]
+    assert len(differences(("10:20:59 loss 1.0",), ("11:30:00 loss 2.0",))) == 1
+
+
 @pytest.mark.parametrize(
     ("line", "numel", "whole"),
     [

@@ -17,7 +17,7 @@ from bench import PROJECT, Bench, bench
 from resume_file import full_checkpoint
 
 from fsdp_migrate.cli.verify_options import AlsoOption, also_measured
-from fsdp_migrate.errors import UsageError
+from fsdp_migrate.errors import JobError, UsageError
 from fsdp_migrate.reports import parity
 from fsdp_migrate.verify.baseline import build_tree, sources
 from fsdp_migrate.verify.model import ArmName, Check, LaunchOptions, Outcome, ParityReport, VerifyRequest
@@ -104,6 +104,98 @@ def test_rewritten_project_is_verified_from_its_manifest(one_rank: Bench, rewrit
     assert (report.original.kind, report.candidate.kind) == ("FSDP1", "FSDP2")
     assert "what rewrite recorded" in report.baseline
     assert contents(rewritten) == before
+
+
+_SAVES = """
+import os, sys
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint import save
+from torch.distributed.checkpoint.state_dict import get_model_state_dict
+from torch.distributed.fsdp import fully_shard
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 4)
+fully_shard(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+path = sys.argv[1]
+if os.path.exists(path):
+    model.load_state_dict(torch.load(path, weights_only=False))
+for step in range(4):
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if step == 0 and path != "never":
+        torch.save(model.state_dict(), path)
+        save(get_model_state_dict(model), checkpoint_id=path + ".dcp")
+"""
+
+
+def test_checkpoints_outside_of_the_copies_are_no_riddle(one_rank: Bench, tmp_path: Path) -> None:
+    """The second arm would resume from the first one's, and both write where a production run may."""
+    (tmp_path / "project").mkdir()
+    for name in ("train.py", "before.py"):
+        (tmp_path / "project" / name).write_text(_SAVES)
+
+    def verdict(path: str) -> ParityReport:
+        request = VerifyRequest("train.py", (path,), baseline="before.py", cwd=tmp_path / "project")
+        return one_rank.script(request)
+
+    report = verdict(str(tmp_path / "last.pt"))
+    assert not report.passed and report.causes[0].code == "resumed"
+    saved = [f"{tmp_path.resolve()}/last.pt{kind}" for kind in ("", ".dcp")]
+    assert all(path in report.causes[0].text and path in report.warnings[0] for path in saved)
+    assert not any("stopped" in notice for notice in report.notices)
+    within = verdict("last.pt")
+    assert [one.code for one in within.causes] == [] and not any("outside" in w for w in within.warnings)
+    never = verdict("never")
+    assert any("stopped after 2 steps" in notice for notice in never.notices)
+
+
+_SPAWNS = """
+import os, random, sys
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.distributed.fsdp import fully_shard
+
+
+def work(rank, world, port, how):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "localhost", port
+    method = {} if how == "environment" else {"init_method": f"tcp://localhost:{port}"}
+    dist.init_process_group("nccl", rank=rank, world_size=world, **method)
+    torch.cuda.set_device(rank)
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 4).to(rank)
+    fully_shard(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        model(torch.full((2, 4), rank + 1.0, device=rank)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+if __name__ == "__main__":
+    world = int(sys.argv[2]) if len(sys.argv) > 2 else torch.cuda.device_count()
+    # Each process that runs this chooses another one.
+    mp.spawn(work, args=(world, str(random.SystemRandom().randint(20000, 30000)), sys.argv[1]), nprocs=world)
+"""
+
+
+def test_script_that_spawns_its_ranks_is_run_in_those_that_are_there(
+    two_ranks: Bench, tmp_path: Path
+) -> None:
+    for name in ("train.py", "before.py"):
+        (tmp_path / name).write_text(_SPAWNS)
+    for how in ("environment", "address"):
+        report = two_ranks.script(VerifyRequest("train.py", (how,), baseline="before.py", cwd=tmp_path))
+        assert (report.nproc, report.steps, report.candidate.kind) == (2, 3, "FSDP2")
+        loss = next(check for check in report.checks if check.title == "Loss")
+        assert (loss.outcome, loss.compared) == (Outcome.EQUAL, 6)
+    request = VerifyRequest("train.py", ("environment", "4"), baseline="before.py", cwd=tmp_path)
+    with pytest.raises(JobError, match="give --nproc 4"):
+        two_ranks.script(request)
 
 
 def test_module_is_run_as_python_runs_it(one_rank: Bench, rewritten: Path) -> None:

@@ -17,6 +17,8 @@ _NO_MODULES = frozenset(
     {"config", "cfg", "generation_config", "args", "hparams", "tokenizer", "dtype", "device", "optimizer"}
     | {"state", "training_state", "forward"}
 )
+_PREFIX = "FSDP"
+"""What the name of a unit's class begins with, before the name of the module's own."""
 _WALKS = ("modules", "named_modules", "children", "named_children")
 _GIVEN_PARTS = "names given loop variables over modules"
 _OTHER_CLASSES: frozenset[object] = frozenset(
@@ -32,8 +34,13 @@ def exact_class(project: Project) -> Iterator[Finding]:
         if isinstance(module, Block): ...
 
     `isinstance` also holds for subclasses, which can include more modules than before; the translation is
-    therefore offered with `--unsafe-fixes`. Comparisons of class names (`type(m).__name__ == "Block"`), and
-    what is looked up by the class (`HOOKS[type(m)]`), are left to a person. Looked at are the parts of a
+    therefore offered with `--unsafe-fixes`. Names of classes are compared without what `fully_shard` puts
+    before them:
+
+        if type(module).__name__ == "Block": ...
+        if type(module).__name__.removeprefix("FSDP") == "Block": ...
+
+    What is looked up by the class (`HOOKS[type(m)]`) is left to a person. Looked at are the parts of a
     sharded model, and loop variables over its `modules()`, `named_modules()`, `children()`, in the loop and
     in functions that they are given to. Of the sharded model itself nothing is said: FSDP1's wrapper was of
     another class than the model as well."""
@@ -56,16 +63,25 @@ def _compared(project: Project, module: Module) -> Iterator[Finding]:
         if not by_name and isinstance(node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
             template = ("not " if negative else "") + "isinstance({x}, {c})"
             edits = [replace(module, node, code(module, template, x=subject, c=node.comparators[0]))]
+        elif by_name and _are_own_names(node):
+            edits = [replace(module, node.left, code(module, '{name}.removeprefix("FSDP")', name=node.left))]
         yield finding(
             module,
             node,
             "FM508",
             "units of an FSDP2 model have a class of their own, so this test of the exact class fails",
             remedy="test with `isinstance`",
-            safety=Safety.UNSAFE if edits else Safety.MANUAL,
+            safety=(Safety.SAFE if by_name else Safety.UNSAFE) if edits else Safety.MANUAL,
             edits=edits,
             is_note=not edits and not _is_certain(project, module, subject),
         )
+
+
+def _are_own_names(question: ast.Compare) -> bool:
+    """Whether `__name__` is compared, with names that are none of those that `fully_shard` makes."""
+    asked = {n.value for n in ast.walk(question.comparators[0]) if isinstance(n, ast.Constant)}
+    is_name = isinstance(question.left, ast.Attribute) and question.left.attr == "__name__"
+    return is_name and not any(isinstance(one, str) and one.startswith(_PREFIX) for one in asked)
 
 
 def _looked_up(project: Project, module: Module) -> Iterator[Finding]:

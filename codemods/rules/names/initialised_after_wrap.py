@@ -6,10 +6,14 @@ Source: `torch/distributed/tensor/_random.py` (random numbers of DTensors are th
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from codemods.analysis.entry_methods import INITIALISE
 from codemods.rule import Finding, Module, No, Project, finding, rule
+
+_FIRST_VALUES = re.compile(r"_*(?:re)?init(?:iali[sz]e)?_(?:\w+_)?(?:weights|params|parameters)")
+"""Further names of such methods: `init_model_weights`, `_init_all_params`."""
 
 
 @rule("reset_parameters", {"FM535": "weights are initialised after the model is sharded"})
@@ -22,7 +26,13 @@ def initialised_after_wrap(project: Project) -> Iterator[Finding]:
     wrong. That holds for the model under its own name, too: `fully_shard` changes it in place. To start from
     the same weights, initialise before sharding. Constants are the same either way.
     """
-    for call in project.method_calls(*sorted(INITIALISE)):
+    further = {
+        call.func.attr
+        for module in (project.looked_at if project.wraps else ())
+        for call in module.calls()
+        if isinstance(call.func, ast.Attribute) and _FIRST_VALUES.fullmatch(call.func.attr)
+    }
+    for call in project.method_calls(*sorted(INITIALISE | further)):
         is_sharded = not isinstance(project.sharded(call.module, call.receiver), No)
         if is_sharded or _is_wrapped_before(project, call.module, call.receiver):
             yield finding(

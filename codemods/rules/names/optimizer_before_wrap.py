@@ -48,9 +48,10 @@ def optimizer(project: Project) -> Iterator[Finding]:
     built: list[tuple[Module, ast.Call, ast.expr]] = []
     seen: set[ast.AST | None] = set()
     met: _Met = {}
+    origins = Origins(project.links)
     for module, call in _optimizer_calls(project):
         for owner in _models_of(project, module, call):
-            wrap = _later_wrap(project, module, call, owner)
+            wrap = _later_wrap(project, origins, module, call, owner)
             if wrap is None:
                 built.append((module, call, owner))
                 continue
@@ -64,7 +65,7 @@ def optimizer(project: Project) -> Iterator[Finding]:
             symbol = project.resolve(module, call.func)
             seen |= {call, symbol.node if symbol is not None else None}
             break
-    _wrapped_elsewhere(project, built, seen, met)
+    _wrapped_elsewhere(project, origins, built, seen, met)
     for site, optimizers in met.items():
         stale = [one for one in optimizers if not one[2]]
         if len(stale) > _MANY:
@@ -77,12 +78,12 @@ def optimizer(project: Project) -> Iterator[Finding]:
 
 def _wrapped_elsewhere(
     project: Project,
+    origins: Origins,
     built: list[tuple[Module, ast.Call, ast.expr]],
     seen: set[ast.AST | None],
     met: _Met,
 ) -> None:
     """Optimizers of a model that another function shards later."""
-    origins = Origins(project.links)
     wrapped = [
         (site, origins.of(site.module, site.wrapped)) for site in project.wraps if site.wrapped is not None
     ]
@@ -220,7 +221,9 @@ def _filled_from(module: Module, call: ast.Call) -> list[ast.expr]:
     return found
 
 
-def _later_wrap(project: Project, module: Module, call: ast.Call, owner: ast.expr) -> ast.stmt | None:
+def _later_wrap(
+    project: Project, origins: Origins, module: Module, call: ast.Call, owner: ast.expr
+) -> ast.stmt | None:
     """The statement after an optimizer's in the same function that rebinds its model to a sharded one, which
     it was not before (`model = torch.compile(model)`)."""
     around = module.function(call) or module.tree
@@ -241,7 +244,22 @@ def _later_wrap(project: Project, module: Module, call: ast.Call, owner: ast.exp
         return None
     here = [n for n in ast.walk(call) if isinstance(n, ast.Name | ast.Attribute) and ast.unparse(n) == text]
     before = {h for place in (owner, *here) for h in project.links.held(module, place)}
-    return next((node for node, wraps in later if not wraps <= before), None)
+    made = origins.of(module, owner)
+    return next(
+        (
+            node
+            for node, wraps in later
+            if not wraps <= before and any(_is_of(origins, site, made) for site in wraps)
+        ),
+        None,
+    )
+
+
+def _is_of(origins: Origins, site: WrapCall, made: frozenset[ast.AST]) -> bool:
+    """Whether a wrap can be of what was made there, and not of something that is given along with it, such as
+    a configuration."""
+    there = origins.of(site.module, site.wrapped) if site.wrapped is not None else frozenset()
+    return not there or not made or bool(there & made)
 
 
 def _takes(value: ast.expr, text: str) -> bool:

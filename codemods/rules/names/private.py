@@ -27,10 +27,16 @@ _REMEDIES = {
     "_handle": "FSDP2 has no handles: `module.reshard()` reshards, `parameter.to_local()` is a shard",
     "_handles": "FSDP2 has no handles: `module.reshard()` reshards, `parameter.to_local()` is a shard",
     "_all_handles": "walk `model.modules()` and test `isinstance(module, FSDPModule)`",
-    "flat_param": "there is no flat parameter: work on `model.parameters()`, which are DTensors",
-    "_flat_param": "there is no flat parameter: work on `model.parameters()`, which are DTensors",
     **dict.fromkeys(
-        ("_is_flat_param", "_shard_param_infos", "_local_shard", "_mp_shard", "_full_param_padded"),
+        (
+            "flat_param",
+            "_flat_param",
+            "_is_flat_param",
+            "_shard_param_infos",
+            "_local_shard",
+            "_mp_shard",
+            "_full_param_padded",
+        ),
         "there is no flat parameter: each DTensor has its own name and whole shape, `.to_local()` is this "
         "rank's part",
     ),

@@ -81,6 +81,7 @@ class Session:
         at_first_model: called once, when the first model is met: the job's modules are imported by then.
         described: how many of the models have been described.
         saves: calls of `torch.save` so far.
+        saved_to: absolute paths of the files and folders they wrote.
         replicated: whether a model is trained by DistributedDataParallel.
         perturb: relative change made to every gradient element; see `verify.noise`.
         perturb_weights: the same for the initial weights.
@@ -105,6 +106,7 @@ class Session:
     at_first_model: list[Callable[[], None]] = field(default_factory=list)
     described: int = 0
     saves: int = 0
+    saved_to: set[str] = field(default_factory=set)
     replicated: bool = False
     now: StepState = field(default_factory=StepState)
     input_dtypes: dict[str, list[str]] = field(default_factory=dict)
@@ -233,6 +235,7 @@ class Session:
         self.checksums.clear()
         self.described = 0
         self.saves = 0
+        self.saved_to.clear()
         self.replicated = False
         self.input_dtypes.clear()
         self.autocast = ""

@@ -7,8 +7,7 @@ def count(model, block):
     # TODO(fsdp-migrate FM508): test with `isinstance`
     found = [m for m in model.modules() if type(m) is block]
     for name, module in model.named_modules():
-        # TODO(fsdp-migrate FM508): test with `isinstance`
-        if module.__class__.__name__ == "Linear":
+        if module.__class__.__name__.removeprefix("FSDP") == "Linear":
             print(name)
         if type(name) is str:
             continue

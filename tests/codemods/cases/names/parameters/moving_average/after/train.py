@@ -64,11 +64,11 @@ def by_handles(ema, model, decay):
     # TODO(fsdp-migrate FM516): do without FSDP1's internals: `FSDPModule` has
     #   `unshard()` and `reshard()`, parameters are DTensors
     for old, new in zip(handles, _traversal_utils._get_fsdp_handles(model)):
-        # TODO(fsdp-migrate FM507): there is no flat parameter: work on
-        #   `model.parameters()`, which are DTensors
+        # TODO(fsdp-migrate FM507): there is no flat parameter: each DTensor has its own
+        #   name and whole shape, `.to_local()` is this rank's part
         if new.flat_param.requires_grad:
-            # TODO(fsdp-migrate FM507): there is no flat parameter: work on
-            #   `model.parameters()`, which are DTensors
+            # TODO(fsdp-migrate FM507): there is no flat parameter: each DTensor has its
+            #   own name and whole shape, `.to_local()` is this rank's part
             old.flat_param.data.mul_(decay).add_(new.flat_param.data, alpha=1 - decay)
 
 

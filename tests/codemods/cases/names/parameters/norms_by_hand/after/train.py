@@ -57,8 +57,8 @@ def of_one(model):
 
 
 def of_handles(model):
-    # TODO(fsdp-migrate FM507): there is no flat parameter: work on
-    #   `model.parameters()`, which are DTensors
+    # TODO(fsdp-migrate FM507): there is no flat parameter: each DTensor has its own
+    #   name and whole shape, `.to_local()` is this rank's part
     return sum(handle.flat_param.grad.norm() ** 2 for handle in model._all_handles)
 
 

@@ -8,8 +8,8 @@ def free(model):
     # TODO(fsdp-migrate FM516): do without FSDP1's internals: `FSDPModule` has
     #   `unshard()` and `reshard()`, parameters are DTensors
     for handle in _get_fsdp_handles(model):
-        # TODO(fsdp-migrate FM507): there is no flat parameter: work on
-        #   `model.parameters()`, which are DTensors
+        # TODO(fsdp-migrate FM507): there is no flat parameter: each DTensor has its own
+        #   name and whole shape, `.to_local()` is this rank's part
         handle.flat_param.data.zero_()
 
 

@@ -36,8 +36,8 @@ def storage(model):
 
     for module in model.modules():
         if isinstance(module, FSDPModule):
-            # TODO(fsdp-migrate FM507): there is no flat parameter: work on
-            #   `model.parameters()`, which are DTensors
+            # TODO(fsdp-migrate FM507): there is no flat parameter: each DTensor has its
+            #   own name and whole shape, `.to_local()` is this rank's part
             _free_storage(module._handle.flat_param.data)
 
 

@@ -42,7 +42,8 @@ def main(out):
         torch.save(state, out / "checkpoint.pt")
     dist.barrier()
     again = shard(Model())
-    optimizer = torch.optim.AdamW(again.parameters(), lr=0.01)
+    # The settings come with the state.
+    optimizer = torch.optim.AdamW(again.parameters(), lr=0.1, eps=0)
     saved = torch.load(out / "checkpoint.pt")
     set_model_state_dict(
         again, saved["model"], options=StateDictOptions(full_state_dict=True)

@@ -45,7 +45,8 @@ def main(out):
         torch.save(state, out / "checkpoint.pt")
     dist.barrier()
     again = shard(Model())
-    optimizer = torch.optim.AdamW(again.parameters(), lr=0.01)
+    # The settings come with the state.
+    optimizer = torch.optim.AdamW(again.parameters(), lr=0.1, eps=0)
     saved = torch.load(out / "checkpoint.pt")
     with FSDP.state_dict_type(
         again, StateDictType.FULL_STATE_DICT, FullStateDictConfig(), full

@@ -14,6 +14,9 @@ class Net(nn.Module):
     def reset_parameters(self):
         nn.init.normal_(self.up.weight, std=0.02)
 
+    def init_model_weights(self):
+        self.reset_parameters()
+
 
 def inside():
     with torch.device("meta"):
@@ -32,6 +35,7 @@ def by_name():
     model.reset_parameters()
     model = FSDP(model, use_orig_params=True)
     model.reset_parameters()
+    model.init_model_weights()
     return model
 
 

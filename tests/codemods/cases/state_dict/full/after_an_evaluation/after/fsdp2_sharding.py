@@ -31,5 +31,9 @@ def load_full_optimizer(
             for name, values in state["state"].items()
         }
         state = {**state, "state": moments}
+    for group in optimizer.param_groups:
+        # torch makes empty state by a step with zero gradients: 0 / (0 + eps).
+        if group.get("eps") == 0:
+            group["eps"] = 1.0  # until the state's own is loaded
     options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=broadcast)
     set_optimizer_state_dict(model, optimizer, state or {}, options=options)

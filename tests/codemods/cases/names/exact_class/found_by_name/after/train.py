@@ -1,0 +1,38 @@
+import functools
+
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    apply_activation_checkpointing,
+)
+
+from fsdp2_sharding import shard_model, transformer_auto_wrap_policy
+from model import build_model
+
+OTHERS = ("Embedding", "RMSNorm")
+
+
+def class_of(module, name):
+    """The class of that name of a model's modules."""
+    if module.__class__.__name__.removeprefix("FSDP") == name:
+        return module.__class__
+    for child in module.children():
+        found = class_of(child, name)
+        if found is not None:
+            return found
+
+
+def prepare(args):
+    model = build_model()
+    policy = functools.partial(
+        transformer_auto_wrap_policy,
+        transformer_layer_cls={class_of(model, args.block)},
+    )
+    model = shard_model(model, auto_wrap_policy=policy)
+    apply_activation_checkpointing(
+        model, check_fn=lambda part: isinstance(part, class_of(model, args.block))
+    )
+    small = [
+        m for m in model.modules() if type(m).__name__.removeprefix("FSDP") in OTHERS
+    ]
+    # TODO(fsdp-migrate FM508): test with `isinstance`
+    units = [m for m in model.modules() if type(m).__name__ == "FSDPBlock"]
+    return model, small, units
