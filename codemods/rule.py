@@ -68,7 +68,7 @@ name no rule spoke of (`codemods.leftovers`).
 
 from __future__ import annotations
 
-from codemods.analysis.conditions import branches_before
+from codemods.analysis.conditions import branches_before, leaves
 from codemods.analysis.exports import names_taken
 from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.index import Symbol
@@ -208,6 +208,7 @@ __all__ = [
     "is_unwrapped",
     "is_where_not_instance",
     "is_where_other_branch_shards",
+    "leaves",
     "load_sharded_optimizer",
     "may_be_ddp",
     "model_loaded",

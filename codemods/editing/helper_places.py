@@ -77,7 +77,6 @@ class Roots:
     around: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        self.around = packages_around(self.target)
         found = Counter(
             (file, name)
             for path, module in self.project.modules.items()
@@ -92,7 +91,21 @@ class Roots:
                     named = PurePosixPath(*own) if place == file else PurePosixPath(place)
                     if named.is_relative_to(root / parts[0]):
                         self._seen.setdefault(place, Counter())[root] += times
+        around = packages_around(self.target)
+        self.around = () if around and self._is_on_path(around[0]) else around
         self._bare = {path for path, module in self.project.modules.items() if self._is_bare(path, module)}
+
+    def _is_on_path(self, package: str) -> bool:
+        """Whether the repository runs with the target on the import path, whatever `__init__.py` lies in it.
+
+        So where its files import what lies at its top by bare names, and none speaks of it as a package.
+        """
+        if not any(PurePosixPath() in roots for place, roots in self._seen.items() if place != "."):
+            return False
+        return not any(
+            _climbs_out(path, module) or any(n.split(".")[0] == package for n in absolute_imports(module))
+            for path, module in self.project.modules.items()
+        )
 
     def _is_bare(self, path: str, module: Module) -> bool:
         """Whether a file imports its neighbours by their bare names, and nothing by its package's name."""
@@ -143,6 +156,13 @@ class Roots:
             seen = reached([path], self.project.imports)
             self._closures[path] = frozenset(self.of(other) for other in seen)
         return self._closures[path]
+
+
+def _climbs_out(path: str, module: Module) -> bool:
+    """Whether a file imports something relative to a folder above the target's own."""
+    depth = len(PurePosixPath(path).parts)
+    found = [node for node in module.nodes(ast.ImportFrom) if isinstance(node, ast.ImportFrom)]
+    return any(node.level >= depth for node in found)
 
 
 def packages_around(folder: Path) -> tuple[str, ...]:
