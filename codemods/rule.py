@@ -121,6 +121,7 @@ from codemods.editing.state_dicts import Refused, model_loaded, model_saved
 from codemods.editing.statements import (
     annotation_words,
     can_only_be_sharded,
+    homes_of,
     is_annotation,
     is_behind_branch_that_shards,
     is_by_library,
@@ -194,6 +195,7 @@ __all__ = [
     "delete_argument",
     "delete_arguments",
     "finding",
+    "homes_of",
     "in_force",
     "insert_after",
     "insert_before",

@@ -231,6 +231,9 @@ class Spread:
                     self._attribute(kind, name).put(mark)
         for node, home in family.classes:
             self.look_for(home, node)
+            outer = home.parent(node)
+            if isinstance(outer, ast.ClassDef):  # `self.Models(...)`
+                self._attribute(self.family(outer, home), node.name).put(node)
             for word in ("self", "cls"):
                 for own in home.named(word):
                     is_bare = isinstance(own, ast.Name) and not isinstance(home.parent(own), ast.Attribute)

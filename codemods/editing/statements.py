@@ -174,6 +174,11 @@ def may_be_ddp(module: Module) -> bool:
     return "DistributedDataParallel" in module.text or "DDP(" in module.text
 
 
+def homes_of(module: Module, holding: Holding) -> set[Module]:
+    """The files in which it may be decided how a model of a place is wrapped: its own, and the wraps'."""
+    return {module, *(site.module for site in holding.sites)} if isinstance(holding, Maybe) else {module}
+
+
 def is_by_library(holding: Holding) -> bool:
     """Whether a library decides when the program runs if a model is sharded: Accelerate wraps the others in
     DistributedDataParallel."""

@@ -243,6 +243,9 @@ _POLICIES: dict[str, Callable[[Any], Any]] = {
             functools.partial(home.transformer_auto_wrap_policy, transformer_layer_cls={Inner}),
         ],
     ),
+    "classes of a private name": lambda home: functools.partial(
+        getattr(home, "_module_wrap_policy", None) or home.module_wrap_policy, module_classes={Inner, Leaf}
+    ),
     "own": lambda home: _own,
 }
 

@@ -43,6 +43,7 @@ POLICIES = {
     "always_wrap_policy": "always_wrap_policy",
     "ModuleWrapPolicy": "ModuleWrapPolicy",
     "_or_policy": "or_policy",
+    "_module_wrap_policy": "module_wrap_policy",
 }
 
 

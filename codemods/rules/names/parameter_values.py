@@ -43,6 +43,23 @@ _FUNCTIONS = {
     *("dot", "vdot", "inner", "tensordot"),
     *("all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "reduce_scatter_tensor"),
 }
+_ASSIGNED = "FM514="
+"""FM514 of `parameter.data = ...`."""
+_TOLD = {
+    "FM509": (
+        "sharded parameters have their whole shape now; FSDP1 showed one-dimensional parts of this rank",
+        "check which parameters this rule is meant to match: it matched by flattened shapes before",
+    ),
+    "FM514": (
+        "this reads or writes DTensors: reductions can be this rank's part, plain tensors cannot be mixed in",
+        "use `full_tensor()` for whole values or `to_local()` for this rank's, and drop reductions of your "
+        "own",
+    ),
+    _ASSIGNED: (
+        "`.data = ...` leaves the shard of a DTensor as it is: nothing is written, and no error is raised",
+        "write in place, `p.data.copy_(...)`; move or cast the whole model by `model.to(...)`",
+    ),
+}
 
 
 @rule(
@@ -64,7 +81,8 @@ def parameter_values(project: Project) -> Iterator[Finding]:
       name (`"bias" in name`) where `use_orig_params=True` is not said: FSDP1's names were those of flat
       parameters then.
     - FM514: `p.grad.norm().item()` is this rank's part, `p.numpy()` and `p.data.copy_(plain)` raise,
-      `dist.all_reduce(p.grad)` raises. Use `full_tensor()` for whole values, `to_local()` for this rank's.
+      `dist.all_reduce(p.grad)` raises, `p.data = ...` changes nothing, without a word. Use
+      `full_tensor()` for whole values, `to_local()` for this rank's.
       A norm of one's own, squares of gradients summed in a loop and then over the ranks, is translated: the
       shards of all ranks are the whole gradient, as FSDP1's parts were (not where parameters are ignored).
       So is said of loops over an optimizer's groups, in the project's own optimizers too, and of lists:
@@ -235,6 +253,8 @@ def _code_of(node: ast.AST, names: set[str], computed: Set[str] = frozenset()) -
         computed: of tensors that are made of them.
     """
     tensors = names | computed
+    if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Store):
+        return _ASSIGNED if isinstance(node.value, ast.Name) and node.value.id in names else None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FUNCTIONS:
         return "FM514" if any(root_of(argument) in tensors for argument in node.args) else None
     if not isinstance(node, ast.Attribute):
@@ -249,40 +269,11 @@ def _code_of(node: ast.AST, names: set[str], computed: Set[str] = frozenset()) -
 
 
 def _finding(project: Project, module: Module, node: ast.AST, code: str) -> Finding:
-    if code == "FM509":
-        return finding(
-            module,
-            node,
-            code,
-            "sharded parameters have their whole shape now; FSDP1 showed one-dimensional parts of this rank",
-            remedy=(
-                "check which parameters this rule is meant to match: it matched by flattened shapes before"
-            ),
-        )
-    if code == "FM514":
-        return finding(
-            module,
-            node,
-            code,
-            "this reads or writes DTensors: reductions can be this rank's part, plain tensors cannot "
-            "be mixed in",
-            remedy=(
-                "use `full_tensor()` for whole values or `to_local()` for this rank's, and drop "
-                "reductions of your own"
-            ),
-        )
+    if code in _TOLD:
+        message, remedy = _TOLD[code]
+        return finding(module, node, code.rstrip("="), message, remedy=remedy)
+    message = "`numel()` of a sharded parameter is the whole parameter's now; FSDP1 gave this rank's share"
     if count_goes_over_ranks(project, module, node):
-        return finding(
-            module,
-            node,
-            code,
-            "`numel()` of a sharded parameter is the whole parameter's now; FSDP1 gave this rank's share",
-            remedy="drop the factor for the number of ranks, or the sum over them",
-        )
-    return finding(
-        module,
-        node,
-        code,
-        "`numel()` of a sharded parameter is the whole parameter's now; FSDP1 gave this rank's share",
-        is_note=True,
-    )
+        remedy = "drop the factor for the number of ranks, or the sum over them"
+        return finding(module, node, code, message, remedy=remedy)
+    return finding(module, node, code, message, is_note=True)
