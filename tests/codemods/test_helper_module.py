@@ -34,6 +34,7 @@ _FIELDS = [
     "buffer_dtype",
     "cast_forward_inputs",
     "cast_root_forward_inputs",
+    "keep_low_precision_grads",
     "_module_classes_to_ignore",
     "batch_norm",
     "_mutable",
