@@ -68,7 +68,7 @@ name no rule spoke of (`codemods.leftovers`).
 
 from __future__ import annotations
 
-from codemods.analysis.conditions import branches_before
+from codemods.analysis.conditions import branches_before, leaves
 from codemods.analysis.exports import names_taken
 from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.index import Symbol
@@ -121,6 +121,7 @@ from codemods.editing.state_dicts import Refused, model_loaded, model_saved
 from codemods.editing.statements import (
     annotation_words,
     can_only_be_sharded,
+    homes_of,
     is_annotation,
     is_behind_branch_that_shards,
     is_by_library,
@@ -194,6 +195,7 @@ __all__ = [
     "delete_argument",
     "delete_arguments",
     "finding",
+    "homes_of",
     "in_force",
     "insert_after",
     "insert_before",
@@ -208,6 +210,7 @@ __all__ = [
     "is_unwrapped",
     "is_where_not_instance",
     "is_where_other_branch_shards",
+    "leaves",
     "load_sharded_optimizer",
     "may_be_ddp",
     "model_loaded",

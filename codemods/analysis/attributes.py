@@ -27,6 +27,7 @@ from codemods.analysis.holding import (
     WrapCall,
 )
 from codemods.analysis.module import Module
+from codemods.analysis.own_classes import made_by_self
 from codemods.analysis.scopes import Binding, BindingKind
 from codemods.analysis.spread_marks import INSIDE
 from codemods.analysis.stores import AttributeStore
@@ -213,7 +214,8 @@ class Attributes:
             held |= self.links.at(home, statement.value, path)
         for node, where in [(owner, home), *self.links.classes.heirs(owner, home)]:
             fields = self.links.classes.fields(node, where)
-            for module, call in self.links.callers.of(where, node):
+            known = self.links.classes
+            for module, call in (*self.links.callers.of(where, node), *made_by_self(known, node, where)):
                 for value, inner in given_to(fields, name, call):
                     held |= self.links.at(module, value, (*inner, *path))
         for module, call, replaced in self.links.functions.replacements(name):

@@ -21,7 +21,7 @@ from codemods.analysis.reach import reached, turned
 from codemods.analysis.shelf import Shelf, imported_names, shelf_of
 from codemods.analysis.spread_starts import follow
 from codemods.analysis.stars import Stars
-from codemods.editing.layout import configured_line_length
+from codemods.editing.layout import CONFIGURED_IN, configured_line_length
 from codemods.editing.notebooks import code_bytes, read_notebook
 from codemods.model import Options
 from codemods.project import Project
@@ -147,9 +147,7 @@ def _line_length(target: Path) -> int | None:
     """From the target's own configuration, or that of a directory above it within the same repository."""
     for folder in (target, *target.parents):
         texts = [
-            (folder / name).read_text(errors="replace")
-            for name in ("pyproject.toml", "ruff.toml", ".ruff.toml", "setup.cfg", ".flake8", "tox.ini")
-            if (folder / name).is_file()
+            (folder / name).read_text(errors="replace") for name in CONFIGURED_IN if (folder / name).is_file()
         ]
         found = configured_line_length(texts)
         if found is not None or (folder / ".git").exists():

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from codemods.analysis.module import Module
 
 LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 """Statements behind which the rest of a block is not reached."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def leaves(body: Sequence[ast.stmt]) -> bool:
+    """Whether what stands behind a block is not reached through it: its last statement jumps, itself or on
+    every way through it."""
+    match body[-1]:
+        case ast.With() | ast.AsyncWith() as block:
+            return leaves(block.body)
+        case ast.If(orelse=[_, *_]) as branch:
+            return leaves(branch.body) and leaves(branch.orelse)
+        case last:
+            return isinstance(last, LEAVES)
 
 
 def conditions(
@@ -26,7 +38,7 @@ def conditions(
             body = parent.body if isinstance(parent.body, list) else [parent.body]
             yield _positive(parent.test, any(child is part for part in body))
         for branch in _branches(module, child) if is_within else ():
-            if isinstance(branch.body[-1], LEAVES):
+            if leaves(branch.body):
                 yield _positive(branch.test, False)
         is_within = is_within and not isinstance(parent, _FUNCTIONS)
         if not is_within and not beyond_function:

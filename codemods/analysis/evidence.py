@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from codemods.analysis.conditions import LEAVES, branches_before, conditions, decided_by
+from codemods.analysis.class_questions import asks_for_classes, questions
+from codemods.analysis.conditions import branches_before, leaves
 from codemods.analysis.flow import reaching
 from codemods.analysis.index import Index, Symbol
 from codemods.analysis.meanings import Meanings
@@ -17,6 +18,15 @@ from codemods.torch_names import FSDP, FSDP_MODULE, is_torch_optimizer
 
 _SHARDED = frozenset({FSDP, *FSDP_MODULE})
 """The classes of sharded models of both stacks."""
+_OTHER_WRAPPERS = frozenset(
+    {
+        "torch.nn.parallel.DistributedDataParallel",
+        "torch.nn.parallel.distributed.DistributedDataParallel",
+        "torch.nn.DataParallel",
+        "torch.nn.parallel.DataParallel",
+    }
+)
+"""Classes of which no model that FSDP shards is: they wrap as a whole."""
 _CAN_QUOTE = (ast.Constant, ast.Subscript, ast.BinOp)
 _STATIC = frozenset(
     {
@@ -82,7 +92,7 @@ class Evidence:
     def _is_left_unless(self, module: Module, node: ast.expr, text: str) -> bool:
         """Whether `if not isinstance(<the same name>, FSDP): raise` stands before a place."""
         for branch in branches_before(module, node) if isinstance(node, ast.Name) else ():
-            if not isinstance(branch.body[-1], LEAVES):
+            if not leaves(branch.body):
                 continue
             match branch.test:
                 case ast.UnaryOp(op=ast.Not(), operand=ast.Call(args=[subject, _]) as test):
@@ -93,7 +103,8 @@ class Evidence:
     def is_denied(self, module: Module, node: ast.expr) -> bool:
         """Whether a place is reached only where a question for a sharded model's class is answered by no.
 
-        The rest of `if isinstance(x, FSDP): ... elif isinstance(x, DDP): ...`, for `x` and for `x.module`.
+        The rest of `if isinstance(x, FSDP): ... elif isinstance(x, DDP): ...`, for `x` and for `x.module`;
+        also where a question for DDP's class is answered by yes. `match` asks the same.
         """
         while isinstance(node, ast.Attribute) and node.attr == "module":
             node = node.value
@@ -107,15 +118,13 @@ class Evidence:
 
     def denied(self, module: Module, node: ast.AST) -> Iterator[ast.expr]:
         """What is no sharded model where a place is reached, by the questions that fail there."""
-        if "isinstance" not in module.text:
+        if not asks_for_classes(module):
             return
-        told = (part for whole in conditions(module, node) for part in decided_by(*whole))
-        for test in told:
-            match test:
-                case ast.Call(func=ast.Name(id="isinstance"), args=[subject, classes]), False:
-                    symbols = (self.index.resolve(module, one) for one in classes_of(classes))
-                    if any(symbol is not None and symbol.name in _SHARDED for symbol in symbols):
-                        yield subject
+        for subject, classes, holds in questions(module, node):
+            symbols = [self.index.resolve(module, one) for one in classes]
+            names = {symbol.name if symbol is not None else "" for symbol in symbols}
+            if (names and names <= _OTHER_WRAPPERS) if holds else names & _SHARDED:
+                yield subject
 
     def _tests(self, module: Module, test: ast.expr, text: str) -> bool:
         """Whether a condition implies that a name is an instance of FSDP1's class."""
@@ -171,24 +180,18 @@ def _is_same(module: Module, one: ast.expr, other: ast.expr) -> bool:
     return bool(here & there)
 
 
-def classes_of(node: ast.expr) -> Iterator[ast.expr]:
-    """The classes of `isinstance`'s second argument: one, a tuple, or a union."""
-    if isinstance(node, ast.Tuple):
-        for element in node.elts:
-            yield from classes_of(element)
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        yield from classes_of(node.left)
-        yield from classes_of(node.right)
-    else:
-        yield node
-
-
 def _is_still(module: Module, test: ast.expr, node: ast.expr) -> bool:
     """Whether a name has the value at a place that a question above it was asked of."""
     text, start = ast.unparse(node), module.span(test).end
-    stop = module.span(node).start
+    own, stop = module.statement(node), module.span(node).start
     stores = (n for n in module.named(text.rpartition(".")[2]) if isinstance(n.ctx, ast.Store))
-    return not any(ast.unparse(n) == text and start <= module.span(n).start < stop for n in stores)
+    return not any(
+        ast.unparse(n) == text
+        and start <= module.span(n).start < stop
+        # `x = x.module` binds the name when its value is there.
+        and not (isinstance(own, ast.Assign | ast.AnnAssign) and module.statement(n) is own)
+        for n in stores
+    )
 
 
 def is_optimizer(symbol: Symbol | None, call: ast.Call) -> bool:

@@ -38,6 +38,8 @@ def code_of(node: ast.AST, names: Set[str], computed: Set[str] = frozenset()) ->
         return "FM514" if any(root_of(argument) in tensors for argument in node.args) else None
     if not isinstance(node, ast.Attribute):
         return None
+    if node.attr == "data" and isinstance(node.ctx, ast.Store):
+        return "FM514" if isinstance(node.value, ast.Name) and node.value.id in names else None
     if node.attr in ("numel", "nelement") and root_of(node.value) in names:
         return "FM515"
     if node.attr in _SHAPES and isinstance(node.value, ast.Name) and node.value.id in names:

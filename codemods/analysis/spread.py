@@ -173,8 +173,8 @@ class Spread:
         is_new = not cell.marks
         cell.put(mark)
         kind = self._objects.get(owner, owner) if isinstance(owner, Family) else owner
-        if kind is not owner:
-            self._attribute(kind, name).put(mark)
+        if isinstance(kind, Family) and kind is not owner:
+            self._put_among_others(kind, name, mark)
         if is_new and isinstance(owner, Family) and not self._look_for_reads(owner, cell, name):
             self._look_for_objects(owner)
 
@@ -228,14 +228,26 @@ class Spread:
         if kind is not family:
             for name, cell in list(self._attributes.get(family, {}).items()):
                 for mark in list(cell.marks):
-                    self._attribute(kind, name).put(mark)
+                    self._put_among_others(kind, name, mark)
         for node, home in family.classes:
             self.look_for(home, node)
+            outer = home.parent(node)
+            if isinstance(outer, ast.ClassDef):  # `self.Models(...)`
+                self._attribute(self.family(outer, home), node.name).put(node)
             for word in ("self", "cls"):
                 for own in home.named(word):
                     is_bare = isinstance(own, ast.Name) and not isinstance(home.parent(own), ast.Attribute)
                     if is_bare and home.class_of(own) is node:
                         self.add(home, own, kind)
+
+    def _put_among_others(self, kind: Family, name: str, mark: Mark) -> None:
+        """Say that a mark arrives in an attribute of objects that are not told apart: their methods are one,
+        which gives what any of them does."""
+        if isinstance(mark, ast.FunctionDef | ast.AsyncFunctionDef):
+            method = self._followed.setdefault((kind, name), ast.Pass())
+            self.take_result(mark, self._result(method).put)
+            mark = method
+        self._attribute(kind, name).put(mark)
 
     def _kind(self, family: Family) -> Family:
         """What the objects of a family are taken for: its own, or the last one of its group of files."""

@@ -12,6 +12,7 @@ from codemods.analysis.containers import KEEPING
 from codemods.analysis.holding import Instance
 from codemods.analysis.indirect_calls import handed_on, meant_by
 from codemods.analysis.module import Module
+from codemods.analysis.own_classes import meant_by_self
 from codemods.analysis.scopes import FunctionNode
 from codemods.analysis.shelf import Before
 from codemods.analysis.spread import Spread
@@ -89,6 +90,9 @@ class Given:
                 yield partial(self._record, module, call, place)
         elif symbol is not None and isinstance(symbol.node, ast.ClassDef) and symbol.module is not None:
             yield from self._construct(module, call, place, symbol.node, symbol.module)
+        elif symbol is None and (own := meant_by_self(self._links.classes, module, call.func)):
+            for owner, home in own:
+                yield from self._construct(module, call, place, owner, home)
         elif symbol is None and isinstance(call.func, ast.Name) and self._is_record(module, call.func):
             yield partial(self._record, module, call, place)
             yield self._spread.adds(module, call)

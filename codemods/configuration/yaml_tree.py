@@ -53,7 +53,7 @@ class _Builder:
         start, end = node.start_mark.index, node.end_mark.index
         if isinstance(node, yaml.ScalarNode):
             quote = node.style if node.style in ("'", '"') else ""
-            value = self._loader.construct_object(node, deep=True)
+            value = self._value(node)
             if node.style in ("|", ">"):
                 end = len(self._text[:end].rstrip())
             return Scalar(value, Span(start, end), quote)
@@ -64,6 +64,13 @@ class _Builder:
         assert isinstance(node, yaml.MappingNode)
         return self._mapping(node, after, depth)
 
+    def _value(self, node: yaml.Node) -> object:
+        """What a key or scalar stands for; its text where a program of its own gives the tag a meaning, as in
+        `!!python/name:pkg.function` and `!ENV NAME`."""
+        if node.tag not in self._loader.yaml_constructors:
+            return node.value
+        return self._loader.construct_object(node, deep=True)
+
     def _mapping(self, node: yaml.MappingNode, after: int, depth: int) -> Mapping:
         start, end = node.start_mark.index, node.end_mark.index
         flow = bool(node.flow_style)
@@ -73,7 +80,7 @@ class _Builder:
             if key.tag == "tag:yaml.org,2002:merge":
                 shared = True
                 continue
-            name = str(self._loader.construct_object(key, deep=True))
+            name = str(self._value(key))
             key_span = Span(key.start_mark.index, key.end_mark.index)
             built = self.build(value, key_span.end, depth + 1)
             entries.append(Entry(name, key_span, built))

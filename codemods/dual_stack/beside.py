@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from codemods.analysis.evidence import classes_of
+from codemods.analysis.class_questions import classes_of
 from codemods.analysis.module import Module
 from codemods.project import Project
 from codemods.torch_names import FSDP, FSDP_MODULE

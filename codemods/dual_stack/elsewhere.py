@@ -6,8 +6,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.analysis.conditions import LEAVES
-from codemods.analysis.evidence import classes_of
+from codemods.analysis.class_questions import classes_of
+from codemods.analysis.conditions import leaves
 from codemods.analysis.module import Module
 from codemods.dual_stack.beside import is_fsdp1_class, is_fsdp2_class
 from codemods.model import Span
@@ -107,6 +107,6 @@ def _led_to(module: Module, branch: ast.If | ast.IfExp, *, holds: bool) -> Itera
         yield module.span(branch.body if holds else branch.orelse)
         return
     yield from (module.span(statement) for statement in (branch.body if holds else branch.orelse))
-    if not holds and not branch.orelse and isinstance(branch.body[-1], LEAVES):
+    if not holds and not branch.orelse and leaves(branch.body):
         block = module.block(branch)
         yield from (module.span(statement) for statement in block[block.index(branch) + 1 :])

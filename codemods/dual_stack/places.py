@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -26,6 +27,8 @@ from codemods.dual_stack.truth import Truth
 from codemods.project import Project
 from codemods.torch_names import FSDP
 
+_NO_REGISTRIES = frozenset({"absl", "hypothesis", "mock", "parameterized", "pytest", "torch"})
+"""Libraries whose decorators take texts that are no names of what they decorate."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -167,15 +170,21 @@ def _registered(seen: View, module: Module) -> Iterator[Spot]:
         if not any(definition is node for node in module.nodes(type(definition))):
             continue
         for decorator in definition.decorator_list:
-            if _registers(decorator) and _has_sibling(seen, decorator):
+            if _registers(seen, module, decorator) and _has_sibling(seen, decorator):
                 yield Spot(module, decorator, Refused("a registry may be asked for it by its name"))
 
 
-def _registers(decorator: ast.expr) -> bool:
-    return isinstance(decorator, ast.Call) and any(
-        isinstance(a, ast.Constant) and isinstance(a.value, str)
-        for a in (*decorator.args, *(k.value for k in decorator.keywords))
-    )
+def _registers(seen: View, module: Module, decorator: ast.expr) -> bool:
+    """Whether a decorator is given a name, and is not one of Python's, of torch's or of tests, such as
+    `@patch("module.FSDP")`, by whose text nobody asks for what it decorates."""
+    if not isinstance(decorator, ast.Call):
+        return False
+    symbol = seen.project.resolve(module, decorator.func)
+    library = symbol.name.partition(".")[0] if symbol is not None and symbol.module is None else ""
+    if library in sys.stdlib_module_names or library in _NO_REGISTRIES:
+        return False
+    given = (*decorator.args, *(k.value for k in decorator.keywords))
+    return any(isinstance(a, ast.Constant) and isinstance(a.value, str) for a in given)
 
 
 def _has_sibling(seen: View, decorator: ast.expr) -> bool:

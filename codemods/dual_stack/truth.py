@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from codemods.analysis.evidence import classes_of
+from codemods.analysis.class_questions import classes_of
 from codemods.analysis.module import Module
 from codemods.dual_stack.beside import is_asked_beside, is_fsdp1_class, is_fsdp2_class, without
 from codemods.dual_stack.choices import Choices, constant_key

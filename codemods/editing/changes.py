@@ -18,6 +18,7 @@ from codemods.editing.drafts import draft_of
 from codemods.editing.helper_assembly import Needs
 from codemods.editing.helpers import HelperHome, helper_homes, helper_source
 from codemods.editing.imports import settle_imports
+from codemods.editing.kept_comments import kept_comments
 from codemods.editing.layout import DEFAULT
 from codemods.editing.line_join import join_short_lines
 from codemods.editing.line_wrap import wrap_long_lines
@@ -63,7 +64,7 @@ def file_changes(
         helper = homes[path].import_name(path) if path in homes else ""
         width, oldest = project.line_length or DEFAULT, project.options.target_torch
         spelling = Spelling(module, project.index, helper, width, oldest)
-        wanted = in_other_quotes(module, wanted)
+        wanted = in_other_quotes(module, [*kept_comments(module, wanted), *wanted])
         texts[path] = (apply_edits(module.text, wanted, spelling.spell, module.source.newline), spelling)
     dead = dead_functions(project, edits, {path: text for path, (text, _) in texts.items()})
     for path, gone in dead.items():

@@ -25,6 +25,7 @@ KEYWORDS = {
 
 FIELDS = frozenset(
     {"buffer_dtype", "cast_forward_inputs", "cast_root_forward_inputs", "_module_classes_to_ignore"}
+    | {"keep_low_precision_grads"}
 )
 """Fields of `MixedPrecision` that `shard_model` heeds only where they are in use."""
 

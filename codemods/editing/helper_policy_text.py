@@ -21,6 +21,17 @@ def transformer_auto_wrap_policy(
     return recurse or isinstance(module, tuple(transformer_layer_cls))
 '''
 
+CLASSES_POLICY = '''\
+def module_wrap_policy(
+    module: nn.Module,
+    recurse: bool,
+    nonwrapped_numel: int,
+    module_classes: Iterable[type[nn.Module]],
+) -> bool:
+    """Modules of the given classes are units."""
+    return recurse or isinstance(module, tuple(module_classes))
+'''
+
 LAMBDA_POLICY = '''\
 def lambda_auto_wrap_policy(
     module: nn.Module,
@@ -138,6 +149,7 @@ POLICY_PARTS = {
     "size_based_auto_wrap_policy": SIZE_POLICY,
     "always_wrap_policy": ALWAYS_POLICY,
     "or_policy": OR_POLICY,
+    "module_wrap_policy": CLASSES_POLICY,
     "ModuleWrapPolicy": MODULE_POLICY,
     "CustomPolicy": CUSTOM_POLICY,
 }

@@ -34,7 +34,11 @@ def mixed_precision(draft: Draft) -> str:
             "        nn.modules.batchnorm._BatchNorm,",
             "    )",
         ]
+    if "keep_low_precision_grads" in fields:
+        lines += ["    keep_low_precision_grads: bool = False"]
     text = "\n".join(lines) + "\n"
+    if "keep_low_precision_grads" in fields:
+        text += "\n" + part.LOW_PRECISION_GRADIENTS
     if draft.has("mixed_precision") and "shard_model" in draft.names:
         text += "\n" + part.POLICY_METHOD.replace("{cast}", _cast(fields))
     return text

@@ -214,6 +214,12 @@ PLAIN_MESH = """\
     )
 """
 
+LOW_PRECISION_GRADIENTS = """\
+    def __post_init__(self) -> None:
+        if self.keep_low_precision_grads:
+            raise ValueError("FSDP2 keeps gradients in the parameters' own dtype")
+"""
+
 POLICY_METHOD = '''\
     def policy(self, *, is_root: bool) -> MixedPrecisionPolicy:
         """Inputs are cast once, at the root: units get side inputs as they come."""

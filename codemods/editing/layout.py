@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 
 DEFAULT = 88
-_SETTING = re.compile(r"^\s*(?:line[-_]length|max[-_]line[-_]length)\s*=\s*(\d+)", re.MULTILINE)
+CONFIGURED_IN = (
+    *("pyproject.toml", "ruff.toml", ".ruff.toml", "setup.cfg", ".flake8", "tox.ini"),
+    ".pre-commit-config.yaml",
+)
+"""Files that may say it, those of formatters first."""
+_SETTING = re.compile(
+    r"^\s*(?:line[-_]length|max[-_]line[-_]length)\s*=\s*(\d+)|--line-length[=\s,'\"]+(\d+)", re.MULTILINE
+)
+"""A setting of a formatter, or an option of its command, as hooks before a commit give it."""
 
 
 def configured_line_length(texts: list[str]) -> int | None:
@@ -13,5 +21,5 @@ def configured_line_length(texts: list[str]) -> int | None:
     for text in texts:
         found = _SETTING.search(text)
         if found:
-            return int(found.group(1))
+            return int(found[1] or found[2])
     return None

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from codemods.analysis.conditions import LEAVES, branches_before
+from codemods.analysis.conditions import branches_before, leaves
 from codemods.analysis.flow import reaching
 from codemods.analysis.holding import Holding, Maybe
 from codemods.analysis.module import Module
@@ -174,6 +174,11 @@ def may_be_ddp(module: Module) -> bool:
     return "DistributedDataParallel" in module.text or "DDP(" in module.text
 
 
+def homes_of(module: Module, holding: Holding) -> set[Module]:
+    """The files in which it may be decided how a model of a place is wrapped: its own, and the wraps'."""
+    return {module, *(site.module for site in holding.sites)} if isinstance(holding, Maybe) else {module}
+
+
 def is_by_library(holding: Holding) -> bool:
     """Whether a library decides when the program runs if a model is sharded: Accelerate wraps the others in
     DistributedDataParallel."""
@@ -225,7 +230,7 @@ def _item(module: Module, item: ast.withitem) -> Code:
 def is_where_not_instance(module: Module, node: ast.AST, text: str) -> bool:
     """Whether a place is reached only when `isinstance(<text>, FSDP)` fails: an else branch, or after a
     jump."""
-    leaving = (b for b in branches_before(module, node) if isinstance(b.body[-1], LEAVES))
+    leaving = (b for b in branches_before(module, node) if leaves(b.body))
     if any(_is_instance_test(branch.test, text) for branch in leaving):
         return True
     child = node
@@ -268,7 +273,7 @@ def is_where_other_branch_shards(module: Module, node: ast.AST, text: str) -> bo
 def is_behind_branch_that_shards(module: Module, node: ast.AST, text: str) -> bool:
     """Whether a branch that treats `<text>` as FSDP1's wrapper leaves the function before a place."""
     return any(
-        isinstance(branch.body[-1], ast.Return)
+        leaves(branch.body)
         and any(_only_fsdp1(n, text) for s in branch.body for n in ast.walk(s) if isinstance(n, ast.Call))
         for branch in branches_before(module, node)
     )

@@ -171,6 +171,11 @@ def _as_inline(
     )
 
 
+def _units_without_policy(unknown: bool) -> str:
+    """What is told of units where no policy is given by name."""
+    return "by what `**` holds when the program runs" if unknown else "the whole model is one unit"
+
+
 def _as_helper_call(
     project: Project,
     site: WrapCall,
@@ -192,5 +197,5 @@ def _as_helper_call(
         edits=helper_call_edits(project, site, results, is_nested=nested, is_open=unknown),
         needs=needs | ({"is_root"} if nested else set()),
         shares=taken_by_wrap(project, site),
-        detail=f"by the policy `{policies[0]}`" if policies else "the whole model is one unit",
+        detail=f"by the policy `{policies[0]}`" if policies else _units_without_policy(unknown),
     )

@@ -34,6 +34,7 @@ _FIELDS = [
     "buffer_dtype",
     "cast_forward_inputs",
     "cast_root_forward_inputs",
+    "keep_low_precision_grads",
     "_module_classes_to_ignore",
     "batch_norm",
     "_mutable",
@@ -242,6 +243,9 @@ _POLICIES: dict[str, Callable[[Any], Any]] = {
             functools.partial(home.size_based_auto_wrap_policy, min_num_params=12),
             functools.partial(home.transformer_auto_wrap_policy, transformer_layer_cls={Inner}),
         ],
+    ),
+    "classes of a private name": lambda home: functools.partial(
+        getattr(home, "_module_wrap_policy", None) or home.module_wrap_policy, module_classes={Inner, Leaf}
     ),
     "own": lambda home: _own,
 }

@@ -184,6 +184,17 @@ LAYOUTS = {
         ["fsdp2_sharding.py"],
         [("..", "", "-m repository.train")],
     ),
+    "an `__init__.py` at the top of what is run from there": Layout(
+        {
+            "__init__.py": "",
+            "core/__init__.py": f"from .names import size\n{_SHARD}",
+            "core/names.py": "size = 1\n",
+            "train/__init__.py": "",
+            "train/run.py": f"from core import shard\n{_SAVE}",
+        },
+        ["fsdp2_sharding.py"],
+        [(".", "", "-m train.run"), ("train", "..", "run.py")],
+    ),
     "a namespace package": Layout(
         {
             "company/product/model.py": f"from company.product.saving import save\n{_SHARD}",

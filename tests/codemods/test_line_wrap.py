@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from codemods.editing.layout import configured_line_length
 from codemods.editing.line_wrap import wrap_long_lines
 
 LONG = [
@@ -111,3 +112,17 @@ def test_an_aligned_call_with_brackets_or_comments_of_its_own_is_not_torn(argume
     start = f"        self.model = shard_model(model, {'a' * 45},\n"
     text = "class T:\n    def wrap(self, model, cfg):\n" + start + " " * 33 + argument + "\n"
     assert wrap_long_lines("", text, 79, "\n") == text
+
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [
+        ("[tool.black]\nline-length = 100\n", 100),
+        ("[flake8]\nmax-line-length = 99\n", 99),
+        ("    -   id: black\n        args: [--line-length=120]\n", 120),
+        ("      args: ['--line-length', '110', '--target-version=py310']\n", 110),
+        ("[tool.black]\npreview = true\n", None),
+    ],
+)
+def test_line_length_is_that_of_the_formatter(text: str, width: int | None) -> None:
+    assert configured_line_length([text]) == width

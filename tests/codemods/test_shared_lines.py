@@ -67,3 +67,12 @@ def test_torch_means_torch_also_beside_a_copy_of_its_files(tmp_path: Path) -> No
     (tmp_path / "a.py").write_text(FSDP + REST)
     done = plan_rewrite(tmp_path, find_files(tmp_path, [tmp_path]), Options())
     assert [(site.path, site.form) for site in done.wrap_sites] == [("a.py", "inline")]
+
+
+def test_units_that_keywords_decide_are_not_called_none(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n\n"
+        "def shard(model, settings):\n    return FSDP(model, **settings.__dict__)\n"
+    )
+    (site,) = plan_rewrite(tmp_path, ["train.py"], Options()).wrap_sites
+    assert (site.form, site.units) == ("helper", "by what `**` holds when the program runs")

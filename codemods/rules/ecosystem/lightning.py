@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from codemods.analysis.evidence import classes_of
+from codemods.analysis.class_questions import classes_of
 from codemods.analysis.library_calls import is_lightning, lightning_calls
 from codemods.configuration.settings import strategy_named
 from codemods.editing.lightning_strategy import NotProvable, trainer_around, translate

@@ -89,6 +89,8 @@ def _unit_test(argument: Argument, value: Value) -> UnitTest | None:
     match policy.name.removeprefix(_WRAP) if policy else "":
         case "transformer_auto_wrap_policy":
             return _by_class(argument, module, value.keywords.get("transformer_layer_cls"))
+        case "_module_wrap_policy":
+            return _by_class(argument, module, value.keywords.get("module_classes"))
         case "lambda_auto_wrap_policy":
             return _condition(argument, module, value.keywords.get("lambda_fn"))
         case "_or_policy":

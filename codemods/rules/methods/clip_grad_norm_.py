@@ -121,8 +121,11 @@ def may_be_infinite(project: Project, module: Module, norm_type: ast.expr) -> bo
 def needs_helper(project: Project, path: str) -> bool:
     """Whether gradients can be of low precision, or parameters of several meshes or of none."""
     for site in project.wraps:
-        ignored, _ = ignored_arguments(project, site)
-        if ignored or _turns_low_precision(site.module):
+        ignored, unknown = ignored_arguments(project, site)
+        # Keywords that come from elsewhere are known by their names, of a dataclass's fields say.
+        if ignored or (unknown and project.reading("ignored_modules", "ignored_states")):
+            return True
+        if _turns_low_precision(site.module):
             return True
     module = project.modules.get(path)
     return module is not None and _turns_low_precision(module)

@@ -25,6 +25,7 @@ from codemods.rule import (
     Unknown,
     argument,
     finding,
+    homes_of,
     in_force,
     is_by_library,
     is_unwrapped,
@@ -83,7 +84,8 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
         setting = None if isinstance(told, AtRunTime) else told.setting
         edits = model_loaded(call.module, call.node, setting)
         by_library = is_by_library(holding) and not is_unwrapped(call.module, call.receiver)
-        ddp_too = may_be_ddp(call.module) and not project.is_where_wrapped(call.module, call.receiver)
+        ddp_too = any(map(may_be_ddp, homes_of(call.module, holding)))
+        ddp_too = ddp_too and not project.is_where_wrapped(call.module, call.receiver)
         if isinstance(holding, Maybe) and (by_library or ddp_too):
             edits = Refused(
                 "the model may be wrapped in DistributedDataParallel too, which names its keys otherwise"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.class_questions import asks_for_classes, questions
 from codemods.rule import (
     FSDP,
     Finding,
@@ -41,7 +42,7 @@ def module(project: Project) -> Iterator[Finding]:
             if not isinstance(node.ctx, ast.Load):
                 continue
             holding = project.sharded(home, node.value)
-            asked = _classes_asked(project, home, node) if "isinstance" in home.text else None
+            asked = _classes_asked(project, home, node) if asks_for_classes(home) else None
             if isinstance(holding, No) and (asked is None or FSDP not in asked):
                 continue
             if unwrapping_loop(home, node) is not None or _is_asked_for(home, node):
@@ -97,18 +98,9 @@ def _classes_asked(project: Project, home: Module, node: ast.Attribute) -> set[s
     """The classes of which one is known to be the object's where the place is reached; None: nothing was
     asked. `?` stands for a class that was not found."""
     text = ast.unparse(node.value)
-    child: ast.AST = node
-    for parent in home.ancestors(node):
-        test = parent.test if isinstance(parent, ast.If | ast.IfExp) else None
-        body = parent.body if isinstance(parent, ast.If) else [getattr(parent, "body", None)]
-        if test is not None and any(child is part for part in body):
-            all_of = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-            for part in all_of:
-                match part:
-                    case ast.Call(func=ast.Name(id="isinstance"), args=[subject, classes]):
-                        if ast.unparse(subject) == text:
-                            return _names(project, home, classes)
-        child = parent
+    for subject, classes, holds in questions(home, node):
+        if holds and ast.unparse(subject) == text:
+            return set().union(*(_names(project, home, one) for one in classes))
     return None
 
 
@@ -135,10 +127,6 @@ def _is_given_to_itself(home: Module, node: ast.Attribute) -> bool:
     return node in call.args and ast.unparse(call.func).rpartition(".")[2] == function.name
 
 
-def _names(project: Project, home: Module, classes: ast.expr) -> set[str]:
-    if isinstance(classes, ast.Tuple):
-        return set().union(*(_names(project, home, one) for one in classes.elts))
-    if isinstance(classes, ast.BinOp):
-        return _names(project, home, classes.left) | _names(project, home, classes.right)
-    symbol = project.resolve(home, classes)
+def _names(project: Project, home: Module, one: ast.expr) -> set[str]:
+    symbol = project.resolve(home, one)
     return {symbol.name if symbol is not None else "?"}

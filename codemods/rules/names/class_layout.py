@@ -6,6 +6,7 @@ Source: `torch/distributed/fsdp/_fully_shard/_fully_shard.py` (`module.__class__
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 
 from codemods.analysis.holding import Instance
@@ -13,6 +14,7 @@ from codemods.rule import Finding, Module, Project, finding, rule
 
 _SLOTTED = ("abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol")
 _MODULES = ("torch.nn.Module", "torch.nn.modules.module.Module", "torch.nn.modules.Module")
+_NO_LIBRARIES_OF_MODULES = sys.stdlib_module_names | {"builtins", "typing_extensions", "pydantic", "attr"}
 _POLICIES = ("ModuleWrapPolicy", "partial")
 
 
@@ -32,7 +34,7 @@ def class_layout(project: Project) -> Iterator[Finding]:
     for module in project.looked_at if project.wraps else ():
         for node in module.nodes(ast.ClassDef):
             assert isinstance(node, ast.ClassDef)
-            if node not in sharded:
+            if node not in sharded or not _may_be_module(project, module, node):
                 continue
             if _starts_without_dict(project, module, node):
                 yield finding(
@@ -69,6 +71,24 @@ def _sharded_classes(project: Project) -> set[ast.AST]:
                 if symbol is not None and isinstance(symbol.node, ast.ClassDef):
                     found.add(symbol.node)
     return found
+
+
+def _may_be_module(project: Project, module: Module, node: ast.ClassDef) -> bool:
+    """Whether a class can derive from `nn.Module`: by what the project says, or by a base of a library."""
+    waiting, seen = [(module, node)], set[ast.AST]()
+    while waiting:
+        home, one = waiting.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        for base in one.bases:
+            symbol = project.resolve(home, base.value if isinstance(base, ast.Subscript) else base)
+            if symbol is not None and symbol.module is not None:
+                if isinstance(symbol.node, ast.ClassDef):
+                    waiting.append((symbol.module, symbol.node))
+            elif symbol is None or symbol.name.partition(".")[0] not in _NO_LIBRARIES_OF_MODULES:
+                return True
+    return False
 
 
 def _starts_without_dict(project: Project, module: Module, node: ast.ClassDef) -> bool:

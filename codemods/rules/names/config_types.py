@@ -43,6 +43,7 @@ POLICIES = {
     "always_wrap_policy": "always_wrap_policy",
     "ModuleWrapPolicy": "ModuleWrapPolicy",
     "_or_policy": "or_policy",
+    "_module_wrap_policy": "module_wrap_policy",
 }
 
 
@@ -210,7 +211,14 @@ def _fields(call: ast.Call) -> set[str]:
     names = {name for name, _ in zip(MIXED_PRECISION_FIELDS, call.args, strict=False)}
     for keyword in call.keywords:
         names |= {keyword.arg} if keyword.arg else set(MIXED_PRECISION_FIELDS)
-    return {f"field:{name}" for name in names - {_GRADIENTS}}
+    if not any(_is_decided_at_run_time(keyword) for keyword in call.keywords):
+        names.discard(_GRADIENTS)
+    return {f"field:{name}" for name in names}
+
+
+def _is_decided_at_run_time(keyword: ast.keyword) -> bool:
+    """Whether the program decides about low-precision gradients when it runs."""
+    return keyword.arg == _GRADIENTS and not isinstance(keyword.value, ast.Constant)
 
 
 def _is_assigned_to(project: Project) -> bool:
@@ -223,12 +231,16 @@ def _is_assigned_to(project: Project) -> bool:
 
 
 def _low_precision_gradients(use: NameUse) -> Iterator[Finding]:
-    """`keep_low_precision_grads` goes: False is what FSDP2 does, True has no counterpart."""
+    """`keep_low_precision_grads` goes: False is what FSDP2 does, True has no counterpart. What the program
+    decides stays, and the helper module's type refuses True."""
     call = use.module.parent(use.node)
     if not isinstance(call, ast.Call) or call.func is not use.node:
         return
     for keyword in call.keywords:
-        if keyword.arg == _GRADIENTS:
+        if _is_decided_at_run_time(keyword):
+            message = "`keep_low_precision_grads` can only be False: FSDP2 keeps the dtype of parameters"
+            yield finding(use.module, keyword, "FM203", message, is_note=True, fades=True)
+        elif keyword.arg == _GRADIENTS:
             is_off = isinstance(keyword.value, ast.Constant) and not keyword.value.value
             yield finding(
                 use.module,

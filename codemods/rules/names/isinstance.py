@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.analysis.evidence import classes_of
+from codemods.analysis.class_questions import classes_of
 from codemods.analysis.library_calls import lightning_calls
 from codemods.dual_stack.beside import is_asked_beside, is_fsdp2_class, without
 from codemods.dual_stack.elsewhere import serves_both

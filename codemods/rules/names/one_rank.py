@@ -16,12 +16,14 @@ from codemods.rule import (
     branches_before,
     finding,
     is_under_rank0,
+    is_where_not_instance,
+    is_where_other_branch_shards,
+    leaves,
     rule,
 )
 
 _METHODS = ("state_dict", "summon_full_params", "clip_grad_norm_")
 _STATIC = ("summon_full_params", "optim_state_dict", "full_optim_state_dict", "sharded_optim_state_dict")
-_LEAVES = (ast.Return, ast.Continue, ast.Raise)
 
 
 @rule("one rank", {"FM312": "parameters are gathered on one rank only"})
@@ -36,7 +38,9 @@ def one_rank(project: Project) -> Iterator[Finding]:
             torch.save(state, path)
     """
     for call in _gathering(project):
-        module, node = call.module, call.node
+        module, node, text = call.module, call.node, ast.unparse(call.receiver)
+        if is_where_not_instance(module, node, text) or is_where_other_branch_shards(module, node, text):
+            continue
         if is_under_rank0(module, node) or _is_behind_leaving(module, node):
             yield finding(
                 module,
@@ -60,7 +64,7 @@ def _gathering(project: Project) -> Iterator[MethodCall]:
 def _is_behind_leaving(module: Module, node: ast.AST) -> bool:
     """Whether ranks other than the first have left the function before: `if rank != 0: return`."""
     gates = branches_before(module, node)
-    return any(isinstance(gate.body[-1], _LEAVES) and _is_other_rank(gate.test) for gate in gates)
+    return any(leaves(gate.body) and _is_other_rank(gate.test) for gate in gates)
 
 
 def _is_other_rank(test: ast.expr) -> bool:

@@ -35,6 +35,22 @@ from codemods.rule import (
     uses_orig_params,
 )
 
+_TOLD = {
+    "FM509": (
+        "sharded parameters have their whole shape now; FSDP1 showed one-dimensional parts of this rank",
+        "check which parameters this rule is meant to match: it matched by flattened shapes before",
+    ),
+    "FM514": (
+        "this reads or writes DTensors: reductions can be this rank's part, plain tensors cannot be mixed in",
+        "use `full_tensor()` for whole values or `to_local()` for this rank's, and drop reductions of your "
+        "own",
+    ),
+}
+_ASSIGNED = (
+    "`.data = ...` leaves the shard of a DTensor as it is: nothing is written, and no error is raised",
+    "write in place, `p.data.copy_(...)`; move or cast the whole model by `model.to(...)`",
+)
+
 
 @rule(
     "parameters",
@@ -56,7 +72,8 @@ def parameter_values(project: Project) -> Iterator[Finding]:
       (`"bias" in name`) where `use_orig_params=True` is not said: FSDP1's names were those of flat
       parameters then.
     - FM514: `p.grad.norm().item()` is this rank's part, `p.numpy()` and `p.data.copy_(plain)` raise,
-      `dist.all_reduce(p.grad)` raises. Use `full_tensor()` for whole values, `to_local()` for this rank's.
+      `dist.all_reduce(p.grad)` raises, `p.data = ...` changes nothing, without a word. Use
+      `full_tensor()` for whole values, `to_local()` for this rank's.
       A norm of one's own, squares of gradients summed in a loop and then over the ranks, is translated: the
       shards of all ranks are the whole gradient, as FSDP1's parts were (not where parameters are ignored).
       So is said of loops over an optimizer's groups, in the project's own optimizers too, and of lists:
@@ -213,40 +230,12 @@ def _is_tensor_like(module: Module, loop: ParameterLoop, name: str) -> bool:
 
 
 def _finding(project: Project, module: Module, node: ast.AST, code: str) -> Finding:
-    if code == "FM509":
-        return finding(
-            module,
-            node,
-            code,
-            "sharded parameters have their whole shape now; FSDP1 showed one-dimensional parts of this rank",
-            remedy=(
-                "check which parameters this rule is meant to match: it matched by flattened shapes before"
-            ),
-        )
-    if code == "FM514":
-        return finding(
-            module,
-            node,
-            code,
-            "this reads or writes DTensors: reductions can be this rank's part, plain tensors cannot "
-            "be mixed in",
-            remedy=(
-                "use `full_tensor()` for whole values or `to_local()` for this rank's, and drop "
-                "reductions of your own"
-            ),
-        )
+    if code in _TOLD:
+        is_assigned = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        message, remedy = _ASSIGNED if is_assigned else _TOLD[code]
+        return finding(module, node, code, message, remedy=remedy)
+    message = "`numel()` of a sharded parameter is the whole parameter's now; FSDP1 gave this rank's share"
     if count_goes_over_ranks(project, module, node):
-        return finding(
-            module,
-            node,
-            code,
-            "`numel()` of a sharded parameter is the whole parameter's now; FSDP1 gave this rank's share",
-            remedy="drop the factor for the number of ranks, or the sum over them",
-        )
-    return finding(
-        module,
-        node,
-        code,
-        "`numel()` of a sharded parameter is the whole parameter's now; FSDP1 gave this rank's share",
-        is_note=True,
-    )
+        remedy = "drop the factor for the number of ranks, or the sum over them"
+        return finding(module, node, code, message, remedy=remedy)
+    return finding(module, node, code, message, is_note=True)

@@ -1,4 +1,4 @@
-"""FSDP1's private attributes, and strings that name them.
+"""FSDP1's private attributes.
 
 Source: `torch/distributed/fsdp/_flat_param.py`, `_common_utils.py`.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.analysis.attribute_questions import is_read_where_met
 from codemods.rule import (
     Edit,
     Finding,
@@ -44,16 +43,13 @@ _REMEDIES = {
     "_fully_sharded_module_to_handle": "walk `model.modules()` and test `isinstance(module, FSDPModule)`",
 }
 _RUNTIME = "torch.distributed.fsdp._runtime_utils"
-_PREFIX = "_fsdp_wrapped_module"
 
 
-@rule("_handle", {"FM507": "FSDP1's private state", "FM513": "a name prefix that FSDP2 does not make"})
+@rule("_handle", {"FM507": "FSDP1's private state"})
 def private(project: Project) -> Iterator[Finding]:
     """Flat parameters, handles and other private state of FSDP1 have no counterpart.
 
-    `_handle`, `_handles`, `_all_handles`, `flat_param` are left to a person with what to use instead. In an
-    FSDP2 model names carry no `_fsdp_wrapped_module.` prefix: `name.replace("_fsdp_wrapped_module.", "")`
-    and `name.split("_fsdp_wrapped_module.")[-1]` are harmless and kept, a test for the prefix is reported.
+    `_handle`, `_handles`, `_all_handles`, `flat_param` are left to a person with what to use instead.
     Resharding by hand has a public form:
 
         if isinstance(m, FSDP) and m._handle is not None:        if isinstance(m, FSDPModule):
@@ -84,16 +80,6 @@ def private(project: Project) -> Iterator[Finding]:
                     f"`{attribute.attr}` is private to FSDP1 and does not exist",
                     remedy=remedy,
                     fades=True,
-                )
-        for node in module.nodes(ast.Constant) if _PREFIX in module.text else ():
-            assert isinstance(node, ast.Constant)
-            if isinstance(node.value, str) and _PREFIX in node.value and _decides(module, node):
-                yield finding(
-                    module,
-                    node,
-                    "FM513",
-                    f"FSDP2 keeps parameter names as they are: nothing is called `{_PREFIX}`",
-                    remedy="remove the test or split on the prefix",
                 )
 
 
@@ -177,28 +163,3 @@ def _is_its_own(module: Module, node: ast.Attribute) -> bool:
 
 def _says_fsdp(module: Module) -> bool:
     return "fsdp" in module.text.lower()
-
-
-def _decides(module: Module, node: ast.Constant) -> bool:
-    """Whether the string is compared, searched or split on, and not only replaced by something else."""
-    parent = module.parent(node)
-    if isinstance(parent, ast.Compare):
-        return True
-    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
-        part = module.parent(parent)
-        if parent.func.attr in ("split", "partition", "rpartition") and isinstance(part, ast.Subscript):
-            return ast.unparse(part.slice) != "-1"  # what stands behind the prefix: all of it, without one
-        return parent.func.attr in (
-            "split",
-            "startswith",
-            "endswith",
-            "index",
-            "find",
-            "partition",
-            "rpartition",
-            "count",
-        )
-    if isinstance(parent, ast.Call) and getattr(parent.func, "id", "") == "getattr":
-        return len(parent.args) < 3  # with a default: the model itself, as it should be
-    is_asked = isinstance(parent, ast.Call) and getattr(parent.func, "id", "") == "hasattr"
-    return is_asked and isinstance(parent, ast.Call) and not is_read_where_met(module, parent)

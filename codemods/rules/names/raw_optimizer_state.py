@@ -10,7 +10,17 @@ from collections.abc import Iterator
 
 from codemods.analysis.holding import Instance
 from codemods.analysis.spoken_names import says_optimizer
-from codemods.rule import Finding, MethodCall, Module, No, Project, finding, is_under_rank0, rule
+from codemods.rule import (
+    Finding,
+    MethodCall,
+    Module,
+    No,
+    Project,
+    finding,
+    is_under_rank0,
+    is_where_other_branch_shards,
+    rule,
+)
 
 _REMEDY = (
     "use `get_optimizer_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True, "
@@ -37,6 +47,8 @@ def raw_optimizer_state(project: Project) -> Iterator[Finding]:
             continue
         partial = is_under_rank0(call.module, call.node)
         text = ast.unparse(call.receiver)
+        if is_where_other_branch_shards(call.module, call.node, text):
+            continue
         yield finding(
             call.module,
             call.node,

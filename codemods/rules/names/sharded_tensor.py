@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.analysis.evidence import classes_of
+from codemods.analysis.class_questions import classes_of
 from codemods.rule import Finding, Module, Project, finding, rule
 from codemods.torch_names import FSDP
 
@@ -27,16 +27,20 @@ def sharded_tensor(project: Project) -> Iterator[Finding]:
     that takes the one apart (`local_shards()`, `metadata()`) has to take the other apart as well:
     `to_local()`, `device_mesh`, `placements`, or `full_tensor()` for the whole value. It goes on being right
     for files that FSDP1 wrote. Of a file only the first place is told, and nothing where `DTensor` is asked
-    for in the same function.
+    for in the same function, nor in files that do not speak of FSDP where the project makes `ShardedTensor`s
+    of its own: tables of embeddings, say.
     """
     if not project.wraps and not project.uses(FSDP):
         return
     told: set[Module] = set()
+    own = _makes_its_own(project)
     for use in (use for name in _NAMES for use in project.uses(name)):
         module, question = use.module, use.module.parent(use.node)
         while isinstance(question, ast.Tuple | ast.BinOp):
             question = module.parent(question)
         if module in told or not _asks(question) or _asks_for_dtensor(module, use.node):
+            continue
+        if own and "fsdp" not in module.text.lower():
             continue
         told.add(module)
         yield finding(
@@ -47,6 +51,13 @@ def sharded_tensor(project: Project) -> Iterator[Finding]:
             remedy="take `DTensor` apart as well (`to_local()`, `full_tensor()`) where state dicts of the "
             "rewritten program come by",
         )
+
+
+def _makes_its_own(project: Project) -> bool:
+    """Whether the project makes such tensors: `ShardedTensor._init_from_local_shards(...)`."""
+    made = [use for name in _NAMES for use in project.uses(name)]
+    parents = [use.module.parent(use.node) for use in made]
+    return any(isinstance(parent, ast.Attribute) and parent.attr.startswith("_init") for parent in parents)
 
 
 def _asks(node: ast.AST | None) -> bool:

@@ -359,3 +359,16 @@ def test_a_template_that_is_no_yaml_is_reported_not_changed(tmp_path: Path) -> N
     result = rewritten(path)
     assert path.read_text() == text
     assert result.codes == ["FM901"]
+
+
+def test_tags_of_other_programs_are_texts(tmp_path: Path) -> None:
+    other = tmp_path / "mkdocs.yml"
+    other.write_text("emoji: !!python/name:material.to_svg\nnav:\n  - fsdp: fsdp_config.md\nkey: !ENV NAME\n")
+    assert rewritten(other).codes == []
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "distributed_type: FSDP\nname: !ENV NAME\nfsdp_config:\n  fsdp_sharding_strategy: FULL_SHARD\n"
+    )
+    assert "FM901" not in rewritten(path).codes
+    assert "fsdp_version: 2" in path.read_text()
+    assert "name: !ENV NAME" in path.read_text()

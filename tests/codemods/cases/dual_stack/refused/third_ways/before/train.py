@@ -1,3 +1,5 @@
+from unittest import mock
+
 import torch
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp import fully_shard
@@ -20,6 +22,16 @@ def wrap(model):
 
 @way("fsdp2")
 def shard(model):
+    return fully_shard(model)
+
+
+@mock.patch("torch.distributed.get_world_size", return_value=2)
+def wrapped_alone(model, world_size):
+    return FSDP(model)
+
+
+@mock.patch("torch.distributed.get_world_size", return_value=2)
+def sharded_alone(model, world_size):
     return fully_shard(model)
 
 

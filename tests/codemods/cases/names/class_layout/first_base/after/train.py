@@ -1,4 +1,5 @@
 import abc
+import functools
 from typing import Generic, TypeVar
 
 from torch import nn
@@ -36,6 +37,19 @@ class Registered(nn.Module):
         super().__init_subclass__(**keywords)
 
 
+class Settings(abc.ABC):
+    pass
+
+
+class Tuned(Settings):
+    pass
+
+
+def build(config):
+    return Language()
+
+
 def main():
     policy = ModuleWrapPolicy({Block, Fine})
-    return shard_model(Language(), auto_wrap_policy=policy), shard_model(Registered())
+    make = functools.partial(build, config=Tuned())
+    return shard_model(make(), auto_wrap_policy=policy), shard_model(Registered())

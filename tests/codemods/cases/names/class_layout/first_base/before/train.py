@@ -1,4 +1,5 @@
 import abc
+import functools
 from typing import Generic, TypeVar
 
 from torch import nn
@@ -33,6 +34,19 @@ class Registered(nn.Module):
         super().__init_subclass__(**keywords)
 
 
+class Settings(abc.ABC):
+    pass
+
+
+class Tuned(Settings):
+    pass
+
+
+def build(config):
+    return Language()
+
+
 def main():
     policy = ModuleWrapPolicy({Block, Fine})
-    return FSDP(Language(), auto_wrap_policy=policy), FSDP(Registered())
+    make = functools.partial(build, config=Tuned())
+    return FSDP(make(), auto_wrap_policy=policy), FSDP(Registered())

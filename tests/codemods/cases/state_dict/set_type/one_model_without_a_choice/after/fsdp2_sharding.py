@@ -27,7 +27,7 @@ def full_tensors(
 
     `rank0_only` is about the first of the ranks that share the tensors.
     """
-    is_first = dist.get_rank() == 0
+    is_first = not dist.is_initialized() or dist.get_rank() == 0
 
     def whole(value: Any) -> Any:
         nonlocal is_first

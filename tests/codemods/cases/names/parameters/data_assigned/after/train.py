@@ -1,0 +1,44 @@
+from dataclasses import dataclass
+
+import torch
+
+from fsdp2_sharding import shard_model
+
+
+@torch.no_grad()
+def average(target, source, beta=0.999):
+    for own, other in zip(target.parameters(), source.parameters(), strict=True):
+        # TODO(fsdp-migrate FM514): write in place, `p.data.copy_(...)`; move or cast
+        #   the whole model by `model.to(...)`
+        own.data = own.data * beta + other.data * (1 - beta)
+
+
+@torch.no_grad()
+def average_in_place(target, source, beta=0.999):
+    for own, other in zip(target.parameters(), source.parameters(), strict=True):
+        own.data.mul_(beta).add_(other.data, alpha=1 - beta)
+
+
+class Core:
+    @dataclass
+    class Models:
+        model: torch.nn.Module
+        average: torch.nn.Module = None
+
+    def run(self, batches):
+        models = self.build()
+        self.train(models, batches)
+
+    def train(self, models: Models, batches):
+        optimizer = torch.optim.AdamW(models.model.parameters())
+        for batch in batches:
+            models.model(batch).sum().backward()
+            optimizer.step()
+            average(models.average, models.model)
+            average_in_place(models.average, models.model)
+
+
+class Trainer(Core):
+    def build(self):
+        model, averaged = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        return self.Models(model=shard_model(model), average=shard_model(averaged))

@@ -1,0 +1,34 @@
+import functools
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import _module_wrap_policy, _or_policy
+
+from model import Block, Model, batch, loss_of
+from policies import of_embeddings
+
+
+def main(out, by_part):
+    blocks = functools.partial(_module_wrap_policy, module_classes={Block})
+    if by_part:
+        policy = functools.partial(
+            _or_policy, policies=[blocks, of_embeddings(nn.Embedding)]
+        )
+    else:
+        policy = blocks
+    model = FSDP(
+        Model(),
+        auto_wrap_policy=policy,
+        device_id=torch.device("cpu"),
+        use_orig_params=True,
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch(step))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"model": model, "losses": losses}
