@@ -236,10 +236,15 @@ class Verification:
                 raise
             raise JobError(f"{who} failed; the first task says why") from error
 
-    def _read(self, arm: ArmName) -> ArmRecord:
+    def left_by(self, arm: ArmName) -> ArmRecord:
+        """The record of an arm as far as it got."""
         record = read_arm(self.records / arm.value)
+        record.printed = _printed(RankFiles.of(self.records, arm.value, 0))
+        return record
+
+    def _read(self, arm: ArmName) -> ArmRecord:
+        record = self.left_by(arm)
         if record.last_step:
-            record.printed = _printed(RankFiles.of(self.records, arm.value, 0))
             return record
         log = RankFiles.of(self.records, arm.value, 0).stdout
         said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.exists() else []

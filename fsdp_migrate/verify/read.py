@@ -59,6 +59,8 @@ def _read_rank(record: ArmRecord, rank: int, folder: Path) -> None:
     data = _elements(folder)
     with (folder / EVENTS).open(encoding="utf-8") as lines:
         for line in lines:
+            if not line.endswith("\n"):  # what a rank was killed in the middle of
+                break
             _take(record, rank, data, json.loads(line))
 
 

@@ -12,10 +12,11 @@ from fsdp_migrate.verify.arms import Circumstances, Progress, Verification
 from fsdp_migrate.verify.baseline import candidate_source, sources
 from fsdp_migrate.verify.causes import likely_causes
 from fsdp_migrate.verify.compare import Comparison
+from fsdp_migrate.verify.ended_early import Ran, before_it_died, can_run_again, compared_part, run_arm
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.figures import curves, heat, largest, summary
 from fsdp_migrate.verify.measured import Noise, within_rounding
-from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, Timeline, VerifyRequest
+from fsdp_migrate.verify.model import ArmName, Died, LaunchOptions, ParityReport, Timeline, VerifyRequest
 from fsdp_migrate.verify.noise import RoundingSource, other_kernels
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.recorded import (
@@ -56,7 +57,8 @@ def verify_script(request: VerifyRequest, progress: Progress = _silent) -> Parit
 
     Raises:
         UsageError: no baseline, no such script, a job that never steps.
-        JobError: an arm died or hung; the message names the first cause.
+        JobError: an arm died or hung before it had made a step; the message names the first cause. Where
+            both made steps, these are compared, and the report says what ended an arm.
     """
     if recorded(request) is None:  # what is wrong with the request is said before anything is started
         sources(request)
@@ -71,31 +73,35 @@ def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
     if (folder := recorded(request)) is not None:
         return _against_record(run, request, folder)
     before, after = sources(request)
-    original, linked = run.script(request, before, ArmName.ORIGINAL)
-    candidate, _ = run.script(request, after, ArmName.CANDIDATE)
+    first = run_arm(run, request, before, ArmName.ORIGINAL)
+    second = run_arm(run, request, after, ArmName.CANDIDATE)
+    original, candidate, died = compared_part(first, second, run.options.steps)
+    again = before_it_died(run, candidate.last_step) if died else run
 
     def noise(rounding: RoundingSource) -> ArmRecord:
-        return run.script(request, before, ArmName.NOISE, rounding=rounding)[0]
+        return again.script(request, before, ArmName.NOISE, rounding=rounding)[0]
 
     def third() -> ArmRecord:
-        return run.script(request, before, ArmName.UNSHARDED)[0]
+        return again.script(request, before, ArmName.UNSHARDED)[0]
 
     def timed() -> Speed:
         return time_script(run, request, before, after)
 
     notes = tuple(
-        f"{path} is larger than 64 MiB: linked into the arms' copies, not copied" for path in linked
+        f"{path} is larger than 64 MiB: linked into the arms' copies, not copied" for path in first.linked
     )
+    more = can_run_again(run, died)
     return report(
         run.circumstances,
         original,
         candidate,
-        noise,
+        noise if more else None,
         subject=request.script,
         baseline=before.words,
         notes=notes,
-        third=third if run.options.third_arm else None,
-        timed=timed if run.options.profile else None,
+        third=third if run.options.third_arm and more else None,
+        timed=timed if run.options.profile and not died else None,
+        died=died,
     )
 
 
@@ -104,20 +110,23 @@ def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> 
     kept = read_record(folder)
     kept.require_like(run.ranks, fixed_order=run.fixed_order)
     source = candidate_source(request)
-    candidate, _ = run.script(request, source, ArmName.CANDIDATE)
-    original = first_steps(kept.arm, run.options.steps)
+    ran = run_arm(run, request, source, ArmName.CANDIDATE)
+    whole = Ran(first_steps(kept.arm, run.options.steps), [])
+    original, candidate, died = compared_part(whole, ran, run.options.steps)
+    again = before_it_died(run, candidate.last_step) if died else run
 
     def noise(rounding: RoundingSource) -> ArmRecord:
-        return run.script(request, source, ArmName.NOISE, rounding=rounding)[0]
+        return again.script(request, source, ArmName.NOISE, rounding=rounding)[0]
 
     return report(
         run.circumstances,
         original,
         candidate,
-        noise if other_kernels(original, candidate) else None,
+        noise if other_kernels(original, candidate) and can_run_again(run, died) else None,
         subject=request.script,
         baseline=kept.words,
         noise_of=ArmName.CANDIDATE,
+        died=died,
     )
 
 
@@ -211,6 +220,7 @@ def report(
     timed: Timed | None = None,
     same_api: bool = False,
     noise_of: ArmName = ArmName.ORIGINAL,
+    died: tuple[Died, ...] = (),
 ) -> ParityReport:
     """Compare two arms and put the verdict together.
 
@@ -223,6 +233,7 @@ def report(
         third: runs the arm that tells which side is wrong; `None` where none is wanted.
         same_api: whether both arms may be FSDP1.
         timed: runs both arms for their speed; `None` where that is not wanted.
+        died: the arms of which there is only a part.
     """
     run.progress("comparing")
     original, candidate = named_alike(original, candidate)
@@ -234,7 +245,7 @@ def report(
     steps = min(original.last_step, candidate.last_step)
     speed = timed() if timed else Speed((), _timelines(original, candidate))
     return ParityReport(
-        passed=judged.passed,
+        passed=judged.passed and not died,
         subject=subject,
         baseline=baseline,
         nproc=run.ranks,
@@ -260,6 +271,7 @@ def report(
         heat=heat(comparison, original.shapes, steps),
         records=run.kept,
         timelines=speed.timelines,
+        died=died,
     )
 
 

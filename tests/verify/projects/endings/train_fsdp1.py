@@ -1,0 +1,14 @@
+import torch
+from job import train
+from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+
+def shard(model: nn.Module) -> nn.Module:
+    units = ModuleWrapPolicy({nn.Sequential})
+    return FSDP(model, auto_wrap_policy=units, use_orig_params=True, device_id=torch.device("cpu"))
+
+
+if __name__ == "__main__":
+    train("original", shard, lambda model: model.state_dict())

@@ -1,0 +1,16 @@
+from job import train
+from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.fsdp import fully_shard
+
+
+def shard(model: nn.Module) -> nn.Module:
+    for layer in model:
+        if isinstance(layer, nn.Sequential):
+            fully_shard(layer)
+    return fully_shard(model)
+
+
+if __name__ == "__main__":
+    everything = StateDictOptions(full_state_dict=True)
+    train("candidate", shard, lambda model: get_model_state_dict(model, options=everything))
