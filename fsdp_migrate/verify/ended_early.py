@@ -9,7 +9,8 @@ from fsdp_migrate.errors import JobError
 from fsdp_migrate.verify.arms import Verification
 from fsdp_migrate.verify.baseline import Source
 from fsdp_migrate.verify.launcher import RankServer
-from fsdp_migrate.verify.model import SAVED, ArmName, Died, VerifyRequest
+from fsdp_migrate.verify.model import AT_THE_END, SAVED, ArmName, Died, VerifyRequest
+from fsdp_migrate.verify.noise import RoundingSource
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.recorded import first_steps
 
@@ -69,12 +70,29 @@ def compared_part(
     steps = min(arm.last_step for arm in arms)
     left, right = (first_steps(arm, steps) for arm in arms)
     _drop_lonely_files(left, right, steps)
+    for arm in (left, right):
+        for parts in arm.parts.values():
+            for name in [name for name in parts if AT_THE_END in name]:
+                del parts[name]
     return left, right, died
 
 
 def before_it_died(run: Verification, steps: int) -> Verification:
     """The same ranks for arms that are run again: they stop before the step that could not be made."""
     return replace(run, options=replace(run.options, steps=steps))
+
+
+def run_again(
+    run: Verification, request: VerifyRequest, source: Source, rounding: RoundingSource
+) -> ArmRecord:
+    """An arm once more, perturbed; one that died may die again, after the steps that are wanted."""
+    try:
+        return run.script(request, source, ArmName.NOISE, rounding=rounding)[0]
+    except JobError:
+        left = run.left_by(ArmName.NOISE)
+        if left.last_step < run.options.steps:
+            raise
+        return left
 
 
 def can_run_again(run: Verification, died: tuple[Died, ...]) -> bool:

@@ -21,6 +21,12 @@ CLIPPED = "gradient as the optimizer got it"
 SAVED = "saved tensor"
 """The quantity of tensors given to `torch.save`."""
 
+AT_THE_END = " at the end"
+"""In names of tensors that are looked at once more when the script ends or is stopped."""
+
+ANSWER = "answer without gradients"
+"""The quantity of what models return when they are called without gradients."""
+
 
 class ArmName(str, Enum):
     """The two jobs under comparison, and the original again: for rounding noise, unsharded, under others."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 from fsdp_migrate.verify import world_sizes
+from fsdp_migrate.verify.answer_calls import missing_calls
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.gradient_causes import never_over_limit, norms_reported
 from fsdp_migrate.verify.layout_warnings import layout_warnings
@@ -17,11 +19,17 @@ from fsdp_migrate.verify.printed import (
 )
 from fsdp_migrate.verify.record import ArmRecord, same_units
 from fsdp_migrate.verify.sharding_causes import listed
+from fsdp_migrate.verify.shared_files import written_elsewhere
 from fsdp_migrate.verify.whole import moved
+from fsdp_migrate.verify.written import counterparts, gone
+
+_AMPLIFIED = 20.0
+"""How many times the rounding of what it is computed from a printed number may be off: exp(loss), say."""
 
 
 def warnings_of(original: ArmRecord, candidate: ArmRecord) -> Iterable[str]:
     """What equal numbers cannot tell and a reader who sees PASS must know."""
+    yield from written_elsewhere(original, candidate)
     before = norms_reported(original)
     if before and not norms_reported(candidate) and never_over_limit(original):
         yield (
@@ -43,6 +51,8 @@ def warnings_beside_equal_numbers(
             "nothing"
         )
     yield from layout_warnings(original, candidate)
+    if words := missing_calls(original, candidate):
+        yield words
     wrong = [
         one
         for one in _printed(original, candidate, comparison)
@@ -51,14 +61,16 @@ def warnings_beside_equal_numbers(
     if wrong:
         one = wrong[0]
         yield (
-            f"the job prints other numbers: {one.label or 'a number'} {one.candidate:g} in the candidate and "
-            f"{one.original:g} in the original ({one.line.strip()!r}, {len(wrong)} in all). What it "
-            "computes is equal; .item() of a DTensor is one rank's part (take .full_tensor() "
+            f"the job prints or writes other numbers: {one.label or 'a number'} {one.candidate:g} in the "
+            f"candidate and {one.original:g} in the original ({one.line.strip()!r}, {len(wrong)} in all). "
+            "What it computes is equal; .item() of a DTensor is one rank's part (take .full_tensor() "
             "first), and numel() counts "
             "whole tensors"
         )
     if line := prints_dtensors(original.printed, candidate.printed):
         yield f"the job prints a DTensor where the original printed a number: {line.strip()[:120]!r}"
+    if lost := gone(original.written, candidate.written):
+        yield f"the original writes {lost[0]} and the candidate does not ({len(lost)} such files in all)"
     before, after = len(original.saves), len(candidate.saves)
     if before and after < before:
         yield (
@@ -82,8 +94,13 @@ def _printed(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) 
     """Printed numbers that differ by more than rounding may make the numbers themselves differ."""
     if world_sizes.differ(original, candidate):  # what rank 0 prints is of its own part of the batch
         return []
-    limits = [2 * one.limit for one in comparison.differences if one.limit < 1]
-    return differences(original.printed, candidate.printed, max(limits, default=0.0))
+    limits = [_AMPLIFIED * one.limit for one in comparison.differences if one.limit < 1]
+    tolerance = max(limits, default=0.0)
+    found = differences(original.printed, candidate.printed, tolerance)
+    for left, right in counterparts(original.written, candidate.written):
+        apart = differences(original.written[left], candidate.written[right], tolerance)
+        found += [replace(one, line=f"{right}: {one.line}") for one in apart]
+    return found
 
 
 def _numel(arm: ArmRecord) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fsdp_migrate.verify.answer import Answer
 from fsdp_migrate.verify.record import (
     ArmRecord,
     Clip,
@@ -104,6 +105,9 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
             record.saves.append(
                 Save(event["step"], rank, tuple(event["names"]), tuple(event.get("partial", ())))
             )
+        case "answer":
+            facts = (event["model"], event["call"], event["inputs"], event["training"])
+            record.answers.append(Answer(event["step"], rank, *facts))
         case "optimizer":
             _optimizer(record, rank, event)
         case "input_dtypes" if rank == 0:
@@ -113,6 +117,8 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
             known = record.substitutions if event["event"] == "substitution" else record.not_observed
             if event["text"] not in known:
                 known.append(event["text"])
+        case "elsewhere":
+            record.elsewhere.add((event["what"], event["path"]))
         case "strayed":
             record.strayed |= set(event["files"])
         case "end":

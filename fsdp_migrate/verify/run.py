@@ -12,12 +12,20 @@ from fsdp_migrate.verify.arms import Circumstances, Progress, Verification
 from fsdp_migrate.verify.baseline import candidate_source, sources
 from fsdp_migrate.verify.causes import likely_causes
 from fsdp_migrate.verify.compare import Comparison
-from fsdp_migrate.verify.ended_early import Ran, before_it_died, can_run_again, compared_part, run_arm
+from fsdp_migrate.verify.ended_early import (
+    Ran,
+    before_it_died,
+    can_run_again,
+    compared_part,
+    run_again,
+    run_arm,
+)
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.figures import curves, heat, largest, summary
 from fsdp_migrate.verify.measured import Noise, within_rounding
 from fsdp_migrate.verify.model import ArmName, Died, LaunchOptions, ParityReport, Timeline, VerifyRequest
 from fsdp_migrate.verify.noise import RoundingSource, other_kernels
+from fsdp_migrate.verify.own_parts import leave_out_own_parts
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.recorded import (
     RecordFacts,
@@ -79,7 +87,7 @@ def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
     again = before_it_died(run, candidate.last_step) if died else run
 
     def noise(rounding: RoundingSource) -> ArmRecord:
-        return again.script(request, before, ArmName.NOISE, rounding=rounding)[0]
+        return run_again(again, request, before, rounding)
 
     def third() -> ArmRecord:
         return again.script(request, before, ArmName.UNSHARDED)[0]
@@ -116,7 +124,7 @@ def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> 
     again = before_it_died(run, candidate.last_step) if died else run
 
     def noise(rounding: RoundingSource) -> ArmRecord:
-        return again.script(request, source, ArmName.NOISE, rounding=rounding)[0]
+        return run_again(again, request, source, rounding)
 
     return report(
         run.circumstances,
@@ -237,6 +245,7 @@ def report(
     """
     run.progress("comparing")
     original, candidate = named_alike(original, candidate)
+    notes = (*notes, *leave_out_own_parts(original, candidate))
     comparison, origin = within_rounding(run, original, candidate, noise, noise_of)
     first = next((one for one in comparison.differences if one.fails), None)
     aside = which_side(original, candidate, third(), first or comparison.first) if third else ""

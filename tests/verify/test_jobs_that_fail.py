@@ -69,7 +69,6 @@ def test_crash_is_shown_with_the_users_own_traceback(tmp_path: Path) -> None:
     assert f'{PROJECT}/train_fsdp2.py", line' in said  # not the path of the copy
     assert "raise ValueError" in said
     assert "hint:" in said
-    assert "runs in a copy of the project: paths that lead out of the project must be absolute" in said
     assert ranks_alive(tmp_path / "kept") == []
 
 

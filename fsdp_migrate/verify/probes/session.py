@@ -32,6 +32,7 @@ class StepState:
     """What happened since the last optimizer step.
 
     Args:
+        answers: calls without gradients that were recorded, by model.
         unscaled: the losses before a gradient scaler took them, if one did.
         scaled: what scalers gave back, with the value that they were given, and their factor.
         zeroed: for each call of `zero_grad`, the backward passes made before it.
@@ -43,6 +44,7 @@ class StepState:
         bytes: that collectives gather, scatter or reduce, by name.
     """
 
+    answers: Counter[str] = field(default_factory=Counter)
     losses: list[Tensor] = field(default_factory=list)
     unscaled: list[Tensor] = field(default_factory=list)
     scaled: list[tuple[weakref.ref[Tensor], Tensor, Tensor]] = field(default_factory=list)
@@ -70,7 +72,7 @@ class Session:
 
     Args:
         recorder: where it is written.
-        steps: optimizer steps after which `on_last_step` is called.
+        steps: after so many it is `ending`: with the next backward pass `on_last_step` is called.
         alive: file touched at every step, for the launcher's watch.
         units: names of FSDP units, by the module the user wrote and by its wrapper.
         entered: names of the units that are being called.
@@ -104,8 +106,11 @@ class Session:
     checksums: dict[str, int] = field(default_factory=dict)
     at_first_model: list[Callable[[], None]] = field(default_factory=list)
     described: int = 0
+    described_others: set[int] = field(default_factory=set)
     saves: int = 0
     replicated: bool = False
+    ending: bool = False
+    has_passed: bool = False
     now: StepState = field(default_factory=StepState)
     input_dtypes: dict[str, list[str]] = field(default_factory=dict)
     optimizers: dict[int, int] = field(default_factory=dict)
@@ -226,12 +231,13 @@ class Session:
 
     def restart(self, recorder: Recorder) -> None:
         """Begin another arm in the same process; the models of the one before are let go."""
-        self.recorder, self.step, self.open = recorder, 0, True
+        self.recorder, self.step, self.open, self.ending = recorder, 0, True, False
         self.models.clear()
         self.indices.clear()
         self.others.clear()
         self.checksums.clear()
         self.described = 0
+        self.described_others.clear()
         self.saves = 0
         self.replicated = False
         self.input_dtypes.clear()

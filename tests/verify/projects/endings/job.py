@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -12,6 +13,7 @@ from torch import nn
 
 Shard = Callable[[nn.Module], nn.Module]
 Whole = Callable[[nn.Module], dict]
+Load = Callable[[nn.Module, dict], object]
 
 
 def given() -> argparse.Namespace:
@@ -19,6 +21,9 @@ def given() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--dies", default="", help="ARM:STEP:HOW, several of them separated by commas")
     parser.add_argument("--mistake", default="")
+    parser.add_argument("--out", default="out")
+    parser.add_argument("--parts", action="store_true", help="save each rank's part of the optimizer")
+    parser.add_argument("--exits", action="store_true", help="end by os._exit(0)")
     return parser.parse_args()
 
 
@@ -40,11 +45,20 @@ def end(dies: str, arm: str, step: int) -> None:
             time.sleep(0.1)
 
 
-def train(arm: str, shard: Shard, whole: Whole) -> None:
+def only_in_candidate(choice: argparse.Namespace, arm: str) -> None:
+    if arm != "candidate" and choice.mistake:
+        choice.mistake = ""
+
+
+def train(arm: str, shard: Shard, whole: Whole, load: Load) -> None:
     dist.init_process_group("gloo")
     choice = given()
+    only_in_candidate(choice, arm)
+    if choice.out.startswith("@"):
+        choice.out = Path(choice.out[1:]).read_text()
     model = shard(build())
-    rate = 0.02 if choice.mistake == "rate" and arm == "candidate" else 0.01
+    resume(model, load, choice)
+    rate = 0.02 if choice.mistake == "rate" else 0.01
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     data = torch.Generator().manual_seed(dist.get_rank())
     for step in range(1, choice.steps + 1):
@@ -53,6 +67,47 @@ def train(arm: str, shard: Shard, whole: Whole) -> None:
         nn.functional.cross_entropy(model(x), torch.randint(0, 4, (4,), generator=data)).backward()
         optimizer.step()
         optimizer.zero_grad()
-        torch.save(whole(model), f"step{step}-rank{dist.get_rank()}.pt")
+        if step == 2:
+            evaluate(model, choice, step)
+        save(whole(model), choice, step)
+        if choice.parts:
+            torch.save(optimizer.state_dict(), f"optimizer-rank{dist.get_rank()}.pt")
     end(choice.dies, arm, 0)
+    evaluate(model, choice, 0)
+    if choice.exits:
+        os._exit(0)
     dist.destroy_process_group()
+
+
+def evaluate(model: nn.Module, choice: argparse.Namespace, step: int) -> None:
+    mistake = choice.mistake if step == 0 or choice.mistake == "mode" else ""
+    model.train(mistake == "mode")
+    data = torch.Generator().manual_seed(9 if mistake == "data" else 8)
+    with torch.no_grad():
+        x, y = torch.randn(6, 8, generator=data), torch.randint(0, 4, (6,), generator=data)
+        with torch.autocast("cpu", torch.bfloat16, enabled=mistake == "precision"):
+            loss = nn.functional.cross_entropy(model(x), y).item()
+    model.train()
+    if dist.get_rank() == 0 and mistake != "unwritten":
+        with Path(choice.out, "losses.csv").open("a") as stream:
+            stream.write("" if stream.tell() else "step,eval_loss\n")
+            stream.write(f"{step},{loss * (1.001 if mistake == 'written' else 1)}\n")
+
+
+def save(whole: dict, choice: argparse.Namespace, step: int) -> None:
+    """Into a directory with what an earlier run has left there, which is gone on from."""
+    out = Path(choice.out)
+    if choice.mistake == "last-save" and step == choice.steps:
+        whole = {name: tensor * 1.5 for name, tensor in whole.items()}
+    if dist.get_rank() == 0:
+        out.mkdir(exist_ok=True)
+        torch.save(whole, out / "last.pt")
+        torch.save(whole, f"step{step}.pt")
+    dist.barrier()
+
+
+def resume(model: nn.Module, load: Load, choice: argparse.Namespace) -> None:
+    """From the directory, where there is something in it."""
+    last = Path(choice.out, "last.pt")
+    if last.exists():
+        load(model, torch.load(last))

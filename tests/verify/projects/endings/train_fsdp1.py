@@ -11,4 +11,6 @@ def shard(model: nn.Module) -> nn.Module:
 
 
 if __name__ == "__main__":
-    train("original", shard, lambda model: model.state_dict())
+    train(
+        "original", shard, lambda model: model.state_dict(), lambda model, kept: model.load_state_dict(kept)
+    )

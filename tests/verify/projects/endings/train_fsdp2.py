@@ -1,6 +1,10 @@
 from job import train
 from torch import nn
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    set_model_state_dict,
+)
 from torch.distributed.fsdp import fully_shard
 
 
@@ -13,4 +17,9 @@ def shard(model: nn.Module) -> nn.Module:
 
 if __name__ == "__main__":
     everything = StateDictOptions(full_state_dict=True)
-    train("candidate", shard, lambda model: get_model_state_dict(model, options=everything))
+    train(
+        "candidate",
+        shard,
+        lambda model: get_model_state_dict(model, options=everything),
+        lambda model, kept: set_model_state_dict(model, kept, options=everything),
+    )
