@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from fsdp_migrate.verify import world_sizes
@@ -13,13 +14,14 @@ _Pair = tuple[Answer, Answer]
 
 
 def answer_pairs(original: ArmRecord, candidate: ArmRecord) -> Iterator[_Pair]:
-    """The same calls of both arms, in their order."""
+    """The same calls of both arms, in their order; none where a model is called more often in one arm."""
     if world_sizes.differ(original, candidate):
         return
     by_call = {one.call: one for one in candidate.answers}
+    counts = [Counter(one.call[:3] for one in arm.answers) for arm in (original, candidate)]
     last = min(original.last_step, candidate.last_step)
     for one in original.answers:
-        if one.call in by_call and one.step <= last:
+        if counts[0][one.call[:3]] == counts[1][one.call[:3]] and one.step <= last:
             yield one, by_call[one.call]
 
 

@@ -16,14 +16,10 @@ Device = Literal["auto", "cuda", "cpu"]
 
 CLIPPED = "gradient as the optimizer got it"
 """The quantity after clipping and unscaling; recorded only where it is not the gradient itself."""
-
-
 SAVED = "saved tensor"
 """The quantity of tensors given to `torch.save`."""
-
 AT_THE_END = " at the end"
 """In names of tensors that are looked at once more when the script ends or is stopped."""
-
 ANSWER = "answer without gradients"
 """The quantity of what models return when they are called without gradients."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from fsdp_migrate.verify import world_sizes
+from fsdp_migrate.verify.advisories import advisories
 from fsdp_migrate.verify.answer_calls import missing_calls
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.gradient_causes import never_over_limit, norms_reported
@@ -150,3 +151,22 @@ def notices_of(original: ArmRecord, candidate: ArmRecord, comparison: Comparison
             f"{len(comparison.incomplete)} tensors were compared in part only "
             f"({listed(sorted(comparison.incomplete))})"
         )
+
+
+def notes_of_run(
+    original: ArmRecord, candidate: ArmRecord, comparison: Comparison, *, passed: bool
+) -> Iterable[str]:
+    """What the reader should know of how the arms ran and compare."""
+    if passed and not comparison.bitwise:
+        yield "the arms differ by rounding; see where the allowed differences come from"
+    if stopped := [arm for arm in (original, candidate) if "enough steps" in arm.ended.values()]:
+        yield (
+            f"stopped after step {stopped[0].last_step}: what the script does after its training was not "
+            "run. Arguments that make it end within --steps show that too"
+        )
+    if original.torch_version != candidate.torch_version:
+        yield (
+            f"the original ran with torch {original.torch_version}, the candidate with "
+            f"{candidate.torch_version}"
+        )
+    yield from advisories(original, candidate, comparison)

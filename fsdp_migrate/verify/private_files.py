@@ -125,7 +125,9 @@ class _Files:
         """`keep`: whether what is in the file counts."""
         if path.startswith(self.shadow):
             own_path(path, self.shadow, keep=keep)
-        self._say("write", os.path.realpath(path))
+        real = Path(path).resolve()
+        if not real.is_dir():  # a nameless file (O_TMPFILE) is opened by its directory
+            self._say("write", str(real))
 
     def _reads(self, path: str) -> None:
         if path.startswith(self.shadow):

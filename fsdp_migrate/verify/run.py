@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.verify import timeline
-from fsdp_migrate.verify.advisories import advisories
 from fsdp_migrate.verify.arms import Circumstances, Progress, Verification
 from fsdp_migrate.verify.baseline import candidate_source, sources
 from fsdp_migrate.verify.causes import likely_causes
-from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.ended_early import (
     Ran,
     before_it_died,
@@ -25,6 +23,7 @@ from fsdp_migrate.verify.figures import curves, heat, largest, summary
 from fsdp_migrate.verify.measured import Noise, within_rounding
 from fsdp_migrate.verify.model import ArmName, Died, LaunchOptions, ParityReport, Timeline, VerifyRequest
 from fsdp_migrate.verify.noise import RoundingSource, other_kernels
+from fsdp_migrate.verify.notices import notes_of_run
 from fsdp_migrate.verify.own_parts import leave_out_own_parts
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.recorded import (
@@ -250,7 +249,7 @@ def report(
     first = next((one for one in comparison.differences if one.fails), None)
     aside = which_side(original, candidate, third(), first or comparison.first) if third else ""
     judged = judge(original, candidate, comparison, origin, same_api=same_api)
-    notes = (*notes, *_notes(original, candidate, comparison, passed=judged.passed))
+    notes = (*notes, *notes_of_run(original, candidate, comparison, passed=judged.passed))
     steps = min(original.last_step, candidate.last_step)
     speed = timed() if timed else Speed((), _timelines(original, candidate))
     return ParityReport(
@@ -282,20 +281,6 @@ def report(
         timelines=speed.timelines,
         died=died,
     )
-
-
-def _notes(
-    original: ArmRecord, candidate: ArmRecord, comparison: Comparison, *, passed: bool
-) -> Iterator[str]:
-    """What the reader should know of how the arms compare."""
-    if passed and not comparison.bitwise:
-        yield "the arms differ by rounding; see where the allowed differences come from"
-    if original.torch_version != candidate.torch_version:
-        yield (
-            f"the original ran with torch {original.torch_version}, the candidate with "
-            f"{candidate.torch_version}"
-        )
-    yield from advisories(original, candidate, comparison)
 
 
 def _timelines(original: ArmRecord, candidate: ArmRecord) -> tuple[Timeline, ...]:

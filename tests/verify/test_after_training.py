@@ -23,7 +23,7 @@ def verdict(made: Bench, *arguments: str) -> ParityReport:
     return made.script(VerifyRequest("train_fsdp2.py", arguments, baseline="train_fsdp1.py", cwd=PROJECT))
 
 
-@pytest.mark.parametrize("more", [[], ["--parts", "--exits"]])
+@pytest.mark.parametrize("more", [[], ["--parts", "--exits", "--spawn"]])
 def test_right_program_passes_with_what_it_does_in_the_end(made: Bench, more: list[str]) -> None:
     report = verdict(made, *more)
     assert report.passed and not report.warnings, (report.first, report.causes, report.warnings)
@@ -32,6 +32,8 @@ def test_right_program_passes_with_what_it_does_in_the_end(made: Bench, more: li
     assert seen["Answers without gradients"].outcome is Outcome.EQUAL
     counters = 27 if more else 0  # of the optimizer's own parts the step counters alone are the same
     assert seen["Tensors saved in checkpoints"].compared == 3 * 2 * 6 + counters
+    spawns = [line for line in report.substitutions if "spawn: each rank calls the function itself" in line]
+    assert len(spawns) == bool(more)
     parts = [line for line in report.notices if "the rank's own part in both arms" in line]
     assert len(parts) == (3 if more else 0)
 

@@ -115,6 +115,7 @@ def test_links_are_replaced_before_anything_is_written_through_them(
     kept = [root / "big.pt", root / "grows.log", data / "deep" / "one.txt", data / "two.txt"]
     assert [path.read_text() for path in kept] == ["as it was"] * 4
     assert sorted(path.name for path in data.iterdir()) == ["deep", "two.txt"]
+    files.heed("open", (str(data), "w", os.O_RDWR | os.O_TMPFILE))
     assert told == []
     files.heed("open", (str(data / "two.txt"), "w", os.O_WRONLY))
     assert told == [("write", str(data / "two.txt"))]

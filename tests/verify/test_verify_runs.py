@@ -22,7 +22,8 @@ from fsdp_migrate.reports import parity
 from fsdp_migrate.verify.baseline import build_tree, sources
 from fsdp_migrate.verify.model import ArmName, Check, LaunchOptions, Outcome, ParityReport, VerifyRequest
 from fsdp_migrate.verify.probes.recorder import Recorder
-from fsdp_migrate.verify.probes.session import Session, span_words
+from fsdp_migrate.verify.probes.session import Session
+from fsdp_migrate.verify.probes.spans import span_words
 from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 from fsdp_migrate.verify.run import verify_reference
 

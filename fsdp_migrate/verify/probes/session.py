@@ -257,12 +257,6 @@ class Session:
         self.open = False
 
 
-def span_words(spans: list[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
-    """Spans as the record keeps them: in seconds from the first one's begin."""
-    first = min((begin for _, begin, _ in spans), default=0.0)
-    return [(kind, round(begin - first, 7), round(end - first, 7)) for kind, begin, end in spans]
-
-
 def _shown_parameters(model: nn.Module) -> Iterator[int]:
     """What tells whether a model still holds the parameters that it held, and trains the same of them."""
     for module in model.modules():

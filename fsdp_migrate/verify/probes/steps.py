@@ -21,8 +21,9 @@ from fsdp_migrate.verify.probes.between import remember_weights
 from fsdp_migrate.verify.probes.clipping import norm_words
 from fsdp_migrate.verify.probes.models import write_buffers, write_others
 from fsdp_migrate.verify.probes.recorder import Kept
-from fsdp_migrate.verify.probes.session import Session, StepState, span_words
+from fsdp_migrate.verify.probes.session import Session, StepState
 from fsdp_migrate.verify.probes.shards import Holder, ParameterIndex, Slot, index_parameters, local_part
+from fsdp_migrate.verify.probes.spans import span_words
 from fsdp_migrate.verify.probes.units import describe_units, kind_of
 from fsdp_migrate.verify.schedule import is_due
 

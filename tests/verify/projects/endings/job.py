@@ -3,6 +3,7 @@
 import argparse
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ def given() -> argparse.Namespace:
     parser.add_argument("--mistake", default="")
     parser.add_argument("--out", default="out")
     parser.add_argument("--parts", action="store_true", help="save each rank's part of the optimizer")
+    parser.add_argument("--spawn", action="store_true", help="start the ranks itself")
     parser.add_argument("--exits", action="store_true", help="end by os._exit(0)")
     return parser.parse_args()
 
@@ -43,6 +45,20 @@ def end(dies: str, arm: str, step: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         while how == "hangs" and dist.get_rank() == 1:
             time.sleep(0.1)
+
+
+def begin(run: Callable[[], None]) -> None:
+    """As torchrun starts it, or in processes of its own."""
+    if "--spawn" in sys.argv:
+        torch.multiprocessing.spawn(spawned, args=(2, run), nprocs=2)
+    else:
+        run()
+
+
+def spawned(rank: int, ranks: int, run: Callable[[], None]) -> None:
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(ranks)}
+    run()
 
 
 def only_in_candidate(choice: argparse.Namespace, arm: str) -> None:

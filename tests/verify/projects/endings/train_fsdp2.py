@@ -1,4 +1,4 @@
-from job import train
+from job import begin, train
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -15,7 +15,7 @@ def shard(model: nn.Module) -> nn.Module:
     return fully_shard(model)
 
 
-if __name__ == "__main__":
+def main() -> None:
     everything = StateDictOptions(full_state_dict=True)
     train(
         "candidate",
@@ -23,3 +23,7 @@ if __name__ == "__main__":
         lambda model: get_model_state_dict(model, options=everything),
         lambda model, kept: set_model_state_dict(model, kept, options=everything),
     )
+
+
+if __name__ == "__main__":
+    begin(main)
