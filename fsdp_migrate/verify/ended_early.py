@@ -83,13 +83,17 @@ def before_it_died(run: Verification, steps: int) -> Verification:
 
 
 def run_again(
-    run: Verification, request: VerifyRequest, source: Source, rounding: RoundingSource
+    run: Verification,
+    request: VerifyRequest,
+    source: Source,
+    arm: ArmName,
+    rounding: RoundingSource | None = None,
 ) -> ArmRecord:
-    """An arm once more, perturbed; one that died may die again, after the steps that are wanted."""
+    """An arm once more, in another way; one that died may die again, after the steps that are wanted."""
     try:
-        return run.script(request, source, ArmName.NOISE, rounding=rounding)[0]
+        return run.script(request, source, arm, rounding=rounding)[0]
     except JobError:
-        left = run.left_by(ArmName.NOISE)
+        left = run.left_by(arm)
         if left.last_step < run.options.steps:
             raise
         return left

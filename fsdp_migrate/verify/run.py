@@ -86,10 +86,10 @@ def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
     again = before_it_died(run, candidate.last_step) if died else run
 
     def noise(rounding: RoundingSource) -> ArmRecord:
-        return run_again(again, request, before, rounding)
+        return run_again(again, request, before, ArmName.NOISE, rounding)
 
     def third() -> ArmRecord:
-        return again.script(request, before, ArmName.UNSHARDED)[0]
+        return run_again(again, request, before, ArmName.UNSHARDED)
 
     def timed() -> Speed:
         return time_script(run, request, before, after)
@@ -123,7 +123,7 @@ def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> 
     again = before_it_died(run, candidate.last_step) if died else run
 
     def noise(rounding: RoundingSource) -> ArmRecord:
-        return run_again(again, request, source, rounding)
+        return run_again(again, request, source, ArmName.NOISE, rounding)
 
     return report(
         run.circumstances,

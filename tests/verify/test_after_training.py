@@ -44,7 +44,7 @@ def test_right_program_passes_with_what_it_does_in_the_end(made: Bench, more: li
         ("mode", "evaluated-in-training-mode", "10 more modules are in training mode in the candidate"),
         ("data", "evaluated-on-other-data", "call 1 after step 3, rank 0"),
         ("precision", "answers-differ", "call 1 after step 3, rank 0"),
-        ("last-save", "saved-values", "file 6 of those saved, after step 3"),
+        ("last-save", "saved-values", "file 5 of those saved, after step 3"),
     ],
 )
 def test_mistake_is_found_and_named(made: Bench, mistake: str, code: str, words: str) -> None:
