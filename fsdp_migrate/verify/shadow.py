@@ -8,8 +8,9 @@ the user's directory, where the second arm would find what the first has written
 
 from __future__ import annotations
 
-import contextlib
+import os
 import re
+import sys
 from pathlib import Path
 
 from fsdp_migrate.verify.baseline import Source, build_tree
@@ -32,29 +33,29 @@ def build(source: Source, shadow: Path, cwd: Path) -> list[str]:
         Relative paths of large files that were linked instead of copied.
     """
     linked = build_tree(source, place(shadow, source.root))
-    for folder in reversed(source.root.parents):
+    for folder in (*reversed(source.root.parents), *reversed(shadow.parents[1:])):
         _link_entries(folder, shadow)
     if not cwd.is_relative_to(source.root):
-        for folder in (*reversed(cwd.parents), cwd):
+        for folder in reversed(cwd.parents):
             _link_entries(folder, shadow)
+        _link_entries(cwd, shadow, sys.maxsize)
     return linked
 
 
-def _link_entries(folder: Path, shadow: Path) -> None:
+def _link_entries(folder: Path, shadow: Path, most: int = _MOST_LINKS) -> None:
     here = place(shadow, folder)
     if here.is_symlink():  # it was linked as an entry of the directory above
         here.unlink()
     here.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(
-        OSError
-    ):  # a directory that cannot be listed has nothing to be found by its name
+    try:
         entries = list(folder.iterdir())
-        if len(entries) > _MOST_LINKS:
-            return
-        for entry in entries:
-            link = here / entry.name
-            if not shadow.is_relative_to(entry) and not link.is_symlink() and not link.exists():
-                link.symlink_to(entry)
+    except OSError:  # what cannot be listed is not found by its name either
+        return
+    for entry in entries if len(entries) <= most else ():
+        link = here / entry.name
+        # What leads to the shadow itself gets a directory of its own, as what leads to the project has.
+        if not shadow.is_relative_to(entry) and not link.is_symlink() and not link.exists():
+            link.symlink_to(entry)
 
 
 def shadowed(word: str, shadow: Path) -> str:
@@ -63,7 +64,7 @@ def shadowed(word: str, shadow: Path) -> str:
     if found is None:
         return word
     path = Path(found[2])
-    first = path.parts[1] if len(path.parts) > 1 else ""
-    if first in _NEVER or not Path("/", first).is_dir() or not (shadow / first).exists():
+    known = next(each for each in (path, *path.parents) if os.path.exists(each))  # noqa: PTH110 (never raises)
+    if len(known.parts) < 2 or known.parts[1] in _NEVER or not place(shadow, known).exists():
         return word
     return f"{found[1] or ''}{shadow}{found[2]}"

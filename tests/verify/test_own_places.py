@@ -90,9 +90,11 @@ def test_links_are_replaced_before_anything_is_written_through_them(
     root.mkdir()
     for path in (root / "big.pt", root / "grows.log", data / "deep" / "one.txt", data / "two.txt"):
         path.write_text("as it was")
-    shadow = tmp_path / "shadow"
+    shadow = tmp_path / "temporary" / "trees" / "shadow"
+    (tmp_path / "temporary" / "other").mkdir(parents=True)
     build(Source(root, "train.py", ".", {}, "a directory"), shadow, root)
     copy = place(shadow, root)
+    assert place(shadow, tmp_path / "temporary" / "other").readlink() == tmp_path / "temporary" / "other"
     told: list[tuple[str, str]] = []
     files = _Files(shadow, tmp_path / "records", (0.0, 0.0), lambda *words: told.append(words))
 
@@ -133,6 +135,7 @@ def test_links_are_replaced_before_anything_is_written_through_them(
         ("tmp/run", False),
         ("/", False),
         ("--rate=1/tmp", False),
+        ("/think " + "step by step " * 500, False),
     ],
 )
 def test_absolute_paths_among_arguments_lead_into_the_shadow(tmp_path: Path, word: str, led: bool) -> None:
