@@ -89,6 +89,7 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
                 record.sparse.add(event["step"])
         case "start":
             record.ranks, record.torch_version = event["ranks"], event["torch"]
+            record.looks_on = event.get("looks_on", False)
         case "parameters":
             record.shapes |= {name: tuple(shape) for name, shape in event["shapes"].items()}
             record.trainable |= event["trainable"]

@@ -191,6 +191,7 @@ class ArmRecord:
         checkpointed: modules under activation checkpointing.
         sparse: steps of which neither the optimizer's state was recorded, but for counters, nor the gradients
             that it got.
+        looks_on: whether calls without gradients, and what follows the last step, are recorded.
         elsewhere: "write" or "read", and a path outside of the arm's shadow.
         printed: lines rank 0 printed or logged.
         written: files that its ranks wrote into its shadow.
@@ -218,6 +219,7 @@ class ArmRecord:
     parts: dict[tuple[int, str], dict[str, list[Part]]] = field(default_factory=dict)
     substitutions: list[str] = field(default_factory=list)
     not_observed: list[str] = field(default_factory=list)
+    looks_on: bool = False
     strayed: set[str] = field(default_factory=set)
     elsewhere: set[tuple[str, str]] = field(default_factory=set)
     printed: tuple[str, ...] = ()

@@ -24,6 +24,7 @@ from fsdp_migrate.verify.measured import Noise, within_rounding
 from fsdp_migrate.verify.model import ArmName, Died, LaunchOptions, ParityReport, Timeline, VerifyRequest
 from fsdp_migrate.verify.noise import RoundingSource, other_kernels
 from fsdp_migrate.verify.notices import notes_of_run
+from fsdp_migrate.verify.older_looks import seen_alike
 from fsdp_migrate.verify.own_parts import leave_out_own_parts
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.recorded import (
@@ -244,6 +245,7 @@ def report(
     """
     run.progress("comparing")
     original, candidate = named_alike(original, candidate)
+    seen_alike(original, candidate)
     notes = (*notes, *leave_out_own_parts(original, candidate))
     comparison, origin = within_rounding(run, original, candidate, noise, noise_of)
     first = next((one for one in comparison.differences if one.fails), None)

@@ -90,9 +90,9 @@ def _recorder(spec: WorkerSpec, arm: ArmName, rank: int) -> Recorder:
 
     folder = Path(spec.records) / arm.value / f"rank{rank}"
     recorder = Recorder(folder, spec.full_limit_bytes, every_element=spec.every_element)
-    recorder.event(
-        "start", rank=rank, ranks=int(os.environ["WORLD_SIZE"]), torch=torch.__version__, pid=os.getpid()
-    )
+    ranks = int(os.environ["WORLD_SIZE"])
+    facts = {"rank": rank, "ranks": ranks, "torch": torch.__version__, "pid": os.getpid()}
+    recorder.event("start", **facts, looks_on=True)
     return recorder
 
 

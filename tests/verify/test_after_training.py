@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 from bench import Bench, bench
 
-from fsdp_migrate.verify.model import Outcome, ParityReport, VerifyRequest
+from fsdp_migrate.verify.answer_calls import missing_calls
+from fsdp_migrate.verify.baseline import sources
+from fsdp_migrate.verify.compare import compare
+from fsdp_migrate.verify.model import ANSWER, SAVED, ArmName, Outcome, ParityReport, VerifyRequest
+from fsdp_migrate.verify.older_looks import seen_alike
 
 PROJECT = Path(__file__).parent / "projects" / "endings"
 
@@ -65,3 +69,24 @@ def test_what_only_files_show_is_a_warning(made: Bench, mistake: str, words: str
     report = verdict(made, "--mistake", mistake)
     assert report.passed
     assert any(words.format(PROJECT) in line for line in report.warnings), report.warnings
+
+
+def test_what_an_older_program_did_not_record_is_no_difference(made: Bench) -> None:
+    """It stopped with the last step, and did not listen to calls without gradients."""
+    request = VerifyRequest("train_fsdp2.py", baseline="train_fsdp1.py", cwd=PROJECT)
+    older, newer = (
+        made.fresh().script(request, source, arm)[0]
+        for source, arm in zip(sources(request), (ArmName.ORIGINAL, ArmName.CANDIDATE), strict=True)
+    )
+    older.looks_on = False
+    older.answers.clear()
+    older.saves = [one for one in older.saves if one.step < 3]
+    older.parts = {
+        (step, quantity): parts
+        for (step, quantity), parts in older.parts.items()
+        if quantity != ANSWER and (step, quantity) != (3, SAVED)
+    }
+    assert not compare(older, newer).bitwise and missing_calls(older, newer)
+    seen_alike(older, newer)
+    assert compare(older, newer).bitwise and not missing_calls(older, newer)
+    assert len(older.saves) == len(newer.saves) == 6

@@ -96,7 +96,7 @@ def train(arm: str, shard: Shard, whole: Whole, load: Load) -> None:
 
 
 def evaluate(model: nn.Module, choice: argparse.Namespace, step: int) -> None:
-    mistake = choice.mistake if step == 0 or choice.mistake == "mode" else ""
+    mistake = choice.mistake if step == 0 or choice.mistake in ("mode", "unwritten") else ""
     model.train(mistake == "mode")
     data = torch.Generator().manual_seed(9 if mistake == "data" else 8)
     with torch.no_grad():
