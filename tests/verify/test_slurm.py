@@ -145,7 +145,7 @@ def test_tasks_do_not_wait_for_a_copy_that_failed(tmp_path: Path, monkeypatch: p
     source = project(tmp_path / "project")
     first, other = (one_task(tmp_path, rank) for rank in (0, 1))
     tree = first.trees / "candidate"
-    tree.mkdir(parents=True)  # so that the copy fails
+    place(tree, source.root).mkdir(parents=True)  # so that the copy fails
     with pytest.raises(FileExistsError), first:
         first.build(source, tree, source.root)
     assert not first.trees.exists()
