@@ -89,4 +89,4 @@ def test_what_an_older_program_did_not_record_is_no_difference(made: Bench) -> N
     assert not compare(older, newer).bitwise and missing_calls(older, newer)
     seen_alike(older, newer)
     assert compare(older, newer).bitwise and not missing_calls(older, newer)
-    assert len(older.saves) == len(newer.saves) == 6
+    assert len(older.saves) == len(newer.saves) == 4
