@@ -26,6 +26,8 @@ _NEVER = re.compile(
 _LABEL_CHARACTERS = 40
 _UNIT_CHARACTERS = 10
 _TOLERANCE = 2e-5
+_COARSE = 2e-3
+"""How much the last printed digit may excuse; one of few digits is most of the number."""
 _COUNT = re.compile(r"param|numel|element", re.IGNORECASE)
 _ROUNDED = 0.06
 _DTENSOR = "DTensor("
@@ -98,7 +100,8 @@ def _differing(before: str, after: str, tolerance: float) -> list[Printed]:
         words = label + " " + after[end : min(following, end + _UNIT_CHARACTERS)]
         a, b = (float(one[0].replace(",", "")) for one in (left, right))
         wanted = _COMPARED.search(words) and not _NEVER.search(words)
-        last = 1.5 * max(_last_place(one[0]) for one in (left, right))
-        if wanted and a == a and b == b and abs(a - b) > max(last, tolerance * max(abs(a), abs(b))):
+        size = max(abs(a), abs(b))
+        last = min(1.5 * max(_last_place(one[0]) for one in (left, right)), _COARSE * size)
+        if wanted and a == a and b == b and abs(a - b) > max(last, tolerance * size):
             found.append(Printed(after, label.strip(" :=,;|[({'\""), a, b))
     return found
