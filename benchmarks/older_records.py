@@ -91,6 +91,9 @@ class Comparer:
             report = script_report(run.fresh(timeout_s), request)
         except JobError as error:
             return {"how": "raises", "code": "", "words": f"{error.message}\n{error.hint}"}
+        if report.died:
+            ended = report.died[0]
+            return {"how": "raises", "code": "", "words": f"{ended.message}\n{ended.hint}"}
         how = "fails" if not report.passed else "beware" if report.warnings else "passes"
         causes = [one.code for one in report.causes]
         wrong = [f"{one.title}: {one.detail}" for one in report.checks if one.outcome.value == "differs"]

@@ -132,6 +132,8 @@ def _show(report: ParityReport, strict: bool, form: str, output: Path | None) ->
     from fsdp_migrate.reports import parity
 
     parity.show(report, form, output)
+    if report.died:
+        return ExitCode.JOB_FAILED
     held = report.passed and not (strict and report.warnings)
     return ExitCode.OK if held else ExitCode.NEEDS_YOU
 

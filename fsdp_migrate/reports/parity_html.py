@@ -12,6 +12,7 @@ from fsdp_migrate.reports.parity_rows import (
     MFU_FORMULA,
     arm_rows,
     check_words,
+    ends,
     first_words,
     headline,
     loss_rows,
@@ -52,6 +53,8 @@ def _parts(report: ParityReport) -> Iterable[str]:
     yield f"<h1 class={kind}><b>{word}</b> {escape(headline(report)[6:])}</h1>"
     yield f"<p class=faint>{escape(setting(report))}</p>"
     yield from (f"<p class=beware><b>Beware</b> {escape(line)}</p>" for line in report.warnings)
+    for title, said, hint in ends(report):
+        yield f"<p class=why><b>{title}</b> {escape(hint)}.</p><pre class=scroll>{escape(said)}</pre>"
     if not report.passed:
         yield from _why(report)
     yield f"<h2>Checks</h2>{_checks(report)}"

@@ -9,6 +9,7 @@ from fsdp_migrate.reports.parity_rows import (
     MFU_FORMULA,
     arm_rows,
     check_words,
+    ends,
     first_words,
     headline,
     loss_rows,
@@ -29,6 +30,8 @@ def render(report: ParityReport) -> str:
     """The report as GitHub-flavoured Markdown."""
     parts = [f"### {'✅' if report.passed else '❌'} FSDP1 → FSDP2: {headline(report)[6:]}", setting(report)]
     parts += [f"⚠️ **Beware:** {line}" for line in report.warnings]
+    for title, said, hint in ends(report):
+        parts.append(f"**{title}:** {hint}.\n\n````\n{said}\n````")
     if not report.passed:
         parts += _why(report)
     checks = [(_MARKS[check.outcome], check.title, check_words(check)) for check in report.checks]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fsdp_migrate.reports.visible import visible
 from fsdp_migrate.verify.model import CLIPPED, ArmName, Outcome
 
 if TYPE_CHECKING:
@@ -21,15 +22,30 @@ def headline(report: ParityReport) -> str:
     if report.passed:
         under = "under FSDP2 " if "FSDP2" in report.candidate.kind else ""
         return f"PASS  parity holds: {report.subject} does {under}what it did before"
+    if report.died:
+        return f"FAIL  {_before_it_died(report)}: {report.subject}"
     return f"FAIL  parity does not hold: {report.subject}"
+
+
+def _before_it_died(report: ParityReport) -> str:
+    """How far the arms agree, and which of them died where."""
+    ends = " and ".join(f"the {one.arm.value} died {one.where}" for one in report.died)
+    steps = f"first {report.steps} steps" if report.steps > 1 else "first step"
+    if report.agrees:
+        return f"the {steps} agree{'s' * (report.steps == 1)}; {ends}"
+    if report.first is None:
+        return f"the arms do not agree in the {steps}, before {ends}"
+    begin = f"step {report.first.step} on" if report.first.step else "the start"
+    return f"the arms differ from {begin}, before {ends}"
 
 
 def setting(report: ParityReport) -> str:
     """Under what the verdict was reached."""
     processes = f"{report.nproc} process{'es' * (report.nproc != 1)}"
     return (
-        f"{report.steps} steps, {processes}, {report.device}, torch {report.torch_version}; "
-        f"original: {report.baseline}" + (f"; {report.reduction}" if report.reduction else "")
+        f"{report.steps} step{'s' * (report.steps != 1)}, {processes}, {report.device}, "
+        f"torch {report.torch_version}; original: {report.baseline}"
+        + (f"; {report.reduction}" if report.reduction else "")
     )
 
 
@@ -64,6 +80,17 @@ def difference_words(one: Difference) -> str:
     )
 
 
+def ends(report: ParityReport) -> list[tuple[str, str, str]]:
+    """What ended arms before their time: title, what was said, what to do.
+
+    A job's words may hold escape sequences, which are named.
+    """
+    return [
+        (f"What ended the {one.arm.value}", "\n".join(map(visible, one.message.split("\n"))), one.hint)
+        for one in report.died
+    ]
+
+
 def first_words(report: ParityReport) -> str:
     """What differs first: a number, or where none does the first check that fails; "" when all is equal."""
     if report.first is not None:
@@ -84,7 +111,7 @@ def arm_rows(report: ParityReport) -> list[tuple[str, str, str]]:
         ("sharding", *(f"{arm.kind}, {len(arm.units)} unit{'s' * (len(arm.units) != 1)}" for arm in arms)),
         ("parameters", *(f"{arm.parameters} ({arm.numel:,} elements)" for arm in arms)),
         ("step time (median)", *(_seconds(arm.step_seconds) for arm in arms)),
-        (_PEAKS.get(arms[0].peak_is, "peak memory"), *(f"{arm.peak_bytes / _MIB:,.0f} MiB" for arm in arms)),
+        (_PEAKS.get(arms[0].peak_is or arms[1].peak_is, "peak memory"), *(_peak(arm) for arm in arms)),
         ("probes' time per step", *(_seconds(arm.probe_seconds) for arm in arms)),
         ("collectives, last step", *(_collectives(arm) for arm in arms)),
     ]
@@ -107,6 +134,11 @@ def loss_rows(report: ParityReport) -> list[tuple[str, str, str]]:
 
 def _seconds(seconds: float | None) -> str:
     return "not measured" if seconds is None else f"{seconds * 1e3:.1f} ms"
+
+
+def _peak(arm: ArmSummary) -> str:
+    """It is written down when an arm comes to its end."""
+    return f"{arm.peak_bytes / _MIB:,.0f} MiB" if arm.peak_is else "not measured"
 
 
 def _collectives(arm: ArmSummary) -> str:

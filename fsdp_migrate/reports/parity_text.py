@@ -9,6 +9,7 @@ from fsdp_migrate.reports.parity_rows import (
     MFU_FORMULA,
     arm_rows,
     check_words,
+    ends,
     first_words,
     headline,
     loss_rows,
@@ -55,6 +56,11 @@ def show(report: ParityReport, screen: Console) -> None:
     screen.print(f"      {setting(report)}\n", markup=False, soft_wrap=False)
     for line in report.warnings:
         screen.print(Text(f"Beware: {line}\n", style="bold yellow"), soft_wrap=False)
+    for title, said, hint in ends(report):
+        screen.print(Text(title, style="bold"))
+        for line in said.split("\n"):
+            screen.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+        screen.print(f"  hint: {hint}\n", markup=False, soft_wrap=False)
     if not report.passed:
         _why(report, screen)
     screen.print(_checks(report))

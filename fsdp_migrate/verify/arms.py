@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from fsdp_migrate.errors import JobError, UsageError
 from fsdp_migrate.verify import failures
 from fsdp_migrate.verify.agent import Agent
-from fsdp_migrate.verify.baseline import Source, build_tree
+from fsdp_migrate.verify.baseline import Source
 from fsdp_migrate.verify.failures import asked_for_gpu
 from fsdp_migrate.verify.launcher import RankServer
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, VerifyRequest
 from fsdp_migrate.verify.noise import RoundingSource
 from fsdp_migrate.verify.read import read_arm
 from fsdp_migrate.verify.record import ArmRecord
+from fsdp_migrate.verify.shadow import build, place
 from fsdp_migrate.verify.slurm import Tasks
 from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
+from fsdp_migrate.verify.written import written
 
 if TYPE_CHECKING:
     from fsdp_migrate.verify.reference_job.config import ReferenceConfig
@@ -114,15 +116,11 @@ class Verification:
         Returns:
             Its record, and the large files that were linked into the copy instead of copied.
         """
-        tree = self.trees / arm.value
-        linked = self._build_tree(source, tree)
-        inside = tree / source.cwd if source.cwd is not None else request.cwd.resolve()
+        linked = self._build(request, source, arm)
         spec = self._spec(
             request,
             source,
             arm,
-            tree,
-            inside,
             perturb=rounding.size if rounding else 0.0,
             perturb_weights=rounding.weights if rounding else 0.0,
             perturb_sums=rounding.of_sums if rounding else False,
@@ -133,11 +131,10 @@ class Verification:
         _refuse_strayed(record, source)
         return record, linked
 
-    def _build_tree(self, source: Source, tree: Path) -> list[str]:
-        """Copy the project; large files that were linked instead."""
-        if isinstance(self.server, Tasks):
-            return self.server.build_tree(source, tree)
-        return build_tree(source, tree)
+    def _build(self, request: VerifyRequest, source: Source, arm: ArmName) -> list[str]:
+        """Copy the project into the arm's shadow; large files that were linked instead."""
+        maker = self.server.build if isinstance(self.server, Tasks) else build
+        return maker(source, self.trees / arm.value, request.cwd.resolve())
 
     def timed(self, number: int) -> Verification:
         """Where the `number`th pair of runs for speed goes, and how many steps they make."""
@@ -148,11 +145,9 @@ class Verification:
 
     def time_script(self, request: VerifyRequest, source: Source, arm: ArmName) -> None:
         """Run one arm of a script for its speed; `performance.measured` reads what it leaves."""
-        tree = self.trees / arm.value
-        self._build_tree(source, tree)
-        inside = tree / source.cwd if source.cwd is not None else request.cwd.resolve()
+        self._build(request, source, arm)
         under = arm.value if arm in ALSO else ""
-        self._launch(self._spec(request, source, arm, tree, inside, performance=True, under=under))
+        self._launch(self._spec(request, source, arm, performance=True, under=under))
 
     def time_reference(self, config: ReferenceConfig, arms: tuple[ArmName, ...]) -> None:
         """Run arms of the bundled job for their speed, in one launch."""
@@ -183,10 +178,11 @@ class Verification:
         request: VerifyRequest,
         source: Source,
         arm: ArmName,
-        tree: Path,
-        inside: Path,
         **more: Any,
     ) -> WorkerSpec:
+        shadow = self.trees / arm.value
+        tree = place(shadow, source.root)
+        inside = tree / source.cwd if source.cwd is not None else place(shadow, request.cwd.resolve())
         return WorkerSpec(
             program="module" if request.as_module else "script",
             target=source.script if request.as_module else str(tree / source.script),
@@ -201,6 +197,7 @@ class Verification:
             every_element=self.options.every_element,
             as_gpu=self.options.as_gpu,
             tree=(str(tree), str(source.root)),
+            shadow=str(shadow),
             **more,
         )
 
@@ -232,16 +229,24 @@ class Verification:
 
         result = self.server.launch(spec, self.options.nproc, self.options.timeout_s, on_step)
         try:
-            failures.check(result, self.records, spec.arms[0], who, self.options.timeout_s, spec.tree)
+            failures.check(result, self.records, spec.arms[0], who, self.options.timeout_s, spec.shadow)
         except JobError as error:
             if self.speaks:
                 raise
             raise JobError(f"{who} failed; the first task says why") from error
 
-    def _read(self, arm: ArmName) -> ArmRecord:
+    def left_by(self, arm: ArmName) -> ArmRecord:
+        """The record of an arm as far as it got."""
         record = read_arm(self.records / arm.value)
+        record.printed = _printed(RankFiles.of(self.records, arm.value, 0), str(self.trees / arm.value))
+        started = self.records / f"{arm.value}.json"
+        if started.exists():
+            record.written = written(self.trees / arm.value, started.stat().st_mtime)
+        return record
+
+    def _read(self, arm: ArmName) -> ArmRecord:
+        record = self.left_by(arm)
         if record.last_step:
-            record.printed = _printed(RankFiles.of(self.records, arm.value, 0))
             return record
         log = RankFiles.of(self.records, arm.value, 0).stdout
         said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.exists() else []
@@ -252,13 +257,13 @@ class Verification:
         )
 
 
-def _printed(files: RankFiles) -> tuple[str, ...]:
-    """What rank 0 printed, as far as it is of use to compare."""
+def _printed(files: RankFiles, shadow: str) -> tuple[str, ...]:
+    """What rank 0 printed, as far as it is of use to compare, with the paths that the user knows."""
     lines: list[str] = []
     for path in (files.stdout, files.stderr):
         if path.exists():
             with path.open(encoding="utf-8", errors="replace") as stream:
-                lines += [line.rstrip("\n") for line in islice(stream, _COMPARED_LINES)]
+                lines += [line.rstrip("\n").replace(shadow, "") for line in islice(stream, _COMPARED_LINES)]
     return tuple(lines)
 
 

@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from fsdp_migrate.verify import (
+    answer_causes,
     backward_causes,
+    clipping_causes,
     data_causes,
     gradient_causes,
     optimizer_causes,
@@ -19,6 +21,7 @@ from fsdp_migrate.verify import (
     saving_causes,
     scaler_causes,
     sharding_causes,
+    shared_files,
     start_causes,
 )
 from fsdp_migrate.verify.evidence import Evidence
@@ -240,6 +243,7 @@ def _not_fsdp(evidence: Evidence) -> Cause | None:
 
 _RULES: tuple[Rule, ...] = (
     _unseen,
+    shared_files.shared_output,
     _not_fsdp,
     _not_converted,
     sharding_causes.not_sharded,
@@ -259,6 +263,8 @@ _RULES: tuple[Rule, ...] = (
     optimizer_causes.holding_more,
     optimizer_causes.state_of_a_checkpoint,
     optimizer_causes.state_lost,
+    optimizer_causes.state_kept,
+    optimizer_causes.state_dtypes,
     gradient_causes.reductions,
     backward_causes.another_pass,
     backward_causes.loss_of_each_rank,
@@ -273,12 +279,16 @@ _RULES: tuple[Rule, ...] = (
     sharding_causes.random_state,
     scaler_causes.clipped_while_scaled,
     gradient_causes.clip_arguments,
+    clipping_causes.not_by_a_factor,
     gradient_causes.clipping,
     gradient_causes.scale,
     optimizer_causes.settings,
     _unused,
     _fewer_steps,
+    answer_causes.answers_differ,
     saving_causes.saved_shards,
     saving_causes.saved_names,
+    saving_causes.saved_values,
     saving_causes.other_models,
+    answer_causes.calls_gone,
 )

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fsdp_migrate.verify import world_sizes
-from fsdp_migrate.verify.model import CLIPPED, SAVED, Difference
+from fsdp_migrate.verify.answer_calls import asked_alike
+from fsdp_migrate.verify.model import ANSWER, CLIPPED, SAVED, Difference
 from fsdp_migrate.verify.record import ArmRecord, Part, StepFacts, widen
 from fsdp_migrate.verify.whole import Whole, assemble
 
@@ -84,6 +85,7 @@ def compare(original: ArmRecord, candidate: ArmRecord) -> Comparison:
     result = Comparison()
     _tensors(result, original, candidate, 0, "weight")
     _buffers(result, original, candidate, 0)
+    _answers(result, original, candidate, 0)
     for step in range(1, min(original.last_step, candidate.last_step) + 1):
         _losses(result, original, candidate, step)
         _tensors(result, original, candidate, step, "gradient")
@@ -95,9 +97,18 @@ def compare(original: ArmRecord, candidate: ArmRecord) -> Comparison:
         for quantity in sorted(states):
             _tensors(result, original, candidate, step, quantity)
         _tensors(result, original, candidate, step, "weight of another model")
+        _answers(result, original, candidate, step)
         _tensors(result, original, candidate, step, SAVED)
         _buffers(result, original, candidate, step)
     return result
+
+
+def _answers(result: Comparison, original: ArmRecord, candidate: ArmRecord, step: int) -> None:
+    """Calls that were given the same in both arms; what was sampled may be other tokens."""
+    left, right = original.tensors(step, ANSWER), candidate.tensors(step, ANSWER)
+    alike = tuple(name for at, name in asked_alike(original, candidate) if at == step)
+    for name in [name for name in left if name in right and alike and name.startswith(alike)]:
+        _pair(result, step, ANSWER, name, assemble(left[name]), assemble(right[name]))
 
 
 def _got_otherwise(original: ArmRecord, candidate: ArmRecord, step: int) -> bool:

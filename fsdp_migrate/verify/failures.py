@@ -59,7 +59,7 @@ def check(
     launch: ArmName,
     who: str,
     timeout_s: float,
-    tree: tuple[str, str] | None = None,
+    shadow: str = "",
 ) -> None:
     """Raise when the launch did not end well.
 
@@ -68,7 +68,7 @@ def check(
     Args:
         launch: first arm of the launch, under whose name its files are.
         who: what ran, for the message.
-        tree: the copy of the project that the job ran in, and the project itself.
+        shadow: where the job's files were, under their own paths.
 
     Raises:
         JobError: names the rank that failed first and why.
@@ -88,11 +88,10 @@ def check(
     over = [one.rank for one in result.exits if everyone[one.rank].done.exists()]
     said = "\n".join(filter(None, [_over(over), apart]))
     words = _words(first, failures, who, result.hung, timeout_s, said)
-    if tree is not None:
-        copy, source = tree
-        words = words.replace(copy + os.sep, source + os.sep)
+    if shadow:
+        words = words.replace(shadow + os.sep, os.sep)
     meant = known_errors.meaning(first.text, first.traceback) or _meant_by_calls(apart)
-    hint = _hint(result.hung, copied=tree is not None)
+    hint = _hint(result.hung)
     hint += asked_for_gpu(_substitutions(records / launch.value / f"rank{first.rank}" / EVENTS))
     raise JobError(words, hint=f"{meant}; {hint}" if meant else hint)
 
@@ -188,7 +187,7 @@ def _substitutions(events: Path) -> set[str]:
     return {json.loads(line)["text"] for line in lines if '"substitution"' in line and line.endswith("}")}
 
 
-def _hint(hung: bool, *, copied: bool) -> str:
+def _hint(hung: bool) -> str:
     logs = "--keep DIR keeps the logs of every rank"
     if hung:
         return (
@@ -196,12 +195,7 @@ def _hint(hung: bool, *, copied: bool) -> str:
             "take, "
             f"or raise --timeout if the job is slow; {logs}"
         )
-    paths = (
-        "; the job runs in a copy of the project: paths that lead out of the project must be absolute"
-        if copied
-        else ""
-    )
-    return f"run the script by itself under torchrun to see whether it fails there too{paths}; {logs}"
+    return f"run the script by itself under torchrun to see whether it fails there too; {logs}"
 
 
 def _tail(files: RankFiles) -> str:

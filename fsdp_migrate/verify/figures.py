@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Iterable
 
@@ -10,6 +11,7 @@ from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.model import ArmName, ArmSummary, Difference
 from fsdp_migrate.verify.record import ArmRecord
 
+_OF_OTHERS = re.compile(r"other\d+(\.|$)")
 _LARGEST = 8
 _ROWS = 400
 
@@ -66,7 +68,7 @@ def summary(name: ArmName, arm: ArmRecord) -> ArmSummary:
         probe_seconds=statistics.median(probes) if probes else 0.0,
         peak_bytes=arm.peak_bytes,
         peak_is=arm.peak_is,
-        units=tuple(unit.name for unit in arm.units),
+        units=tuple(unit.name for unit in arm.units if not _OF_OTHERS.match(unit.name)),
         parameters=len(arm.shapes),
         numel=sum(math.prod(shape) for shape in arm.shapes.values()),
         collectives=tuple(sorted(steps[-1][0].collectives.items())) if steps else (),

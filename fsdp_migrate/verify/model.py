@@ -16,10 +16,12 @@ Device = Literal["auto", "cuda", "cpu"]
 
 CLIPPED = "gradient as the optimizer got it"
 """The quantity after clipping and unscaling; recorded only where it is not the gradient itself."""
-
-
 SAVED = "saved tensor"
 """The quantity of tensors given to `torch.save`."""
+AT_THE_END = " at the end"
+"""In names of tensors that are looked at once more when the script ends or is stopped."""
+ANSWER = "answer without gradients"
+"""The quantity of what models return when they are called without gradients."""
 
 
 class ArmName(str, Enum):
@@ -175,8 +177,7 @@ class ArmSummary:
     Args:
         step_seconds: median time of a step without the probes' own time; `None` with fewer than 2 steps.
         probe_seconds: median time the probes took in a step.
-        peak_bytes: largest over the ranks: allocated GPU memory on cuda, resident memory of the process on
-            cpu.
+        peak_bytes: largest over the ranks: allocated GPU memory, or resident memory of the process.
         units: FSDP units, by FQN ("" is the root).
         collectives: per optimizer step on rank 0 (the last step), by name.
         losses: mean over ranks and micro-batches, per step.
@@ -244,10 +245,21 @@ class ArmPerformance:
 
 
 @dataclass(frozen=True, slots=True)
+class Died:
+    """An arm that crashed, hung or was killed when it had made steps; `where` is "in step 4", say."""
+
+    arm: ArmName
+    where: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
 class ParityReport:
     """The verdict and what it rests on.
 
     Args:
+        died: arms that did not come to their end; what both had done before is compared, and none passes.
         warnings: what the verdict cannot tell and its reader must know; shown beside it.
         performance: of both arms, where it was measured.
         curves: per quantity, the largest relative difference of each step from 1.
@@ -280,3 +292,9 @@ class ParityReport:
     curves: tuple[tuple[str, tuple[float, ...]], ...] = ()
     heat: tuple[tuple[str, tuple[float, ...]], ...] = ()
     timelines: tuple[Timeline, ...] = ()
+    died: tuple[Died, ...] = ()
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all that was compared agrees, whatever happened afterwards."""
+        return not any(check.outcome is Outcome.DIFFERS for check in self.checks)

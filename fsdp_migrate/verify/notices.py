@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 from fsdp_migrate.verify import world_sizes
+from fsdp_migrate.verify.advisories import advisories
+from fsdp_migrate.verify.answer_calls import missing_calls
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.gradient_causes import never_over_limit, norms_reported
 from fsdp_migrate.verify.layout_warnings import layout_warnings
@@ -17,18 +20,18 @@ from fsdp_migrate.verify.printed import (
 )
 from fsdp_migrate.verify.record import ArmRecord, same_units
 from fsdp_migrate.verify.sharding_causes import listed
+from fsdp_migrate.verify.shared_files import written_elsewhere
 from fsdp_migrate.verify.spec import ENOUGH
 from fsdp_migrate.verify.whole import moved
+from fsdp_migrate.verify.written import counterparts, gone
+
+_AMPLIFIED = 20.0
+"""How many times the rounding of what it is computed from a printed number may be off: exp(loss), say."""
 
 
 def warnings_of(original: ArmRecord, candidate: ArmRecord) -> Iterable[str]:
     """What equal numbers cannot tell and a reader who sees PASS must know."""
-    if both := original.saved_outside & candidate.saved_outside:
-        yield (
-            f"both arms saved to {listed(sorted(both))}, outside of the copies of the project that they "
-            "ran in: what stood there is overwritten, and the candidate finds what the original has just "
-            "written. Give a path relative to the project"
-        )
+    yield from written_elsewhere(original, candidate)
     before = norms_reported(original)
     if before and not norms_reported(candidate) and never_over_limit(original):
         yield (
@@ -50,6 +53,8 @@ def warnings_beside_equal_numbers(
             "nothing"
         )
     yield from layout_warnings(original, candidate)
+    if words := missing_calls(original, candidate):
+        yield words
     wrong = [
         one
         for one in _printed(original, candidate, comparison)
@@ -58,14 +63,16 @@ def warnings_beside_equal_numbers(
     if wrong:
         one = wrong[0]
         yield (
-            f"the job prints other numbers: {one.label or 'a number'} {one.candidate:g} in the candidate and "
-            f"{one.original:g} in the original ({one.line.strip()!r}, {len(wrong)} in all). What it "
-            "computes is equal; .item() of a DTensor is one rank's part (take .full_tensor() "
+            f"the job prints or writes other numbers: {one.label or 'a number'} {one.candidate:g} in the "
+            f"candidate and {one.original:g} in the original ({one.line.strip()!r}, {len(wrong)} in all). "
+            "What it computes is equal; .item() of a DTensor is one rank's part (take .full_tensor() "
             "first), and numel() counts "
             "whole tensors"
         )
     if line := prints_dtensors(original.printed, candidate.printed):
         yield f"the job prints a DTensor where the original printed a number: {line.strip()[:120]!r}"
+    if lost := gone(original.written, candidate.written):
+        yield f"the original writes {lost[0]} and the candidate does not ({len(lost)} such files in all)"
     before, after = len(original.saves), len(candidate.saves)
     if before and after < before:
         yield (
@@ -89,8 +96,13 @@ def _printed(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) 
     """Printed numbers that differ by more than rounding may make the numbers themselves differ."""
     if world_sizes.differ(original, candidate):  # what rank 0 prints is of its own part of the batch
         return []
-    limits = [2 * one.limit for one in comparison.differences if one.limit < 1]
-    return differences(original.printed, candidate.printed, max(limits, default=0.0))
+    limits = [_AMPLIFIED * one.limit for one in comparison.differences if one.limit < 1]
+    tolerance = max(limits, default=0.0)
+    found = differences(original.printed, candidate.printed, tolerance)
+    for left, right in counterparts(original.written, candidate.written):
+        apart = differences(original.written[left], candidate.written[right], tolerance)
+        found += [replace(one, line=f"{right}: {one.line}") for one in apart]
+    return found
 
 
 def _numel(arm: ArmRecord) -> int:
@@ -124,12 +136,6 @@ def notices_of(original: ArmRecord, candidate: ArmRecord, comparison: Comparison
         if left.casts_inputs != right.casts_inputs and left.name:
             yield f"unit {left.name}: casts its inputs: {left.casts_inputs} -> {right.casts_inputs}"
             break
-    stopped = all(reason == ENOUGH for arm in (original, candidate) for reason in arm.ended.values())
-    if stopped and not original.saves:
-        yield (
-            f"both arms were stopped after {original.last_step} steps, before the job saved anything: what "
-            "it does later, saving and resuming among it, was not compared (--steps)"
-        )
     if comparison.unused:
         yield (
             f"{len(comparison.unused)} unused parameters get a zero gradient in one arm and none in the "
@@ -146,3 +152,22 @@ def notices_of(original: ArmRecord, candidate: ArmRecord, comparison: Comparison
             f"{len(comparison.incomplete)} tensors were compared in part only "
             f"({listed(sorted(comparison.incomplete))})"
         )
+
+
+def notes_of_run(
+    original: ArmRecord, candidate: ArmRecord, comparison: Comparison, *, passed: bool
+) -> Iterable[str]:
+    """What the reader should know of how the arms ran and compare."""
+    if passed and not comparison.bitwise:
+        yield "the arms differ by rounding; see where the allowed differences come from"
+    if stopped := [arm for arm in (original, candidate) if ENOUGH in arm.ended.values()]:
+        yield (
+            f"stopped after step {stopped[0].last_step}: what the script does after its training was not "
+            "run. Arguments that make it end within --steps show that too"
+        )
+    if original.torch_version != candidate.torch_version:
+        yield (
+            f"the original ran with torch {original.torch_version}, the candidate with "
+            f"{candidate.torch_version}"
+        )
+    yield from advisories(original, candidate, comparison)

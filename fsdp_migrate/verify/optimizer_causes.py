@@ -101,6 +101,45 @@ def state_lost(evidence: Evidence) -> Cause | None:
     return None
 
 
+def state_kept(evidence: Evidence) -> Cause | None:
+    """The original's state starts anew in a step, and the candidate's goes on."""
+    original, candidate = evidence.original, evidence.candidate
+    known: dict[str, float] = {}  # what the original counted before
+    for step in range(1, min(original.last_step, candidate.last_step) + 1):
+        before, after = _counters(original, step), _counters(candidate, step)
+        common = set(known) & set(before) & set(after)
+        kept = sorted(name for name in common if before[name] <= known[name] < after[name])
+        if kept and len({before[name] for name in kept}) == 1:
+            name = kept[0]
+            return Cause(
+                "optimizer-state-kept",
+                f"the optimizer counts {before[name]:g} steps for {name} after step {step} in the original "
+                f"and {after[name]:g} in the candidate ({len(kept)} of {len(after)} parameters): the "
+                "original's state starts anew there and the candidate's is kept",
+                "clear or rebuild the optimizer's state where the original does",
+            )
+        known |= before
+    return None
+
+
+def state_dtypes(evidence: Evidence) -> Cause | None:
+    """The optimizer keeps its state in another dtype."""
+    original, candidate = evidence.original, evidence.candidate
+    for step, quantity in sorted(key for key in original.parts if key[1].startswith("optimizer state")):
+        left, right = original.tensors(step, quantity), candidate.tensors(step, quantity)
+        pairs = [(name, left[name][0].dtype, right[name][0].dtype) for name in left if name in right]
+        changed = [one for one in pairs if one[1] != one[2]]
+        if changed:
+            name, before, after = changed[0]
+            return Cause(
+                "optimizer-state-dtype",
+                f"{quantity} is {after} in the candidate and {before} in the original ({name}, "
+                f"{len(changed)} of {len(pairs)} parameters)",
+                f"make the state in the dtype of the parameters, or in {before} as the original does",
+            )
+    return None
+
+
 def _counters(arm: ArmRecord, step: int) -> dict[str, float]:
     parts = arm.tensors(step, "optimizer state step")
     return {name: float(each[0].values()[0]) for name, each in parts.items() if each[0].stored is not None}

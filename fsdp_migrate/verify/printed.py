@@ -29,7 +29,9 @@ _NEVER = re.compile(
 _CLOCK = re.compile(r"(\d{4}[-/]\d\d[-/]\d\d[ T_]?)?\d{1,2}:\d\d(:\d\d)?([.,]\d+)?")
 _LABEL_CHARACTERS = 40
 _UNIT_CHARACTERS = 10
-_TOLERANCE = 2e-3
+_TOLERANCE = 2e-5
+_COARSE = 2e-3
+"""How much the last printed digit may excuse; one of few digits is most of the number."""
 _COUNT = re.compile(r"param|numel|element", re.IGNORECASE)
 _ROUNDED = 0.06
 _DTENSOR = "DTensor("
@@ -111,6 +113,13 @@ def _by_words(lines: tuple[str, ...]) -> dict[str, list[str]]:
     return found
 
 
+def _last_place(number: str) -> float:
+    """What one more in the last digit is: 0.01 of "1.25"; nothing of a whole number."""
+    digits, _, exponent = number.lower().partition("e")
+    _, dot, decimals = digits.partition(".")
+    return 10.0 ** (int(exponent or 0) - len(decimals)) if dot or exponent else 0.0
+
+
 def _differing(before: str, after: str, tolerance: float) -> list[Printed]:
     found, line = [], after
     before, after = _CLOCK.sub("", before), _CLOCK.sub("", after)
@@ -123,6 +132,8 @@ def _differing(before: str, after: str, tolerance: float) -> list[Printed]:
         words = label + " " + after[end : min(following, end + _UNIT_CHARACTERS)]
         a, b = (float(one[0].replace(",", "")) for one in (left, right))
         wanted = _COMPARED.search(words) and not _NEVER.search(words)
-        if wanted and a == a and b == b and abs(a - b) > tolerance * max(abs(a), abs(b)):
+        size = max(abs(a), abs(b))
+        last = min(1.5 * max(_last_place(one[0]) for one in (left, right)), _COARSE * size)
+        if wanted and a == a and b == b and abs(a - b) > max(last, tolerance * size):
             found.append(Printed(line, label.strip(" :=,;|[({'\""), a, b))
     return found

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fsdp_migrate.verify.answer import Answer
 from fsdp_migrate.verify.record import (
     ArmRecord,
     Clip,
@@ -59,6 +60,8 @@ def _read_rank(record: ArmRecord, rank: int, folder: Path) -> None:
     data = _elements(folder)
     with (folder / EVENTS).open(encoding="utf-8") as lines:
         for line in lines:
+            if not line.endswith("\n"):  # what a rank was killed in the middle of
+                break
             _take(record, rank, data, json.loads(line))
 
 
@@ -86,6 +89,7 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
                 record.sparse.add(event["step"])
         case "start":
             record.ranks, record.torch_version = event["ranks"], event["torch"]
+            record.looks_on = event.get("looks_on", False)
         case "parameters":
             record.shapes |= {name: tuple(shape) for name, shape in event["shapes"].items()}
             record.trainable |= event["trainable"]
@@ -102,6 +106,9 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
             record.saves.append(
                 Save(event["step"], rank, tuple(event["names"]), tuple(event.get("partial", ())))
             )
+        case "answer":
+            facts = (event["model"], event["call"], event["inputs"], event["training"])
+            record.answers.append(Answer(event["step"], rank, *facts))
         case "optimizer":
             _optimizer(record, rank, event)
         case "input_dtypes" if rank == 0:
@@ -111,10 +118,10 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
             known = record.substitutions if event["event"] == "substitution" else record.not_observed
             if event["text"] not in known:
                 known.append(event["text"])
+        case "elsewhere":
+            record.elsewhere.add((event["what"], event["path"]))
         case "strayed":
             record.strayed |= set(event["files"])
-        case "outside":
-            record.saved_outside |= set(event["paths"])
         case "end":
             record.ended[rank] = event["reason"]
             record.processor = record.processor or event.get("processor", "")

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fsdp_migrate.verify.answer import Answer
 from fsdp_migrate.verify.model import CLIPPED
+from fsdp_migrate.verify.written import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +191,10 @@ class ArmRecord:
         checkpointed: modules under activation checkpointing.
         sparse: steps of which neither the optimizer's state was recorded, but for counters, nor the gradients
             that it got.
+        looks_on: whether calls without gradients, and what follows the last step, are recorded.
+        elsewhere: "write" or "read", and a path outside of the arm's shadow.
         printed: lines rank 0 printed or logged.
-        saved_outside: checkpoints that were written elsewhere than in the copy of the project.
+        written: files that its ranks wrote into its shadow.
         processor: what computed, in its maker's words; "" where the record does not say.
     """
 
@@ -205,6 +209,7 @@ class ArmRecord:
     checkpointed: int = 0
     loads: list[Load] = field(default_factory=list)
     saves: list[Save] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
     tied: set[tuple[str, ...]] = field(default_factory=set)
     optimizers: list[OptimizerFacts] = field(default_factory=list)
     input_dtypes: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -214,9 +219,11 @@ class ArmRecord:
     parts: dict[tuple[int, str], dict[str, list[Part]]] = field(default_factory=dict)
     substitutions: list[str] = field(default_factory=list)
     not_observed: list[str] = field(default_factory=list)
+    looks_on: bool = False
     strayed: set[str] = field(default_factory=set)
-    saved_outside: set[str] = field(default_factory=set)
+    elsewhere: set[tuple[str, str]] = field(default_factory=set)
     printed: tuple[str, ...] = ()
+    written: Written = field(default_factory=dict)
     peak_bytes: int = 0
     peak_is: str = ""
     ended: dict[int, str] = field(default_factory=dict)

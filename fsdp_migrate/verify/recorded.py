@@ -281,11 +281,13 @@ def _has_sums(arm: ArmRecord) -> bool:
 
 
 def first_steps(arm: ArmRecord, steps: int) -> ArmRecord:
-    """The arm as if it had been stopped after `steps`; itself when it made no more."""
-    if arm.last_step <= steps:
+    """The arm as if it had been stopped after `steps`; what it has of a step it did not complete goes too."""
+    if max(arm.steps, default=0) <= steps and max((at for at, _ in arm.parts), default=0) <= steps:
         return arm
     arm.steps = {step: facts for step, facts in arm.steps.items() if step <= steps}
     arm.parts = {at: parts for at, parts in arm.parts.items() if at[0] <= steps}
     arm.optimizers = [one for one in arm.optimizers if one.step <= steps]
     arm.saves = [one for one in arm.saves if one.step <= steps]
+    arm.answers = [one for one in arm.answers if one.step <= steps]
+    arm.loads = [one for one in arm.loads if one.step <= steps]
     return arm

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.verify import timeline
-from fsdp_migrate.verify.advisories import advisories
 from fsdp_migrate.verify.arms import Circumstances, Progress, Verification
 from fsdp_migrate.verify.baseline import candidate_source, sources
 from fsdp_migrate.verify.causes import likely_causes
-from fsdp_migrate.verify.compare import Comparison
+from fsdp_migrate.verify.ended_early import (
+    Ran,
+    before_it_died,
+    can_run_again,
+    compared_part,
+    run_again,
+    run_arm,
+)
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.figures import curves, heat, largest, summary
 from fsdp_migrate.verify.measured import Noise, within_rounding
-from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, Timeline, VerifyRequest
+from fsdp_migrate.verify.model import ArmName, Died, LaunchOptions, ParityReport, Timeline, VerifyRequest
 from fsdp_migrate.verify.noise import RoundingSource, other_kernels
+from fsdp_migrate.verify.notices import notes_of_run
+from fsdp_migrate.verify.older_looks import seen_alike
+from fsdp_migrate.verify.own_parts import leave_out_own_parts
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.recorded import (
     RecordFacts,
@@ -56,7 +65,8 @@ def verify_script(request: VerifyRequest, progress: Progress = _silent) -> Parit
 
     Raises:
         UsageError: no baseline, no such script, a job that never steps.
-        JobError: an arm died or hung; the message names the first cause.
+        JobError: an arm died or hung before it had made a step; the message names the first cause. Where
+            both made steps, these are compared, and the report says what ended an arm.
     """
     if recorded(request) is None:  # what is wrong with the request is said before anything is started
         sources(request)
@@ -71,31 +81,35 @@ def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
     if (folder := recorded(request)) is not None:
         return _against_record(run, request, folder)
     before, after = sources(request)
-    original, linked = run.script(request, before, ArmName.ORIGINAL)
-    candidate, _ = run.script(request, after, ArmName.CANDIDATE)
+    first = run_arm(run, request, before, ArmName.ORIGINAL)
+    second = run_arm(run, request, after, ArmName.CANDIDATE)
+    original, candidate, died = compared_part(first, second, run.options.steps)
+    again = before_it_died(run, candidate.last_step) if died else run
 
     def noise(rounding: RoundingSource) -> ArmRecord:
-        return run.script(request, before, ArmName.NOISE, rounding=rounding)[0]
+        return run_again(again, request, before, ArmName.NOISE, rounding)
 
     def third() -> ArmRecord:
-        return run.script(request, before, ArmName.UNSHARDED)[0]
+        return run_again(again, request, before, ArmName.UNSHARDED)
 
     def timed() -> Speed:
         return time_script(run, request, before, after)
 
     notes = tuple(
-        f"{path} is larger than 64 MiB: linked into the arms' copies, not copied" for path in linked
+        f"{path} is larger than 64 MiB: linked into the arms' copies, not copied" for path in first.linked
     )
+    more = can_run_again(run, died)
     return report(
         run.circumstances,
         original,
         candidate,
-        noise,
+        noise if more else None,
         subject=request.script,
         baseline=before.words,
         notes=notes,
-        third=third if run.options.third_arm else None,
-        timed=timed if run.options.profile else None,
+        third=third if run.options.third_arm and more else None,
+        timed=timed if run.options.profile and not died else None,
+        died=died,
     )
 
 
@@ -104,20 +118,23 @@ def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> 
     kept = read_record(folder)
     kept.require_like(run.ranks, fixed_order=run.fixed_order)
     source = candidate_source(request)
-    candidate, _ = run.script(request, source, ArmName.CANDIDATE)
-    original = first_steps(kept.arm, run.options.steps)
+    ran = run_arm(run, request, source, ArmName.CANDIDATE)
+    whole = Ran(first_steps(kept.arm, run.options.steps), [])
+    original, candidate, died = compared_part(whole, ran, run.options.steps)
+    again = before_it_died(run, candidate.last_step) if died else run
 
     def noise(rounding: RoundingSource) -> ArmRecord:
-        return run.script(request, source, ArmName.NOISE, rounding=rounding)[0]
+        return run_again(again, request, source, ArmName.NOISE, rounding)
 
     return report(
         run.circumstances,
         original,
         candidate,
-        noise if other_kernels(original, candidate) else None,
+        noise if other_kernels(original, candidate) and can_run_again(run, died) else None,
         subject=request.script,
         baseline=kept.words,
         noise_of=ArmName.CANDIDATE,
+        died=died,
     )
 
 
@@ -211,6 +228,7 @@ def report(
     timed: Timed | None = None,
     same_api: bool = False,
     noise_of: ArmName = ArmName.ORIGINAL,
+    died: tuple[Died, ...] = (),
 ) -> ParityReport:
     """Compare two arms and put the verdict together.
 
@@ -223,18 +241,21 @@ def report(
         third: runs the arm that tells which side is wrong; `None` where none is wanted.
         same_api: whether both arms may be FSDP1.
         timed: runs both arms for their speed; `None` where that is not wanted.
+        died: the arms of which there is only a part.
     """
     run.progress("comparing")
     original, candidate = named_alike(original, candidate)
+    seen_alike(original, candidate)
+    notes = (*notes, *leave_out_own_parts(original, candidate))
     comparison, origin = within_rounding(run, original, candidate, noise, noise_of)
     first = next((one for one in comparison.differences if one.fails), None)
     aside = which_side(original, candidate, third(), first or comparison.first) if third else ""
     judged = judge(original, candidate, comparison, origin, same_api=same_api)
-    notes = (*notes, *_notes(original, candidate, comparison, passed=judged.passed))
+    notes = (*notes, *notes_of_run(original, candidate, comparison, passed=judged.passed))
     steps = min(original.last_step, candidate.last_step)
     speed = timed() if timed else Speed((), _timelines(original, candidate))
     return ParityReport(
-        passed=judged.passed,
+        passed=judged.passed and not died,
         subject=subject,
         baseline=baseline,
         nproc=run.ranks,
@@ -260,21 +281,8 @@ def report(
         heat=heat(comparison, original.shapes, steps),
         records=run.kept,
         timelines=speed.timelines,
+        died=died,
     )
-
-
-def _notes(
-    original: ArmRecord, candidate: ArmRecord, comparison: Comparison, *, passed: bool
-) -> Iterator[str]:
-    """What the reader should know of how the arms compare."""
-    if passed and not comparison.bitwise:
-        yield "the arms differ by rounding; see where the allowed differences come from"
-    if original.torch_version != candidate.torch_version:
-        yield (
-            f"the original ran with torch {original.torch_version}, the candidate with "
-            f"{candidate.torch_version}"
-        )
-    yield from advisories(original, candidate, comparison)
 
 
 def _timelines(original: ArmRecord, candidate: ArmRecord) -> tuple[Timeline, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fsdp_migrate.verify.evidence import Evidence
-from fsdp_migrate.verify.model import Cause
+from fsdp_migrate.verify.model import SAVED, Cause
 from fsdp_migrate.verify.record import ArmRecord, Save
 from fsdp_migrate.verify.sharding_causes import listed
 
@@ -53,6 +53,35 @@ def saved_names(evidence: Evidence) -> Cause | None:
                 "parameters' own names",
             )
     return None
+
+
+def saved_values(evidence: Evidence) -> Cause | None:
+    """A checkpoint holds other tensors under the same names, though what was trained is equal."""
+    arms = (evidence.original, evidence.candidate)
+    first = evidence.first
+    reshaped = [
+        one for one in evidence.comparison.unmatched if one[1] == SAVED and one[3].startswith("shape")
+    ]
+    if first is not None and first.quantity == SAVED:
+        step, name = first.step, first.name
+        dtypes = [arm.tensors(step, SAVED)[name][0].dtype for arm in arms]
+        count = sum(one.fails and one.quantity == SAVED for one in evidence.comparison.differences)
+        what = f"{count} tensors differ"
+        if dtypes[0] != dtypes[1]:
+            what = f"{count} tensors differ, and are {dtypes[1]} there and {dtypes[0]} in the original"
+    elif reshaped and (first is None or first.step > reshaped[0][0]):
+        step, _, name, shapes = reshaped[0]
+        what = f"{len(reshaped)} tensors have other shapes ({shapes})"
+    else:
+        return None
+    file, _, tensor = name.partition(", ")
+    return Cause(
+        "saved-values",
+        f"{file} of those saved, after step {step}, holds something else in the candidate though the trained "
+        f"weights are equal: {what}, {tensor} first",
+        "look at which model or average is saved, when its state dict is taken, and what is done to its "
+        "tensors before they are saved",
+    )
 
 
 def other_models(evidence: Evidence) -> Cause | None:

@@ -27,10 +27,11 @@ from typing import Literal
 
 from fsdp_migrate.errors import JobError, UsageError
 from fsdp_migrate.verify.agent import count_gpus
-from fsdp_migrate.verify.baseline import Source, build_tree
+from fsdp_migrate.verify.baseline import Source
 from fsdp_migrate.verify.environment import rank_server_environment
 from fsdp_migrate.verify.launcher import LaunchResult, OnStep, RankExit, choose_device
 from fsdp_migrate.verify.model import Device
+from fsdp_migrate.verify.shadow import build
 from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
 
 _ECHO_SECONDS = 3.0
@@ -207,15 +208,15 @@ class Tasks:
                 hint=f"for each run a new one, for example --keep verify-{self.mine.name}",
             )
 
-    def build_tree(self, source: Source, tree: Path) -> list[str]:
+    def build(self, source: Source, shadow: Path, cwd: Path) -> list[str]:
         """One copy of the project for all tasks of a node, made by its first.
 
         Raises:
             JobError: that task did not make it.
         """
-        ready = tree.with_name(f"{tree.name}.ready")
+        ready = shadow.with_name(f"{shadow.name}.ready")
         if self.mine.local_rank == 0:
-            linked = build_tree(source, tree)
+            linked = build(source, shadow, cwd)
             ready.write_text("\n".join(linked), encoding="utf-8")
             return linked
         until = time.monotonic() + _TREE_SECONDS

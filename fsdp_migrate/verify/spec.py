@@ -47,6 +47,7 @@ class WorkerSpec:
         unsharded: run FSDP1 as plain data parallelism in fp32.
         tree: the copied project, and the directory it was copied from; entries of `sys.path` inside the
             latter are redirected to the former.
+        shadow: directory below which the copy is under its own path; see `verify.shadow`.
         full_limit_bytes: tensors one rank may write in full; beyond it only digests and sketches are kept.
         every_element: up to that limit write large tensors in full too.
         as_gpu: tell the script that there is a GPU where there is none.
@@ -69,6 +70,7 @@ class WorkerSpec:
     under: str = ""
     performance: bool = False
     tree: tuple[str, str] | None = None
+    shadow: str = ""
     full_limit_bytes: int = 1 << 30
     every_element: bool = False
     as_gpu: bool = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from fsdp_migrate.verify.evidence import Evidence
@@ -11,6 +13,8 @@ from fsdp_migrate.verify.sharding_causes import listed
 from fsdp_migrate.verify.whole import assemble
 
 _HUGE = 1e4
+_STATISTICS = re.compile(r"running_(mean|var)|num_batches_tracked")
+_OF_LATER_MODEL = re.compile(r"model\d+\.")
 
 
 def initial_weights(evidence: Evidence) -> Cause | None:
@@ -18,7 +22,9 @@ def initial_weights(evidence: Evidence) -> Cause | None:
     changed = [one for one in evidence.comparison.differences if one.step == 0 and one.quantity == "weight"]
     if not changed:
         return None
-    for rule in (_resumed, _not_loaded, _uninitialised, _no_broadcast, _class_swapped):
+    later = all(_OF_LATER_MODEL.match(one.name) for one in changed)  # seen first after some steps
+    rules = (_not_loaded, _uninitialised, _no_broadcast) + (() if later else (_class_swapped,))
+    for rule in rules:
         if (cause := rule(evidence, changed)) is not None:
             return cause
     return Cause(
@@ -29,31 +35,19 @@ def initial_weights(evidence: Evidence) -> Cause | None:
     )
 
 
-def _loads(arm: ArmRecord, what: str) -> list[int]:
-    return [one.unmatched for one in arm.loads if one.what == what and one.step == 0]
-
-
-def _resumed(evidence: Evidence, changed: list[Difference]) -> Cause | None:
-    """The candidate goes on from the end of the original."""
-    places = evidence.original.saved_outside
-    if not places or _loads(evidence.original, "model") or not _loads(evidence.candidate, "model"):
-        return None
-    return Cause(
-        "resumed",
-        f"{len(changed)} initial weights differ: the candidate loads a state before the first step, and "
-        f"the original, which loaded none, has just saved one to {listed(sorted(places))}, outside of the "
-        "copy of the project that it ran in: the candidate resumes from it",
-        "give a path relative to the project, where each arm has its own copy",
-    )
+def _loads(arm: ArmRecord, what: str, changed: list[Difference]) -> list[int]:
+    """Keys without a match in what is loaded before the model is first seen."""
+    later = all(_OF_LATER_MODEL.match(one.name) for one in changed)
+    return [one.unmatched for one in arm.loads if one.what == what and (later or one.step == 0)]
 
 
 def _not_loaded(evidence: Evidence, changed: list[Difference]) -> Cause | None:
-    before, after = _loads(evidence.original, "model"), _loads(evidence.candidate, "model")
+    before, after = (_loads(arm, "model", changed) for arm in (evidence.original, evidence.candidate))
     if before and not after:
         return Cause(
             "not-loaded",
-            f"{len(changed)} initial weights differ: the original loads a state into its model before the "
-            "first step and the candidate loads none",
+            f"{len(changed)} initial weights differ: the original loads a state into its model before they "
+            "are first used and the candidate loads none",
             "load with set_model_state_dict(model, state, options=StateDictOptions(full_state_dict=True)), "
             "or into the model before fully_shard",
         )
@@ -101,7 +95,8 @@ def _uninitialised(evidence: Evidence, changed: list[Difference]) -> Cause | Non
 def _divides_by_zero(arm: ArmRecord) -> bool:
     """Whether an optimizer state was asked for or loaded, with nothing added to the divisor."""
     settings = (dict(one) for facts in arm.optimizers for one in facts.settings.values())
-    return bool(_loads(arm, "optimizer")) and any(one.get("eps") == 0 for one in settings)
+    loads = any(one.what == "optimizer" and one.step == 0 for one in arm.loads)
+    return loads and any(one.get("eps") == 0 for one in settings)
 
 
 def _no_broadcast(evidence: Evidence, changed: list[Difference]) -> Cause | None:
@@ -170,6 +165,14 @@ def buffers(evidence: Evidence) -> Cause | None:
             f"{words}: it is {right.dtype} in the candidate and {left.dtype} in the original. FSDP1 casts "
             "buffers to buffer_dtype, FSDP2 leaves them",
             "cast floating-point buffers after fully_shard",
+        )
+    if all(_STATISTICS.search(one.name) for one in differing):
+        return Cause(
+            "batch-statistics",
+            f"{words}: batch statistics that the first forward pass makes are others. Their momentum, the "
+            "batch that they are of (one rank's, or all ranks' with SyncBatchNorm), or the module's mode "
+            "differs",
+            "build and convert BatchNorm as the original does, before fully_shard",
         )
     return Cause(
         "buffers-not-filled",

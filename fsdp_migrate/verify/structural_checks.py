@@ -16,6 +16,7 @@ from fsdp_migrate.verify.precision_causes import policy_differences
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.saving_causes import save_pairs
 from fsdp_migrate.verify.sharding_causes import units_of_fsdp1
+from fsdp_migrate.verify.shared_files import apart_check
 from fsdp_migrate.verify.whole import moved
 
 
@@ -28,6 +29,7 @@ def structural_checks(
         same_api: whether both arms may be FSDP1.
     """
     return [
+        *apart_check(original, candidate),
         *([_saves(original, candidate)] if original.saves and candidate.saves else []),
         _dtypes(original, candidate),
         _policies(original, candidate),

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fsdp_migrate.verify import world_sizes
+from fsdp_migrate.verify.answer_calls import calls_check
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.gradient_causes import norms_reported
-from fsdp_migrate.verify.model import CLIPPED, SAVED, Check, Difference, Outcome
+from fsdp_migrate.verify.model import ANSWER, CLIPPED, SAVED, Check, Difference, Outcome
 from fsdp_migrate.verify.model_inputs import parted
 from fsdp_migrate.verify.notices import not_a_number, notices_of, warnings_beside_equal_numbers, warnings_of
 from fsdp_migrate.verify.record import ArmRecord
@@ -30,6 +31,7 @@ _TITLES = {
 _WHERE_ANY = {
     "weight of another model": "Weights of other models",
     SAVED: "Tensors saved in checkpoints",
+    ANSWER: "Answers without gradients",
 }
 """Checks of what most jobs do not have; left out where neither arm has it."""
 
@@ -94,6 +96,7 @@ def judge(
             for quantity in _WHERE_ANY
             if _is_there(quantity, original, candidate)
         ),
+        *calls_check(original, candidate, apart_since=_apart_since(comparison)),
         *structural_checks(original, candidate, comparison, same_api=same_api),
     ]
     checks.append(_enough(checks, original, candidate))
@@ -106,10 +109,16 @@ def judge(
     return judged
 
 
+def _apart_since(comparison: Comparison) -> int | None:
+    """The first step after which a model can compute anything else."""
+    changed = ("weight", "weight of another model", "buffer", ANSWER)
+    return min((one.step for one in comparison.differences if one.quantity in changed), default=None)
+
+
 def _is_there(quantity: str, original: ArmRecord, candidate: ArmRecord) -> bool:
     """In either arm; files in both, because a checkpoint may be written by other means."""
     found = [any(kind == quantity for _, kind in arm.parts) for arm in (original, candidate)]
-    return all(found) if quantity == SAVED else any(found)
+    return all(found) if quantity in (SAVED, ANSWER) else any(found)
 
 
 def _structure(original: ArmRecord, candidate: ArmRecord) -> Check:

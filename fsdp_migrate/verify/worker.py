@@ -25,17 +25,20 @@ from fsdp_migrate.verify import (
     fixed_order,
     fsdp1_on_cpu,
     older_gloo,
+    own_launch,
     partitioned,
+    private_files,
     rehearsal,
     replicated,
-    spawned,
     unsharded,
 )
 from fsdp_migrate.verify.model import ArmName
 from fsdp_migrate.verify.probes.attach import attach_all
+from fsdp_migrate.verify.probes.models import last_look
 from fsdp_migrate.verify.probes.recorder import Recorder
 from fsdp_migrate.verify.probes.session import Session
 from fsdp_migrate.verify.reference_job.config import Arm
+from fsdp_migrate.verify.shadow import shadowed
 from fsdp_migrate.verify.spec import ENOUGH, RankFiles, WorkerSpec
 
 _API: dict[ArmName, Arm] = {ArmName.CANDIDATE: "fsdp2", ArmName.DDP: "ddp"}
@@ -87,9 +90,9 @@ def _recorder(spec: WorkerSpec, arm: ArmName, rank: int) -> Recorder:
 
     folder = Path(spec.records) / arm.value / f"rank{rank}"
     recorder = Recorder(folder, spec.full_limit_bytes, every_element=spec.every_element)
-    recorder.event(
-        "start", rank=rank, ranks=int(os.environ["WORLD_SIZE"]), torch=torch.__version__, pid=os.getpid()
-    )
+    ranks = int(os.environ["WORLD_SIZE"])
+    facts = {"rank": rank, "ranks": ranks, "torch": torch.__version__, "pid": os.getpid()}
+    recorder.event("start", **facts, looks_on=True)
     return recorder
 
 
@@ -103,6 +106,8 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
 
     if spec.device == "cpu":
         older_gloo.apply(say)
+    if spec.program != "reference":
+        own_launch.spawn_nothing(say)
     if spec.performance:
         from fsdp_migrate.verify.probes import performance
 
@@ -116,8 +121,6 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
             rehearsal.apply(mode)
         fsdp1_on_cpu.apply(say)
         rehearsal.never_pin(say)
-    if spec.program != "reference":
-        spawned.apply(say)
     if spec.unsharded:
         unsharded.apply()
     if spec.under == ArmName.DDP.value:
@@ -135,13 +138,24 @@ def _script(spec: WorkerSpec, rank: int, files: RankFiles, peers: list[RankFiles
         _wait_for_peers(files, peers, spec.wait_for_peers_s)
         os._exit(0)
 
+    def ends(status: int) -> None:
+        if not session.open or files.error.exists():
+            return
+        if status == 0:
+            _complete(spec, session, files, "the script ended")
+            _wait_for_peers(files, peers, spec.wait_for_peers_s)
+        else:
+            _leave_word(files, SystemExit(f"os._exit({status})"), spec.tree)
+
     session = _session(spec, spec.arms[0], rank, files, leave)
     mode = _prepare(spec, session)
+    own_launch.heed_exit(ends)
+    _keep_files_private(spec, session)
     os.chdir(spec.cwd)
     if spec.tree is not None:
         copy, source = spec.tree
         sys.path[:] = [_moved(entry, source, copy) for entry in sys.path]
-    sys.argv = [spec.target, *spec.arguments]
+    sys.argv = [spec.target, *(shadowed(word, Path(spec.shadow)) for word in spec.arguments)]
     try:
         with mode or contextlib.nullcontext():
             if spec.program == "module":
@@ -190,6 +204,20 @@ def _be_deterministic() -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
+def _keep_files_private(spec: WorkerSpec, session: Session) -> None:
+    """What the job writes stays with its arm; what it writes or reads elsewhere is written down."""
+    mine, records = os.getpid(), Path(spec.records)
+
+    def tell(what: str, path: str) -> None:
+        if session.open and os.getpid() == mine:
+            session.recorder.event("elsewhere", what=what, path=path)
+
+    specs = [records / f"{arm.value}.json" for arm in (ArmName.ORIGINAL, spec.arms[0])]
+    is_second = spec.arms[0] is ArmName.CANDIDATE and all(path.exists() for path in specs)
+    since, until = (path.stat().st_mtime if is_second else 0.0 for path in specs)
+    private_files.apply(Path(spec.shadow), records, (since, until), tell)
+
+
 def _moved(entry: str, source: str, copy: str) -> str:
     return copy + entry.removeprefix(source) if _is_below(entry, source) else entry
 
@@ -211,9 +239,8 @@ def _complete(spec: WorkerSpec, session: Session, files: RankFiles, reason: str)
             and not path.startswith(copy + os.sep)
         )
         session.recorder.event("strayed", files=[path.removeprefix(source + os.sep) for path in strayed])
-        saved, inside = (str(Path(path).resolve()) for path in session.saved_to), str(Path(copy).resolve())
-        outside = {path for path in saved if not _is_below(path, inside)}
-        session.recorder.event("outside", paths=sorted(outside))
+    if not spec.performance:
+        last_look(session)
     session.finish(reason)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -234,15 +261,15 @@ def _leave_word(files: RankFiles, error: BaseException, tree: tuple[str, str] | 
         del frames[0]
     kind, message = type(error).__name__, str(error)
     if isinstance(error, SystemExit):
-        message = f"the script called sys.exit({error.code!r})"
+        is_other = isinstance(error.code, str) and error.code.startswith("os._exit(")
+        message = f"the script called {error.code if is_other else f'sys.exit({error.code!r})'}"
     text = (
         "Traceback (most recent call last):\n"
         + "".join(traceback.format_list(frames))
         + f"{kind}: {message}\n"
     )
     if tree is not None:
-        copy, source = tree
-        text = text.replace(copy, source)
+        text = text.replace(tree[0].removesuffix(tree[1]), "")
     word = {"type": kind, "message": message, "traceback": text, "at": time.time()}
     temporary = files.error.with_suffix(".partial")
     temporary.write_text(json.dumps(word), encoding="utf-8")

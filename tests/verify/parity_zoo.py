@@ -216,8 +216,8 @@ MUTATIONS = (
     ),
     fails("saves-other-names", "--save", "saved-names", "has other keys"),
     beware("saves-nothing", "--save", "saved tensors 1 times and the candidate 0"),
-    beware("shows-local-norm", "--show", "the job prints other numbers: grad norm"),
-    beware("shows-count-times-ranks", "--show", "the job prints other numbers"),
+    beware("shows-local-norm", "--show", "the job prints or writes other numbers: grad norm"),
+    beware("shows-count-times-ranks", "--show", "the job prints or writes other numbers"),
     beware("shows-dtensor", "--show --clip 0.3", "prints a DTensor where the original printed a number"),
     # what raises
     raises("parent-first", "--nested", "children before parents"),

@@ -108,6 +108,7 @@ def test_record_that_cannot_be_read_is_bad_input(records: Path, tmp_path: Path, 
 
 
 _LATER = {
+    "start": {"looks_on"},
     "step": {"zeroed", "random", "rewritten", "evaluating", "bytes"},
     "parameters": {"sharded", "tied"},
     "model": {"checkpointed"},

@@ -19,6 +19,7 @@ from fsdp_migrate.verify import slurm
 from fsdp_migrate.verify.baseline import Source
 from fsdp_migrate.verify.environment import free_port
 from fsdp_migrate.verify.model import ArmName
+from fsdp_migrate.verify.shadow import place
 from fsdp_migrate.verify.slurm import Tasks, device_of_tasks, first_host, task, tasks_per_node
 from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
 
@@ -134,9 +135,9 @@ def test_step_of_a_job_that_is_queued_again_meets_nothing_of_the_run_before(tmp_
         (source.root / "new.py").write_text(restart)
         tree = first.trees / "candidate"
         assert not tree.exists() and other.trees == first.trees
-        first.build_tree(source, tree)
-        assert other.build_tree(source, tree) == []
-        assert (tree / "new.py").read_text() == restart
+        first.build(source, tree, source.root)
+        assert other.build(source, tree, source.root) == []
+        assert (place(tree, source.root) / "new.py").read_text() == restart
     assert len({path.name for path in tmp_path.glob("fsdp-migrate-*")}) == 3
 
 
@@ -144,13 +145,13 @@ def test_tasks_do_not_wait_for_a_copy_that_failed(tmp_path: Path, monkeypatch: p
     source = project(tmp_path / "project")
     first, other = (one_task(tmp_path, rank) for rank in (0, 1))
     tree = first.trees / "candidate"
-    tree.mkdir(parents=True)  # so that the copy fails
+    place(tree, source.root).mkdir(parents=True)  # so that the copy fails
     with pytest.raises(FileExistsError), first:
-        first.build_tree(source, tree)
+        first.build(source, tree, source.root)
     assert not first.trees.exists()
     monkeypatch.setattr(slurm, "_TREE_SECONDS", math.inf)  # so that nothing but the word left ends it
     with pytest.raises(JobError, match="made no copy of the project"):
-        other.build_tree(source, tree)
+        other.build(source, tree, source.root)
 
 
 def test_tasks_that_an_earlier_run_does_not_concern_refuse_with_the_others(
@@ -166,7 +167,7 @@ def test_tasks_that_an_earlier_run_does_not_concern_refuse_with_the_others(
 
     def wait() -> None:
         with pytest.raises(UsageError, match="an earlier run left its records there") as refused:
-            other.build_tree(project(tmp_path / "project"), other.trees / "candidate")
+            other.build(project(tmp_path / "project"), other.trees / "candidate", tmp_path)
         waits.append(refused.value)
 
     waiting = threading.Thread(target=wait)

@@ -22,7 +22,8 @@ from fsdp_migrate.reports import parity
 from fsdp_migrate.verify.baseline import build_tree, sources
 from fsdp_migrate.verify.model import ArmName, Check, LaunchOptions, Outcome, ParityReport, VerifyRequest
 from fsdp_migrate.verify.probes.recorder import Recorder
-from fsdp_migrate.verify.probes.session import Session, span_words
+from fsdp_migrate.verify.probes.session import Session
+from fsdp_migrate.verify.probes.spans import span_words
 from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 from fsdp_migrate.verify.run import verify_reference
 
@@ -104,53 +105,6 @@ def test_rewritten_project_is_verified_from_its_manifest(one_rank: Bench, rewrit
     assert (report.original.kind, report.candidate.kind) == ("FSDP1", "FSDP2")
     assert "what rewrite recorded" in report.baseline
     assert contents(rewritten) == before
-
-
-_SAVES = """
-import os, sys
-import torch
-import torch.distributed as dist
-from torch.distributed.checkpoint import save
-from torch.distributed.checkpoint.state_dict import get_model_state_dict
-from torch.distributed.fsdp import fully_shard
-
-dist.init_process_group("gloo")
-torch.manual_seed(0)
-model = torch.nn.Linear(4, 4)
-fully_shard(model)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-path = sys.argv[1]
-if os.path.exists(path):
-    model.load_state_dict(torch.load(path, weights_only=False))
-for step in range(4):
-    model(torch.ones(2, 4)).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    if step == 0 and path != "never":
-        torch.save(model.state_dict(), path)
-        save(get_model_state_dict(model), checkpoint_id=path + ".dcp")
-"""
-
-
-def test_checkpoints_outside_of_the_copies_are_no_riddle(one_rank: Bench, tmp_path: Path) -> None:
-    """The second arm would resume from the first one's, and both write where a production run may."""
-    (tmp_path / "project").mkdir()
-    for name in ("train.py", "before.py"):
-        (tmp_path / "project" / name).write_text(_SAVES)
-
-    def verdict(path: str) -> ParityReport:
-        request = VerifyRequest("train.py", (path,), baseline="before.py", cwd=tmp_path / "project")
-        return one_rank.script(request)
-
-    report = verdict(str(tmp_path / "last.pt"))
-    assert not report.passed and report.causes[0].code == "resumed"
-    saved = [f"{tmp_path.resolve()}/last.pt{kind}" for kind in ("", ".dcp")]
-    assert all(path in report.causes[0].text and path in report.warnings[0] for path in saved)
-    assert not any("stopped" in notice for notice in report.notices)
-    within = verdict("last.pt")
-    assert [one.code for one in within.causes] == [] and not any("outside" in w for w in within.warnings)
-    never = verdict("never")
-    assert any("stopped after 2 steps" in notice for notice in never.notices)
 
 
 _SPAWNS = """

@@ -30,6 +30,8 @@ def attach(session: Session) -> None:
         if session.in_backward or torch._C._current_graph_task_id() != -1:
             original(tensors, *arguments, **keywords)
             return
+        if session.ending:  # what follows the last step has been seen: evaluation, saving
+            session.on_last_step()
         with session.probing() as active:
             if active:
                 _before(session, tensors)
@@ -53,6 +55,7 @@ def _before(session: Session, tensors: Any) -> None:
         session.now.losses.append(torch.stack([_sum(loss) for loss in losses]).sum())
         own = [_before_scaling(session, loss) for loss in losses]
         session.now.unscaled.append(torch.stack(own).sum())
+    session.has_passed = True
     session.now.reductions.append(0)
     if session.step == 0 and not session.buffers_written:
         session.buffers_written = True

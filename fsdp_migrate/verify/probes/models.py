@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,7 +20,9 @@ from torch import Tensor, nn
 from torch.distributed import fsdp
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from fsdp_migrate.verify.model import AT_THE_END
 from fsdp_migrate.verify.older_torch import autocast_dtype, register_forward_hook, tensors_and_others
+from fsdp_migrate.verify.probes.answers import Take, listen
 from fsdp_migrate.verify.probes.between import at_first_call
 from fsdp_migrate.verify.probes.perturb import nudge
 from fsdp_migrate.verify.probes.raw_bytes import raw_bytes
@@ -30,6 +33,7 @@ from fsdp_migrate.verify.probes.units import unit_bodies
 from fsdp_migrate.verify.probes.wrapping import is_fsdp1, is_fsdp2
 
 _DIGEST_BYTES = 64 << 20
+_BEAT_S = 1.0
 
 
 class _Calls:
@@ -40,6 +44,8 @@ class _Calls:
         self.depth = 0
         self.outermost: nn.Module | None = None
         self.began = 0.0
+        self.take: Take | None = None
+        self.beaten = 0.0
 
     def before(self, module: nn.Module, arguments: Any) -> None:
         session = self.session
@@ -57,16 +63,21 @@ class _Calls:
                 _meet(session, module)
                 at_first_call(session, module)
                 session.now.inputs.append(_digest(_tensors(arguments)))
+            elif active and not torch.is_grad_enabled():
+                _notice(session, module)
+                self.take = listen(session, module, _digest(_tensors(arguments)))
             elif active:
                 _notice(session, module)
         self.began = session.clock()
 
-    def after(self, module: nn.Module, arguments: Any, keywords: Any, _output: Any) -> None:
+    def after(self, module: nn.Module, arguments: Any, keywords: Any, output: Any) -> None:
         session = self.session
         session.leave(module)
         if session.in_backward:
             return
         self.depth = max(0, self.depth - 1)
+        if not self.depth:
+            self._beat()
         name = session.names.get(module)
         if name is not None and name not in session.input_dtypes:
             dtypes = {
@@ -75,6 +86,11 @@ class _Calls:
                 if _is_float(one)
             }
             session.input_dtypes[name] = sorted(dtypes)
+        if self.depth == 0 and self.take is not None:
+            take, self.take = self.take, None
+            with session.probing() as active:
+                if active:
+                    take(_digest(one for one in _tensors(keywords) if not _is_float(one)), _tensors(output))
         if self.depth == 0 and module is self.outermost:
             self.outermost = None
             session.now.spans.append(("forward", self.began, session.clock()))
@@ -85,6 +101,12 @@ class _Calls:
                 with session.probing() as active:
                     if active:
                         session.now.inputs.append(_digest(exact))
+
+    def _beat(self) -> None:
+        """Evaluation and long accumulation are progress too."""
+        if time.monotonic() - self.beaten > _BEAT_S:
+            self.beaten = time.monotonic()
+            self.session.alive.touch()
 
 
 def attach(session: Session) -> None:
@@ -191,12 +213,23 @@ def _holds(outer: nn.Module, inner: nn.Module) -> bool:
     return any(inner is part for part in outer.modules())
 
 
-def write_others(session: Session, step: int) -> None:
-    """Record the weights of models that are only called without gradients."""
+def write_others(session: Session, step: int, when: str = "") -> None:
+    """Record the weights of models that are only called without gradients.
+
+    Args:
+        when: put behind their names.
+    """
     for position, model in enumerate(session.others):
-        index = index_parameters(model, f"other{position + 1}")
+        index = index_parameters(model, f"other{position + 1}{when}")
         session.recorder.tensors(step, "weight of another model", index.weights())
-        _write_buffers(session, step, model, f"other{position + 1}")
+        _write_buffers(session, step, model, f"other{position + 1}{when}")
+
+
+def last_look(session: Session) -> None:
+    """Averages are updated after the step that they follow."""
+    with session.probing() as active:
+        if active and session.step:
+            write_others(session, session.step, AT_THE_END)
 
 
 def write_buffers(session: Session, step: int) -> None:

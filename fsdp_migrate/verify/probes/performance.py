@@ -19,7 +19,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from fsdp_migrate.verify.older_torch import tensors_and_others
 from fsdp_migrate.verify.probes import collectives
-from fsdp_migrate.verify.probes.session import Session, StepState, span_words
+from fsdp_migrate.verify.probes.session import Session, StepState
+from fsdp_migrate.verify.probes.spans import span_words
 from fsdp_migrate.verify.spec import PHASE, TRACE, TRACED_STEPS
 
 _NAMES = {

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -37,7 +35,6 @@ def attach(session: Session) -> None:
         with session.probing() as active:
             if active and not _is_within_distributed():
                 _record(session, obj, distributed=False)
-                _place(session, arguments[0] if arguments else keywords.get("f"))
         original(obj, *arguments, **keywords)
 
     torch.save = save
@@ -49,16 +46,7 @@ def _planners(session: Session) -> None:
     and gets the wrapped planner.
     """
     from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
-    from torch.distributed.checkpoint.filesystem import FileSystemWriter
 
-    begin = FileSystemWriter.set_up_storage_writer
-
-    @functools.wraps(begin)
-    def set_up_storage_writer(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        _place(session, getattr(self, "path", None))
-        return begin(self, *arguments, **keywords)
-
-    FileSystemWriter.set_up_storage_writer = set_up_storage_writer  # type: ignore[method-assign]
     original = DefaultSavePlanner.set_up_planner
 
     @functools.wraps(original)
@@ -71,13 +59,6 @@ def _planners(session: Session) -> None:
         return original(self, state_dict, *arguments, **keywords)
 
     DefaultSavePlanner.set_up_planner = set_up_planner  # type: ignore[method-assign]
-
-
-def _place(session: Session, target: Any) -> None:
-    """Note where a checkpoint goes; a stream without a file's name goes nowhere that is known."""
-    path = target if isinstance(target, str | os.PathLike) else getattr(target, "name", None)
-    if isinstance(path, str | os.PathLike):
-        session.saved_to.add(str(Path(path).absolute()))
 
 
 def _is_within_distributed() -> bool:

@@ -32,6 +32,7 @@ class StepState:
     """What happened since the last optimizer step.
 
     Args:
+        answers: calls without gradients that were recorded, by model.
         unscaled: the losses before a gradient scaler took them, if one did.
         scaled: what scalers gave back, with the value that they were given, and their factor.
         zeroed: for each call of `zero_grad`, the backward passes made before it.
@@ -43,6 +44,7 @@ class StepState:
         bytes: that collectives gather, scatter or reduce, by name.
     """
 
+    answers: Counter[str] = field(default_factory=Counter)
     losses: list[Tensor] = field(default_factory=list)
     unscaled: list[Tensor] = field(default_factory=list)
     scaled: list[tuple[weakref.ref[Tensor], Tensor, Tensor]] = field(default_factory=list)
@@ -70,7 +72,7 @@ class Session:
 
     Args:
         recorder: where it is written.
-        steps: optimizer steps after which `on_last_step` is called.
+        steps: after so many it is `ending`: with the next backward pass `on_last_step` is called.
         alive: file touched at every step, for the launcher's watch.
         units: names of FSDP units, by the module the user wrote and by its wrapper.
         entered: names of the units that are being called.
@@ -81,7 +83,6 @@ class Session:
         at_first_model: called once, when the first model is met: the job's modules are imported by then.
         described: how many of the models have been described.
         saves: calls of `torch.save` so far.
-        saved_to: absolute paths of the files and folders they wrote.
         replicated: whether a model is trained by DistributedDataParallel.
         perturb: relative change made to every gradient element; see `verify.noise`.
         perturb_weights: the same for the initial weights.
@@ -105,9 +106,11 @@ class Session:
     checksums: dict[str, int] = field(default_factory=dict)
     at_first_model: list[Callable[[], None]] = field(default_factory=list)
     described: int = 0
+    described_others: set[int] = field(default_factory=set)
     saves: int = 0
-    saved_to: set[str] = field(default_factory=set)
     replicated: bool = False
+    ending: bool = False
+    has_passed: bool = False
     now: StepState = field(default_factory=StepState)
     input_dtypes: dict[str, list[str]] = field(default_factory=dict)
     optimizers: dict[int, int] = field(default_factory=dict)
@@ -228,14 +231,14 @@ class Session:
 
     def restart(self, recorder: Recorder) -> None:
         """Begin another arm in the same process; the models of the one before are let go."""
-        self.recorder, self.step, self.open = recorder, 0, True
+        self.recorder, self.step, self.open, self.ending = recorder, 0, True, False
         self.models.clear()
         self.indices.clear()
         self.others.clear()
         self.checksums.clear()
         self.described = 0
+        self.described_others.clear()
         self.saves = 0
-        self.saved_to.clear()
         self.replicated = False
         self.input_dtypes.clear()
         self.autocast = ""
@@ -252,12 +255,6 @@ class Session:
         self.recorder.event("end", reason=reason, steps=self.step, processor=_processor(), **_memory())
         self.recorder.close()
         self.open = False
-
-
-def span_words(spans: list[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
-    """Spans as the record keeps them: in seconds from the first one's begin."""
-    first = min((begin for _, begin, _ in spans), default=0.0)
-    return [(kind, round(begin - first, 7), round(end - first, 7)) for kind, begin, end in spans]
 
 
 def _shown_parameters(model: nn.Module) -> Iterator[int]:

@@ -21,8 +21,9 @@ from fsdp_migrate.verify.probes.between import remember_weights
 from fsdp_migrate.verify.probes.clipping import norm_words
 from fsdp_migrate.verify.probes.models import write_buffers, write_others
 from fsdp_migrate.verify.probes.recorder import Kept
-from fsdp_migrate.verify.probes.session import Session, StepState, span_words
+from fsdp_migrate.verify.probes.session import Session, StepState
 from fsdp_migrate.verify.probes.shards import Holder, ParameterIndex, Slot, index_parameters, local_part
+from fsdp_migrate.verify.probes.spans import span_words
 from fsdp_migrate.verify.probes.units import describe_units, kind_of
 from fsdp_migrate.verify.schedule import is_due
 
@@ -49,6 +50,8 @@ def attach(session: Session) -> None:
         trains[0] = not _only_makes_state()
         if not trains[0]:
             return None
+        if session.ending:  # no backward pass was seen
+            session.on_last_step()
         closed = _with_closure(arguments, keywords, lambda: begin(optimizer))
         if closed is None:
             begin(optimizer)
@@ -66,8 +69,7 @@ def attach(session: Session) -> None:
         if active:
             session.now = StepState()
             session.step_done()
-            if session.step >= session.steps:
-                session.on_last_step()
+            session.ending = session.step >= session.steps
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
@@ -118,7 +120,7 @@ def _before(session: Session, optimizer: Optimizer) -> None:
     if id(optimizer) not in session.optimizers:
         session.optimizers[id(optimizer)] = len(session.optimizers)
     _describe_optimizer(session, optimizer, index)
-    if not session.now.gradients:
+    if not session.now.gradients and not session.has_passed:
         session.note("gradients before clipping: the job does not call backward() on a tensor")
     kept = _of_use(session.now.gradients, index, optimizer)
     session.recorder.write(session.step, "gradient", kept)
@@ -158,6 +160,7 @@ def _same(left: list[Kept], right: list[Kept]) -> bool:
 
 def _describe(session: Session) -> None:
     """Units and input dtypes, known once a step of the model has run; each model once."""
+    _describe_others(session)
     new = session.models[session.described :]
     if not new and session.step > 1:
         return
@@ -175,6 +178,18 @@ def _describe(session: Session) -> None:
     session.recorder.event("input_dtypes", dtypes=session.input_dtypes, autocast=session.autocast)
     if not session.models:
         session.note("the model: no module with trainable parameters was called with gradients enabled")
+
+
+def _describe_others(session: Session) -> None:
+    """Units of models that are only called without gradients: a teacher has its own precision."""
+    for position, model in enumerate(session.others, 1):
+        if id(model) in session.described_others:
+            continue
+        session.described_others.add(id(model))
+        units = describe_units(model)
+        for unit in units:
+            unit["name"] = f"other{position}.{unit['name']}".strip(".")
+        session.recorder.event("model", prefix=f"other{position}", kind=kind_of(model), units=units)
 
 
 def _describe_optimizer(session: Session, optimizer: Optimizer, index: ParameterIndex) -> None:
