@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from codemods.analysis.counts import count_goes_over_ranks
 from codemods.analysis.joined_parameters import joined_parameters
-from codemods.analysis.name_tests import body_of, test_of_name
+from codemods.analysis.name_tests import body_of, test_of_name, test_of_whole_name
 from codemods.analysis.optimizer_classes import own_optimizers, trained
 from codemods.analysis.parameter_lists import parameters_of
 from codemods.analysis.parameter_names import names_of
@@ -70,7 +70,8 @@ def parameter_values(project: Project) -> Iterator[Finding]:
       everything with two dimensions" matched nothing before and match now: training changes. Such a rule can
       stand in a function that is given the parameter: `is_muon_candidate(name, p)`. So do rules by name
       (`"bias" in name`) where `use_orig_params=True` is not said: FSDP1's names were those of flat
-      parameters then.
+      parameters then. Where it is said, they began with `_fsdp_wrapped_module.`, and rules by the whole name
+      or its beginning (`name == "head.weight"`, `name in names`, `name.startswith("head")`) change.
     - FM514: `p.grad.norm().item()` is this rank's part, `p.numpy()` and `p.data.copy_(plain)` raise,
       `dist.all_reduce(p.grad)` raises, `p.data = ...` changes nothing, without a word. Use
       `full_tensor()` for whole values, `to_local()` for this rank's.
@@ -106,19 +107,33 @@ def _of_loops(project: Project, module: Module) -> Iterator[Finding]:
         if isinstance(holding, No) or is_model_summoned(module, loop.node, model):
             continue
         yield from _of_loop(project, module, loop, holding, is_of_optimizer=not is_model)
-        test = test_of_name(module, loop) if is_model else None
-        if test is None or module.statement(test) in told or uses_orig_params(project, module, model):
+        test = _test_of_name(project, module, loop, model) if is_model else None
+        if test is None or module.statement(test[0]) in told:
             continue
-        told.add(module.statement(test))  # `decay` and `no_decay` of one statement are one rule
+        told.add(module.statement(test[0]))  # `decay` and `no_decay` of one statement are one rule
         yield finding(
             module,
-            test,
+            test[0],
             "FM509",
-            "sharded parameters have their own names now; without `use_orig_params=True` FSDP1 "
-            "showed `..._flat_param`, one for each unit",
+            f"sharded parameters have their own names now; {test[1]}",
             remedy="check which parameters this rule is meant to match: it saw other names before",
             is_note=isinstance(holding, Maybe),
         )
+
+
+def _test_of_name(
+    project: Project, module: Module, loop: ParameterLoop, model: ast.expr
+) -> tuple[ast.expr, str] | None:
+    """A condition in a loop that other names meet than before, and what they were."""
+    if not uses_orig_params(project, module, model):
+        test = test_of_name(module, loop)
+        names = "without `use_orig_params=True` FSDP1 showed `..._flat_param`, one for each unit"
+    elif isinstance(loop.owner, ast.Attribute) and loop.owner.attr == "module":
+        return None
+    else:
+        test = test_of_whole_name(module, loop)
+        names = "FSDP1 put `_fsdp_wrapped_module.` before every name, and before those of each unit"
+    return (test, names) if test is not None else None
 
 
 def _of_mapped(project: Project, module: Module) -> Iterator[Finding]:
