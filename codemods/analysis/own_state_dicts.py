@@ -38,7 +38,7 @@ def own_state_dict(
         wrapped = project.links.held(site.module, site.wrapped) if site.wrapped is not None else frozenset()
         for owner, _ in _methods(project, wrapped, name):
             return (
-                f"`{owner}` has a `{name}` of its own: FSDP1's wrapper went past it, and `{torchs}` calls it"
+                f"`{name}` is `{owner}`'s own method: FSDP1's wrapper went past it, and `{torchs}` calls it"
             )
     around = _methods(project, project.links.held(module, model), name)
     for owner, method in around if name == "load_state_dict" else ():

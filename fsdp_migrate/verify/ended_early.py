@@ -13,6 +13,7 @@ from fsdp_migrate.verify.model import AT_THE_END, SAVED, ArmName, Died, VerifyRe
 from fsdp_migrate.verify.noise import RoundingSource
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.recorded import first_steps
+from fsdp_migrate.verify.written import counterparts
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,9 @@ def compared_part(
     steps = min(arm.last_step for arm in arms)
     left, right = (first_steps(arm, steps) for arm in arms)
     _drop_lonely_files(left, right, steps)
+    pairs = list(counterparts(left.written, right.written))
+    left.written = {name: left.written[name] for name, _ in pairs}
+    right.written = {name: right.written[name] for _, name in pairs}
     for arm in (left, right):
         for parts in arm.parts.values():
             for name in [name for name in parts if AT_THE_END in name]:

@@ -20,7 +20,7 @@ SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "verify-report.schema.
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with bench(tmp_path_factory.mktemp("endings"), 2, steps=4, project=PROJECT, timeout_s=6.0) as one:
+    with bench(tmp_path_factory.mktemp("endings"), 2, steps=3, project=PROJECT, timeout_s=6.0) as one:
         yield one
 
 

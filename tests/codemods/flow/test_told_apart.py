@@ -527,7 +527,7 @@ KINDS: dict[str, str | dict[str, str]] = {
     """,
     "an attribute that is asked for and read": """
         def inner(model):
-            if hasattr(model, "_fsdp_wrapped_module"):  # <- nothing
+            if hasattr(model, "_fsdp_wrapped_module"):  # <- FM516
                 return model._fsdp_wrapped_module  # <- FM516
             return model
         def is_wrapped(model):
