@@ -49,7 +49,7 @@ def wrapped_prefix(project: Project) -> Iterator[Finding]:
 
 def _without_question(module: Module, node: ast.Constant) -> tuple[ast.expr, Edit] | None:
     """`A or (hasattr(x, "_fsdp_wrapped_module") and B)`, and the edit by which `A` is left of it."""
-    question, part = module.parent(node), None
+    question = module.parent(node)
     if not (isinstance(question, ast.Call) and getattr(question.func, "id", "") == "hasattr"):
         return None
     part = module.parent(question)
