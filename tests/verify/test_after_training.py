@@ -40,6 +40,7 @@ def test_right_program_passes_with_what_it_does_in_the_end(made: Bench, more: li
     assert len(spawns) == bool(more)
     parts = [line for line in report.notices if "the rank's own part in both arms" in line]
     assert len(parts) == (3 if more else 0)
+    assert not any("stopped after" in line for line in report.notices)  # it ends by itself
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ def test_rewritten_project_is_verified_from_its_manifest(one_rank: Bench, rewrit
     assert report.passed
     assert (report.original.kind, report.candidate.kind) == ("FSDP1", "FSDP2")
     assert "what rewrite recorded" in report.baseline
+    assert any(notice.startswith("stopped after step 2: ") for notice in report.notices)
     assert contents(rewritten) == before
 
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.analysis.own_state_dicts import own_state_dict
-from codemods.analysis.state_dict_choices import Answer, serves_both_stacks
+from codemods.analysis.state_dict_choices import Answer, InForce
+from codemods.bare_state_dicts import left_to_a_person, state_dict_calls
+from codemods.editing.state_dicts import Edits
 from codemods.rule import (
     AtRunTime,
     Finding,
     Kind,
-    Maybe,
     MethodCall,
     Module,
-    No,
     Project,
     Refused,
     Safety,
@@ -25,17 +24,9 @@ from codemods.rule import (
     Unknown,
     argument,
     finding,
-    homes_of,
-    in_force,
-    is_by_library,
-    is_unwrapped,
-    is_where_not_instance,
-    is_where_other_branch_shards,
-    may_be_ddp,
     model_loaded,
     resharded_before,
     rule,
-    state_dict_block_around,
 )
 
 _REMEDY = (
@@ -63,37 +54,16 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
     Said once per run: a key that a full state dict lacks was an error, and torch's function keeps the model's
     own value for it instead (`_load_model_state_dict` puts those into the dict before it is loaded)."""
     lenient: MethodCall | None = None
-    for call in project.method_calls("load_state_dict"):
-        holding = project.sharded_or_around(call.module, call.receiver)
-        text = ast.unparse(call.receiver)
-        if isinstance(holding, No) or is_where_not_instance(call.module, call.node, text):
-            continue
-        if is_where_other_branch_shards(call.module, call.node, text):
-            continue
-        told = in_force(project, call.module, call.node, call.receiver)
-        if state_dict_block_around(project, call.module, call.node, call.receiver) is not None:
+    for asked in state_dict_calls(project, "load_state_dict"):
+        call, told = asked.call, asked.told
+        if asked.is_in_block:  # the block's own rule sees to it
             lenient = lenient or (call if _may_be_incomplete(call.node, told) else None)
-            continue  # the block's own rule sees to it
-        if serves_both_stacks(call.module, call.node, told):
             continue
         if _is_distributed(call.module, call.node):
             continue
-        if isinstance(told, Unknown):
-            yield finding(call.module, call.node, "FM403", told.why, remedy=_REMEDY)
-            continue
-        setting = None if isinstance(told, AtRunTime) else told.setting
-        edits = model_loaded(call.module, call.node, setting)
-        by_library = is_by_library(holding) and not is_unwrapped(call.module, call.receiver)
-        ddp_too = any(map(may_be_ddp, homes_of(call.module, holding)))
-        ddp_too = ddp_too and not project.is_where_wrapped(call.module, call.receiver)
-        if isinstance(holding, Maybe) and (by_library or ddp_too):
-            edits = Refused(
-                "the model may be wrapped in DistributedDataParallel too, which names its keys otherwise"
-            )
-        if isinstance(holding, Maybe) and project.is_any_object(call.module, call.receiver):
-            edits = Refused("optimizers come by here too, and only a model's state dict changes")
-        if own := own_state_dict(project, call.module, call.receiver, holding, "load_state_dict"):
-            edits = Refused(own)
+        edits: Edits | None = left_to_a_person(project, asked, "load_state_dict")
+        setting = told.setting if isinstance(told, InForce) else None
+        edits = edits or model_loaded(call.module, call.node, setting)
         if isinstance(edits, Refused):
             yield finding(call.module, call.node, "FM403", edits.why, remedy=_REMEDY)
             continue

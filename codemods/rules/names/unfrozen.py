@@ -6,17 +6,16 @@ gradients' dtype from the trainable parameters; torch 2.14 takes it from all).""
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from codemods.analysis.flow import reaching
+from codemods.parts_of_models import model_of
 from codemods.rule import (
     Finding,
     Literal,
-    Maybe,
     Module,
     No,
     Project,
-    Sharded,
     WrapCall,
     finding,
     options,
@@ -38,8 +37,10 @@ def unfrozen(project: Project) -> Iterator[Finding]:
     the other."""
     for module in project.looked_at:
         for node, owner in _trained(project, module):
-            sites = () if _is_made_here(project, module, owner) else _wraps(project, module, owner)
-            if any(_computes_in_low_precision(project, site) for site in sites):
+            _, holding = model_of(project, module, owner)
+            if isinstance(holding, No) or _is_made_here(project, module, owner):
+                continue
+            if any(_computes_in_low_precision(project, site) for site in holding.sites):
                 yield finding(
                     module,
                     node,
@@ -48,14 +49,6 @@ def unfrozen(project: Project) -> Iterator[Finding]:
                     "later with mixed precision before torch 2.14: freeze it after that pass",
                     is_note=True,
                 )
-
-
-def _wraps(project: Project, module: Module, node: ast.expr) -> Collection[WrapCall]:
-    """The wraps of a model, or of the one that a part of it (`model.blocks[-1]`) is in."""
-    holding = project.sharded(module, node)
-    if isinstance(holding, Sharded | Maybe):
-        return holding.sites
-    return _wraps(project, module, node.value) if isinstance(node, ast.Attribute | ast.Subscript) else ()
 
 
 def _is_made_here(project: Project, module: Module, node: ast.expr) -> bool:
