@@ -6,7 +6,7 @@
 #   benchmarks/gpu.sh [--dry-run] [OUT]
 #
 # Writes OUT/gpu.json and OUT/gpu.txt (default: gpu-results). --dry-run goes the same way on a CPU with small
-# sizes, to see that the script runs to its end.
+# sizes, to see that the script runs to its end. Needs what the tests need: pip install -c constraints.txt ".[test]"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec "${PYTHON:-python3}" benchmarks/gpu.py "$@"
