@@ -198,6 +198,7 @@ def _parts(rank: int, data: NDArray[Any], event: dict[str, Any]) -> Iterator[Par
             values = data[item["at"] : item["at"] + numel * width].view(stored)
         else:
             kept = item["sketch"]
-            sums = Sums(kept["digest"], kept.get("further"), kept["square"], tuple(kept["projections"]))
+            further = kept.get("further", 0)  # versions 1 and 2, whose sums are refused, have none
+            sums = Sums(kept["digest"], further, kept["square"], tuple(kept["projections"]))
         where = None if box is None else (tuple(box[0]), tuple(box[1]))
         yield Part(rank, name, dtype, tuple(shape), numel, start, where, values, sums)

@@ -16,21 +16,15 @@ from fsdp_migrate.verify.written import Written
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What is left of a tensor too large to keep; see `probes/sketch.py`.
-
-    Args:
-        further: a second digest; `None` in records of version 2, which had one.
-    """
+    """What is left of a tensor too large to keep; see `probes/sketch.py`."""
 
     digest: int
-    further: int | None
+    further: int
     square: float
     projections: tuple[float, ...]
 
     def same(self, other: Sums) -> bool:
-        """Whether they are of equal elements, by all the digests that both have."""
-        if None in (self.further, other.further):
-            return self.digest == other.digest
+        """Whether they are of equal elements, by both digests."""
         return (self.digest, self.further) == (other.digest, other.further)
 
 

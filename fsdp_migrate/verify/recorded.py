@@ -26,8 +26,8 @@ from fsdp_migrate.verify.schedule import is_due
 from fsdp_migrate.verify.spec import EVENTS, SAFETENSORS, TENSORS
 
 _MANIFEST = "record.json"
-_FORMAT, _VERSION = "fsdp-migrate record", 3
-_OTHER_SUMS = 1
+_FORMAT, _VERSION = "fsdp-migrate record", 4
+_OTHER_SUMS = 3
 """The last version whose digests and sketches were other sums."""
 _STATES_BY_SCHEDULE = (2,)
 """Versions that kept states of some steps and did not say of which; the first kept those of all."""

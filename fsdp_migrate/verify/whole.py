@@ -97,10 +97,9 @@ def _lay(whole: NDArray[Any], part: Part, stored: NDArray[Any]) -> None:
 
 def _add(all_sums: list[Sums]) -> Sums:
     projections = np.sum([sums.projections for sums in all_sums], axis=0)
-    further = [sums.further for sums in all_sums if sums.further is not None]
     return Sums(
         sum(sums.digest for sums in all_sums) % (1 << 64),
-        sum(further) % (1 << 64) if len(further) == len(all_sums) else None,
+        sum(sums.further for sums in all_sums) % (1 << 64),
         sum(sums.square for sums in all_sums),
         tuple(float(one) for one in projections),
     )

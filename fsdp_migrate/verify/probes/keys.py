@@ -17,27 +17,32 @@ ROW = 4096
 """Elements of a row."""
 STRETCHES = 4
 """Of a row, which have projections of their own."""
-COLUMNS = 2
-"""Of one digest, of which there are two."""
-_WIDEST = 8
+DIGESTS = 2
+_APART = 1 << 14
+"""Bytes of a row of elements of four bytes."""
+_LARGEST_KEY = 127
 _EXACT = 1 << 10
 """Bytes of which the sum of products with keys is below 2**24."""
-_SALT = 1 << 25
 RowTables: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.float64]]
 
 
 @lru_cache
 def byte_keys(device: torch.device) -> Tensor:
-    """Keys of the places in a row: int8 of shape (2 * COLUMNS, bytes of the widest row), none of them 0.
+    """Keys of the places in a row: int8 of shape (DIGESTS, bytes of the widest row), none of them 0.
 
-    No four of one place are a multiple of those of another, so that no change of two bytes adds up to 0.
+    Those of two places among 2**14 are never multiples of each other, so that no change of two bytes adds up
+    to 0 in both digests. There are not enough such keys for rows of wider elements: their second half has
+    those of the first, each at another byte of an element.
     """
-    places = torch.arange(2 * COLUMNS * ROW * _WIDEST)
-    places[len(places) // 2 :] += _SALT
-    keys = (mixed(places) >> 20) % 127 + 1
-    signs = ((mixed(places) >> 50) & 1) * 2 - 1
-    signed: Tensor = keys * signs
-    return signed.to(torch.int8).view(2 * COLUMNS, -1).to(device)
+    one, other = torch.meshgrid(
+        torch.arange(1, _LARGEST_KEY + 1), torch.arange(1, _LARGEST_KEY + 1), indexing="ij"
+    )
+    apart = torch.gcd(one, other) == 1
+    directions = torch.cat([torch.stack([one[apart], sign * other[apart]]) for sign in (1, -1)], 1)
+    order = mixed(torch.arange(directions.shape[1])).sort().indices[:_APART]
+    signs = ((mixed(torch.arange(_APART)) >> 50) & 1) * 2 - 1
+    keys = directions[:, order] * signs
+    return torch.cat([keys, keys.roll(1, 1)], 1).to(device=device, dtype=torch.int8)
 
 
 @lru_cache
@@ -72,9 +77,8 @@ def tables_of_spans(spans: tuple[tuple[int, int], ...]) -> RowTables:
 
 
 def row_tables(rows: Tensor) -> RowTables:
-    """Odd keys (2 * COLUMNS, count) of rows; their signs (2, count), those of even rows first."""
-    numbers = rows * COLUMNS + torch.arange(COLUMNS)[:, None]
-    keys = mixed(torch.cat([numbers + (1 << 50), numbers + (1 << 51)])).numpy().view(np.uint64)
+    """Odd keys (DIGESTS, count) of rows; their signs (2, count), those of even rows first."""
+    keys = mixed(torch.stack([rows + (1 << 50), rows + (1 << 51)])).numpy().view(np.uint64)
     signs = (((mixed(rows + (1 << 45)) >> 35) & 1) * 2 - 1) * torch.stack([rows % 2 == 0, rows % 2 == 1])
     return keys, signs.to(torch.float64).numpy()
 

@@ -4,7 +4,7 @@ All are sums over elements that depend on an element's value and its index in th
 rank sums over what it holds, and the sums of the ranks add up to the same result under any sharding: equality
 and the size of a difference can be told without gathering anything.
 
-The full tensor is read in rows of 4096 elements. A row's bytes times small random keys give four whole
+The full tensor is read in rows of 4096 elements. A row's bytes times small random keys give two whole
 numbers, which are exact; its elements times random signs give four, one for each stretch of 1024. All are
 matrix-vector products over blocks of rows that fit a cache, so that a sketch reads memory once and writes
 none. What they give for all tensors of a quantity is put together at once: starting a product costs as much
@@ -26,7 +26,7 @@ from torch import Tensor
 
 from fsdp_migrate.verify.older_torch import has_whole_number_products
 from fsdp_migrate.verify.probes.keys import (
-    COLUMNS,
+    DIGESTS,
     ROW,
     STRETCHES,
     RowTables,
@@ -56,8 +56,8 @@ class Sketch:
 
     Args:
         digest: modulo 2**64; equal for equal bits.
-        further: the same with other keys. The two together are unequal for tensors that differ in one or two
-            bytes of a row, and of others one in some thousand million is missed.
+        further: the same with other keys. The two together are unequal for tensors of elements of up to four
+            bytes that differ in one or two bytes of a row, and of others about one in 2**30 is missed.
         square: sum of squares.
         projections: sums with pseudo-random signs, each over a quarter of every other row; the sum of squares
             of the differences of two tensors' projections estimates the squared l2 norm of their difference
@@ -94,7 +94,7 @@ class _Products:
     """Products of rows with keys and signs, and to whom they belong.
 
     Args:
-        bytes_sums: (2 * COLUMNS, rows) whole numbers.
+        bytes_sums: (DIGESTS, rows) whole numbers.
         signed_sums: (STRETCHES, rows).
         squares: (segments).
         tables: of the rows.
@@ -114,13 +114,13 @@ class _Sums:
     """Sums over each of several stretches."""
 
     def __init__(self, stretches: int) -> None:
-        self.digests = np.zeros((2, stretches), np.uint64)
+        self.digests = np.zeros((DIGESTS, stretches), np.uint64)
         self.squares = np.zeros(stretches)
         self.projections = np.zeros((PROJECTIONS, stretches))
 
     def add(self, products: _Products) -> None:
         keys, signs = products.tables
-        keyed = (products.bytes_sums.view(np.uint64) * keys).reshape(2, COLUMNS, -1).sum(1, dtype=np.uint64)
+        keyed = products.bytes_sums.view(np.uint64) * keys
         signed = (signs[:, None] * products.signed_sums[None]).reshape(PROJECTIONS, -1)
         owners = products.owners
         np.add.at(self.digests.T, owners, np.add.reduceat(keyed, products.starts, 1).T)
@@ -187,7 +187,7 @@ def _of_rows(pieces: list[_Piece]) -> _Products:
     of_blocks = _in_range(squares.cpu().numpy().astype(np.float64), blocks, wide_type)
     first_blocks = itertools.accumulate((len(sizes) for sizes in cuts[:-1]), initial=0)
     return _Products(
-        bytes_sums.cpu().numpy().astype(np.int64).reshape(2 * COLUMNS, -1),
+        bytes_sums.cpu().numpy().astype(np.int64).reshape(DIGESTS, -1),
         signed.cpu().numpy().astype(np.float64),
         np.add.reduceat(of_blocks, list(first_blocks)),
         tables_of_spans(spans),
@@ -206,14 +206,14 @@ def _outputs(
 ) -> tuple[Tensor, Tensor, Tensor]:
     whole = torch.int32 if device.type == "cpu" else torch.int64
     return (
-        torch.empty(2 * COLUMNS, rows, 1, dtype=whole, device=device),
+        torch.empty(DIGESTS, rows, 1, dtype=whole, device=device),
         torch.empty(STRETCHES, rows, dtype=dtype, device=device),
         torch.empty(blocks, dtype=dtype, device=device),
     )
 
 
 def _multiply(rows: Tensor, wide: Tensor, bytes_sums: Tensor, signed: Tensor) -> None:
-    """Rows (n, 4096) times keys and signs, into (2 * COLUMNS, n, 1) and (STRETCHES, n).
+    """Rows (n, 4096) times keys and signs, into (DIGESTS, n, 1) and (STRETCHES, n).
 
     On the CPU a product with one column is many times faster than one with several.
     """
@@ -254,7 +254,7 @@ def _of_ends(pieces: list[_Piece]) -> _Products:
     bytes_sums, signed, _ = _outputs(len(pieces), 0, first.device, torch.float64)
     _multiply(rows, wide, bytes_sums, signed)
     return _Products(
-        bytes_sums.cpu().numpy().astype(np.int64).reshape(2 * COLUMNS, -1),
+        bytes_sums.cpu().numpy().astype(np.int64).reshape(DIGESTS, -1),
         signed.cpu().numpy(),
         wide.square().sum(1).cpu().numpy(),
         tables_of_spans(tuple((piece.start // ROW, 1) for piece in pieces)),
@@ -274,7 +274,7 @@ def _of_box(owner: int, slot: Slot, values: Tensor) -> Iterator[_Products]:
         each = places[:, None] * width + torch.arange(width, device=some.device)
         keys = byte_keys(some.device)[:, each].to(torch.int64)
         products = (some.view(torch.int8).view(-1, width).to(torch.int64) * keys).sum(2)
-        by_row = products.new_zeros(2 * COLUMNS, len(numbers)).index_add_(1, inverse, products)
+        by_row = products.new_zeros(DIGESTS, len(numbers)).index_add_(1, inverse, products)
         wide = some.to(torch.float64)
         signed = wide * torch.cat(sign_tables(some.device, torch.float64))[places]
         flat = torch.div(places * STRETCHES, ROW, rounding_mode="floor") * len(numbers) + inverse
