@@ -279,15 +279,28 @@ class Attributes:
                 targets[Binding(text, BindingKind.ASSIGN, statement, store.value, store.unpack)] = target
         start = Binding(text, BindingKind.PARAMETER, node)
         live = reaching(module, scope, [start, *targets], node) if targets else []
-        if not live or start in live or path:
+        if not live or start in live or (path and not _is_of_new_object(module, node)):
             return None, frozenset(targets[b] for b in targets if b not in live)
-        held = NOTHING.union(*(self.links.at(module, b.value, b.unpack) for b in live if b.value is not None))
+        values = ((b.value, (*b.unpack, *path)) for b in live if b.value is not None)
+        held = NOTHING.union(*(self.links.at(module, value, inner) for value, inner in values))
+        if path:
+            items = self.links.stores.items_here(module, node.attr)
+            own = [item for item in items if self._chain(item.container) == text]
+            own = [item for item in own if module.class_of(item.container) is module.class_of(node)]
+            held |= put_into(self.links, own, path)[0]
         return held, frozenset()
 
     def _chain(self, node: ast.expr) -> str:
         if node not in self._chains:
             self._chains[node] = ast.unparse(node)
         return self._chains[node]
+
+
+def _is_of_new_object(module: Module, node: ast.Attribute) -> bool:
+    """Whether it is an attribute of an object that is being made: only its own methods have put anything in."""
+    function = module.function(node)
+    is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
+    return is_own and getattr(function, "name", "") == "__init__"
 
 
 def _inside(name: str, receivers: HeldSet) -> HeldSet:

@@ -31,6 +31,11 @@ from codemods.wrap_site import (
 )
 
 _PART_OF_MORE = "the wrap is a part of a larger expression"
+_OF_TORCH_1_11 = "fsdp_auto_wrap_policy"
+_RENAMED = (
+    "since torch 1.12 it is `auto_wrap_policy`, and `default_auto_wrap_policy` is "
+    "`size_based_auto_wrap_policy`: rename both, then rewrite again"
+)
 
 
 @rule(
@@ -100,6 +105,8 @@ def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
     if stray:
         names = ", ".join(f"`{a.name}`" for a in stray)
         remedy = "remove it, or rewrite this call by hand"
+        if any(a.name == _OF_TORCH_1_11 for a in stray):
+            remedy = _RENAMED
         yield _left(project, site, "FM104", f"FSDP1 has no keyword {names}", remedy)
         return
     outside = next((name for a in arguments if (name := made_outside(project, a)) is not None), None)
