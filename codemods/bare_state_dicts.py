@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from codemods.analysis.holding import Maybe, No, Sharded
+from codemods.analysis.module import Module
 from codemods.analysis.own_state_dicts import own_state_dict
 from codemods.analysis.state_dict_choices import Answer, in_force, serves_both_stacks
 from codemods.analysis.state_dicts import Unknown, enclosing
+from codemods.analysis.summoned import is_model_summoned, only_loads
 from codemods.editing.state_dicts import Refused
 from codemods.editing.statements import (
     homes_of,
@@ -41,13 +43,16 @@ class StateDictCall:
 
 
 def state_dict_calls(project: Project, name: str) -> Iterator[StateDictCall]:
-    """The calls of a method on sharded models, those left out that serve another stack too."""
+    """The calls of a method on sharded models, those left out that serve another stack too, or that save
+    where parameters are whole."""
     for call in project.method_calls(name):
         module, node, model = call.module, call.node, call.receiver
         holding, text = project.sharded_or_around(module, model), ast.unparse(model)
         if isinstance(holding, No) or is_where_not_instance(module, node, text):
             continue
         if is_where_other_branch_shards(module, node, text):
+            continue
+        if name == "state_dict" and is_model_summoned(module, node, model):
             continue
         told = in_force(project, module, node, model)
         is_in_block = enclosing(project, module, node, model) is not None
@@ -60,6 +65,8 @@ def left_to_a_person(project: Project, asked: StateDictCall, name: str) -> Refus
     module, model, holding = asked.call.module, asked.call.receiver, asked.holding
     if isinstance(asked.told, Unknown):
         return Refused(asked.told.why)
+    if name == "load_state_dict" and _is_in_other_use(module, asked.call.node, model):
+        return Refused("it stands within `summon_full_params`, and FSDP2 loads outside of it, into shards")
     if own := own_state_dict(project, module, model, holding, name):
         return Refused(own)
     if not isinstance(holding, Maybe):
@@ -73,3 +80,11 @@ def left_to_a_person(project: Project, asked: StateDictCall, name: str) -> Refus
             "the model may be wrapped in DistributedDataParallel too, which names its keys otherwise"
         )
     return None
+
+
+def _is_in_other_use(module: Module, call: ast.Call, model: ast.expr) -> bool:
+    """Whether `summon_full_params` of the model is around a call, and stays: it is for something else too."""
+    if not is_model_summoned(module, call, model):
+        return False
+    blocks = (parent for parent in module.ancestors(call) if isinstance(parent, ast.With))
+    return not any(only_loads(block) for block in blocks)

@@ -297,7 +297,7 @@ class Attributes:
 
 
 def _is_of_new_object(module: Module, node: ast.Attribute) -> bool:
-    """Whether it is an attribute of an object that is being made: only its own methods have put anything in."""
+    """Whether it is an attribute of an object that is being made: only its own methods have filled it."""
     function = module.function(node)
     is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
     return is_own and getattr(function, "name", "") == "__init__"

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.state_dict_choices import InForce
+from codemods.analysis.summoned import is_model_summoned
 from codemods.bare_state_dicts import left_to_a_person, state_dict_calls
 from codemods.editing.state_dicts import Edits
 from codemods.rule import (
@@ -52,6 +53,7 @@ def state_dict(project: Project) -> Iterator[Finding]:
     `state_dict_type` block around the calls of the function, or the default. Where these disagree or the
     program decides when it runs, `model_state_dict(model)` of the helper module asks what is in force. A
     module that is not sharded itself and has sharded parts (`self.student = FSDP(student)`) is treated alike.
+    Within `summon_full_params` parameters are whole, and the model's own functions right, on one rank too.
     The method taken without being called is left to a person, and so are libraries that ask the model for it
     themselves: `model.save_pretrained(path)` without `state_dict=`, `safetensors.torch.save_model(model, f)`.
     """
@@ -91,7 +93,7 @@ def _asked_within(project: Project) -> Iterator[Finding]:
         holding, text = project.sharded(module, model), ast.unparse(model)
         if isinstance(holding, No) or is_where_not_instance(module, node, text):
             continue
-        if is_where_other_branch_shards(module, node, text):
+        if is_where_other_branch_shards(module, node, text) or is_model_summoned(module, node, model):
             continue
         if state_dict_block_around(project, module, node, model) is not None:
             continue  # the block's own rule sees to it

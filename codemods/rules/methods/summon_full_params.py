@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.entry_methods import computes, entry_methods
+from codemods.analysis.summoned import only_loads
 from codemods.rule import (
     Edit,
     Finding,
@@ -56,12 +57,12 @@ def summon_full_params(project: Project) -> Iterator[Finding]:
             continue
         item = use.module.parent(use.node)
         block = use.module.parent(item) if isinstance(item, ast.withitem) else None
-        if (
-            isinstance(block, ast.With)
-            and len(block.items) == 1
-            and _only_runs(project, use.module, block, registered)
-        ):
-            edits = [unwrap_block(use.module, block)]
+        alone = block if isinstance(block, ast.With) and len(block.items) == 1 else None
+        if alone is not None and only_loads(alone):
+            edits = [unwrap_block(use.module, alone)]
+            message = "loading needs no full parameters under FSDP2"
+        elif alone is not None and _only_runs(project, use.module, alone, registered):
+            edits = [unwrap_block(use.module, alone)]
             message = "running the model needs no full parameters under FSDP2"
         elif (unneeded := _unneeded_context(project, use.module, use.node, registered)) is not None:
             span = _parenthesized(use.module, unneeded)
@@ -122,7 +123,7 @@ def _is_read(node: ast.Name) -> bool:
 def _only_runs(project: Project, module: Module, block: ast.With, registered: dict[int, set[str]]) -> bool:
     """Whether a block only runs the model, by methods that gather parameters: `generate`, registered ones."""
     calls = [node for statement in block.body for node in ast.walk(statement) if isinstance(node, ast.Call)]
-    reads = {"parameters", "named_parameters", "state_dict", "weight", "copy_"}
+    reads = {"parameters", "named_parameters", "state_dict", "save_pretrained", "weight", "copy_"}
     words = {n.attr for statement in block.body for n in ast.walk(statement) if isinstance(n, ast.Attribute)}
     if reads & words:
         return False

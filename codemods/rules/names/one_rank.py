@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.summoned import is_model_summoned
 from codemods.rule import (
     Finding,
     MethodCall,
@@ -40,6 +41,8 @@ def one_rank(project: Project) -> Iterator[Finding]:
     for call in _gathering(project):
         module, node, text = call.module, call.node, ast.unparse(call.receiver)
         if is_where_not_instance(module, node, text) or is_where_other_branch_shards(module, node, text):
+            continue
+        if is_model_summoned(module, node, call.receiver):
             continue
         if is_under_rank0(module, node) or _is_behind_leaving(module, node):
             yield finding(

@@ -7,10 +7,6 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     apply_activation_checkpointing,
     checkpoint_wrapper,
 )
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-)
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
@@ -95,11 +91,6 @@ def main(out):
         loss = loss_of(model, batch(0))
         loss.backward()
         with summon_full_params(model, with_grads=True):
-            names = {
-                n.replace("_fsdp_wrapped_module.", "")
-                for n in get_model_state_dict(
-                    model, options=StateDictOptions(full_state_dict=True)
-                )
-            }
+            names = {n.replace("_fsdp_wrapped_module.", "") for n in model.state_dict()}
         results[form.__name__] = [loss.item(), model, sorted(names)]
     return results
