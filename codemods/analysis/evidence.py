@@ -4,6 +4,7 @@ methods."""
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -194,18 +195,30 @@ def _is_still(module: Module, test: ast.expr, node: ast.expr) -> bool:
     )
 
 
+OPTIMIZER_NAME = (
+    r"(?:(?:optim|sgd|lion)\w*|\w*(?:adam|adafactor|adagrad|shampoo|sophia|prodigy|muon)\w*"
+    r"|\w*(?:optimizer|sgd|lion|lamb))"
+)
+"""What classes and variables are called that stand for an optimizer, of whatever library."""
+_OPTIMIZER_NAME = re.compile(OPTIMIZER_NAME, re.IGNORECASE)
+_OF_PARAMETERS = ("param", "group")
+"""In the names of what an optimizer is given."""
+
+
 def is_optimizer(symbol: Symbol | None, call: ast.Call) -> bool:
-    """A class of `torch.optim`, or a name that ends like an optimizer and is given parameters."""
+    """A class of `torch.optim`, or something that is called like an optimizer and is given parameters."""
     if symbol is not None and is_torch_optimizer(symbol.name):
         return True
     # Names first: few calls have such a name, and most have arguments to look through.
     if not any(map(_names_optimizer, _words_of(call.func))):
         return False
+    given = [*call.args, *(k.value for k in call.keywords)]
+    first = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "params")]
     return any(
         isinstance(n, ast.Attribute) and n.attr in ("parameters", "named_parameters")
-        for a in (*call.args, *(k.value for k in call.keywords))
+        for a in given
         for n in ast.walk(a)
-    )
+    ) or any(isinstance(a, ast.Name) and any(word in a.id.lower() for word in _OF_PARAMETERS) for a in first)
 
 
 def optimizers_in(module: Module, meanings: Meanings) -> Iterator[ast.Call]:
@@ -241,8 +254,7 @@ def _words_of(callee: ast.expr) -> Iterator[str]:
 
 @cache
 def _names_optimizer(word: str) -> bool:
-    name = word.lower()
-    return name.startswith(("optim", "adam", "sgd", "lion")) or name.endswith(("optimizer", "adamw"))
+    return _OPTIMIZER_NAME.fullmatch(word) is not None
 
 
 def quoted_types(module: Module) -> Iterator[ast.Constant]:

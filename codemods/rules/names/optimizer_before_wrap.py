@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from codemods.analysis.conditions import are_apart
+from codemods.analysis.evidence import OPTIMIZER_NAME
 from codemods.analysis.origins import Origins
 from codemods.editing.moves import moved_behind, names_bound, names_in
 from codemods.rule import Edit, Finding, Module, No, Project, Safety, WrapCall, finding, rule
@@ -29,7 +30,7 @@ _REMEDY = "build the optimizer after the model is sharded, from the sharded mode
     "optimizer",
     {"FM504": "an optimizer built before the model is sharded"},
     order=20,
-    where={b"param": rb"(?i)(?:\b(?:optim|adam|sgd|lion)\w*|\w(?:optimizer|adamw))[ \t]*\("},
+    where={b"param": rb"(?i)\b" + OPTIMIZER_NAME.encode() + rb"[ \t]*\("},
 )
 def optimizer(project: Project) -> Iterator[Finding]:
     """An optimizer built from `model.parameters()` before the wrap is moved behind it.
@@ -174,9 +175,7 @@ def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
                 function = module.function(call)
                 if function is not None:
                     builders[function] = module
-    calls = [
-        found for function, home in builders.items() for found in project.links.callers.of(home, function)
-    ]
+    calls = [found for function, home in builders.items() for found in project.links.calls_of(home, function)]
     for module, call in sorted(calls, key=lambda found: (found[0].path, found[0].span(found[1]).start)):
         if project.links.optimizers(module, call):
             yield module, call
@@ -190,8 +189,9 @@ def _models_of(project: Project, module: Module, call: ast.Call) -> list[ast.exp
 
 
 def _given(module: Module, call: ast.Call) -> Iterator[ast.expr]:
-    """Names and attributes that a call is given, and those given to the functions that group parameters for
-    it: `AdamW(groups(model))`, `groups = grouped(model); AdamW(groups)`."""
+    """Names and attributes that a call is given, the object whose method it is, and those given to the
+    functions that group parameters for it: `AdamW(groups(model))`, `groups = grouped(model); AdamW(groups)`,
+    `model.configure_optimizers()`, `AdamW(model.groups())`."""
     statement = module.statement(call)
     block = module.block(statement)
     bound = {
@@ -203,7 +203,8 @@ def _given(module: Module, call: ast.Call) -> Iterator[ast.expr]:
     }
     values = [call, *(bound[name] for name in names_in(call) if name in bound)]
     for inner in (n for value in values for n in ast.walk(value) if isinstance(n, ast.Call)):
-        for argument in (*inner.args, *(k.value for k in inner.keywords)):
+        receivers = [inner.func.value] if isinstance(inner.func, ast.Attribute) else []
+        for argument in (*inner.args, *(k.value for k in inner.keywords), *receivers):
             if isinstance(argument, ast.Name | ast.Attribute):
                 yield argument
 
