@@ -54,7 +54,11 @@ O = torch.optim.AdamW([{"params": decay}, {"params": rest, "weight_decay": 0.0}]
 decay = [p for p in P.parameters() if p.ndim >= 2]
 rest = [p for p in P.parameters() if p.ndim < 2]
 O = torch.optim.AdamW([{"params": decay}, {"params": rest, "weight_decay": 0.0}], lr=0.01, eps=1e-3)""",
+    "method": "O = P.configured(0.01)",
     "early": "O = torch.optim.AdamW(P.parameters(), lr=0.01, eps=1e-3)",
+    "early list": "kept = list(P.parameters())\nO = torch.optim.SGD(kept, lr=0.1, momentum=0.9)",
+    "early method": "O = P.configured(0.01)",
+    "early groups": "O = torch.optim.AdamW(P.groups(), lr=0.01, eps=1e-3)",
 }
 """`P` is the model, or `net` where the optimizer is built before the wrap."""
 
@@ -152,6 +156,10 @@ with @FullyShardedDataParallel.summon_full_params(M, writeback=False):
     if rank == 0:
         torch.save({n: p.detach().clone() for n, p in M.named_parameters()}, out / 'whole.pt')
     dist.barrier()""",
+    "summon state": """\
+with @FullyShardedDataParallel.summon_full_params(M, writeback=False, rank0_only=True, offload_to_cpu=True):
+    if rank == 0:
+        torch.save({'net': M.state_dict()}, out / 'net.pt')""",
     "chosen": """\
 kind = @StateDictType.FULL_STATE_DICT if out else @StateDictType.SHARDED_STATE_DICT
 with @FullyShardedDataParallel.state_dict_type(M, kind):
@@ -250,6 +258,15 @@ class Net(nn.Module):
         for block in self.blocks:
             x = checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
         return self.head(self.norm(x + self.extra(x)))
+
+    def groups(self):
+        named = {name: p for name, p in self.named_parameters() if p.requires_grad}
+        decay = [p for p in named.values() if p.dim() >= 2]
+        rest = [p for p in named.values() if p.dim() < 2]
+        return [{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
+
+    def configured(self, lr):
+        return torch.optim.AdamW(self.groups(), lr=lr, eps=1e-3)
 
 
 def batch(step, rank):

@@ -94,9 +94,14 @@ def computes(links: Links, site: WrapCall, name: str) -> bool:
 
 def is_known(links: Links, site: WrapCall, name: str) -> bool:
     """Whether the wrapped model's class is in the project and has the method."""
+    return bool(methods_within(links, site, name))
+
+
+def methods_within(links: Links, site: WrapCall, name: str) -> list[ast.FunctionDef]:
+    """The methods of that name that the classes of the wrapped model have, their bases' included."""
     held = links.held(site.module, site.wrapped) if site.wrapped is not None else frozenset()
     owners = [h for h in held if isinstance(h, Instance)]
-    return any(True for owner in owners for _ in _methods(links, owner, name))
+    return [method for owner in owners for method in _methods(links, owner, name)]
 
 
 def _methods(links: Links, owner: Instance, name: str) -> Iterator[ast.FunctionDef]:

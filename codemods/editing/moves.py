@@ -40,8 +40,6 @@ def moved_behind(module: Module, first: ast.stmt, wrap: ast.stmt, model: str) ->
     needed = {n for s in moving for n in names_in(s)} - bound
     if any(names_bound(s) & needed for s in staying) or bound & names_in(target):
         return []
-    if not any(_gives(wrap, ast.unparse(statement)) for statement in moving):
-        return []  # the sharded model gets a name that the statements to be moved do not use
     if not all(stands_alone(module, s) for s in (*moving, target)):
         return []
     lines = code(
@@ -59,10 +57,6 @@ def _begins_empty(statement: ast.stmt) -> bool:
     value = statement.value
     made = value.elts if isinstance(value, ast.Tuple) else [value]
     return all(ast.unparse(one) in ("[]", "{}") for one in made)
-
-
-def _gives(wrap: ast.stmt, text: str) -> bool:
-    return isinstance(wrap, ast.Assign) and ast.unparse(wrap.targets[0]) in text
 
 
 def _within(module: Module, block: list[ast.stmt], wrap: ast.stmt) -> ast.stmt | None:

@@ -48,8 +48,8 @@ def branch(model, is_sharded=True):
 
 
 def again(model):
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     sharded = fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     optimizer.__init__(sharded.parameters(), lr=0.01)
     return sharded, optimizer
 
