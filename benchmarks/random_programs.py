@@ -12,7 +12,18 @@ import program_parts as parts
 SETTINGS = ("inline", "dict", "update", "partial", "fields", "positional")
 CHOICES: dict[str, tuple[str, ...]] = {
     "imports": ("names", "module", "long"),
-    "shape": ("function", "class", "files"),
+    "shape": (
+        "function",
+        "class",
+        "files",
+        "closures",
+        "heir",
+        "split",
+        "global",
+        "object",
+        "dict",
+        "fields",
+    ),
     "settings": SETTINGS,
     "policy": tuple(parts.POLICY),
     "strategy": tuple(parts.STRATEGY),
@@ -43,6 +54,7 @@ _HEAD = """\
 import contextlib
 import dataclasses
 import functools
+import types
 
 import torch
 import torch.distributed as dist
@@ -75,6 +87,10 @@ class Program:
         if self.chosen["shape"] == "files":
             body = f"from wrap import shard\n\n{_CONFIG}\n\n{body}"
             texts = {"wrap.py": f"{head}\n{wrap}\n", "train.py": f"{head}{body}\n"}
+        elif self.chosen["shape"] == "split":
+            saving = "\n".join(_saving(self.chosen))
+            body = f"from saving import save\n\n{_CONFIG}\n\n{wrap}\n\n{body}"
+            texts = {"saving.py": f"{head}\n{saving}\n", "train.py": f"{head}{body}\n"}
         else:
             texts = {"train.py": f"{head}\n{_CONFIG}\n\n{wrap}\n\n{body}\n"}
         return {"model.py": parts.MODEL} | {n: _spelled(self.chosen, text) for n, text in texts.items()}
@@ -199,36 +215,84 @@ def _ended(c: dict[str, str]) -> str:
     return "\n".join(filter(None, (*lines, "return {'losses': losses, 'seen': seen, 'model': M}")))
 
 
+_NAMES = {
+    "class": ("self.model", "self.optimizer"),
+    "heir": ("self.model", "self.optimizer"),
+    "object": ("job.model", "job.optimizer"),
+    "fields": ("job.model", "job.optimizer"),
+    "dict": ('job["model"]', 'job["optimizer"]'),
+}
+"""Shape -> how the model and the optimizer are written."""
+_HOLDERS = {
+    "object": "job = types.SimpleNamespace()",
+    "dict": "job = {}",
+    "fields": "job = Job()",
+}
+
+
 def _trained(c: dict[str, str]) -> str:
     """`main(out)`, and what it is made of."""
-    if c["shape"] == "class":
-        run = "\n".join(filter(None, (_steps(c), parts.SAVE[c["save"]], _ended(c))))
-        return "\n".join(
-            [
-                "class Trainer:",
-                "    def __init__(self, config):",
-                textwrap.indent(_built(c), "        "),
-                "    def run(self, out, rank):",
-                textwrap.indent(run, "        "),
-                "def main(out):",
-                "    return Trainer(CONFIG).run(out, dist.get_rank())",
-            ]
-        )
-    return "\n".join(
-        [
-            "def build(config):",
-            textwrap.indent(_built(c), "    "),
-            "    return M, O",
-            "def save(M, O, out, rank):",
-            textwrap.indent(parts.SAVE[c["save"]] or "pass", "    "),
-            "def main(out):",
-            "    rank = dist.get_rank()",
-            "    M, O = build(CONFIG)",
-            textwrap.indent(_steps(c), "    "),
-            "    save(M, O, out, rank)",
-            textwrap.indent(_ended(c), "    "),
+    built, save, steps, ended = _built(c), parts.SAVE[c["save"]] or "pass", _steps(c), _ended(c)
+    match c["shape"]:
+        case "class" | "heir":
+            return _of_classes(c, built, "\n".join((steps, save, ended)))
+        case "closures":
+            inner = [*_function("train()", [steps, "return losses, seen, ids, targets"])]
+            inner += _function("save()", [save])
+            lines = [built, *inner, "losses, seen, ids, targets = train()", "save()", ended]
+            return "\n".join(_function("main(out)", ["rank, config = dist.get_rank(), CONFIG", *lines]))
+        case "global":
+            taken = ["rank = dist.get_rank()", "build(CONFIG)", steps, "save(out, rank)", ended]
+            saving = _function("save(out, rank)", [save])
+            made = _function("build(config)", ["global M, O", built])
+            return "\n".join(["M = O = None", *made, *saving, *_function("main(out)", taken)])
+        case "object" | "dict" | "fields":
+            made = _function("build(config)", [_HOLDERS[c["shape"]], built, "return job"])
+            saving = _function("save(job, out, rank)", [save])
+            taken = ["rank = dist.get_rank()", "job = build(CONFIG)", steps, "save(job, out, rank)"]
+            if c["shape"] == "fields":
+                made = [*_JOB, *made]
+            return "\n".join([*made, *saving, *_function("main(out)", [*taken, ended])])
+    made = _function("build(config)", [built, "return M, O"])
+    saving = [] if c["shape"] == "split" else _saving(c)
+    taken = ["rank = dist.get_rank()", "M, O = build(CONFIG)", steps, "save(M, O, out, rank)", ended]
+    return "\n".join([*made, *saving, *_function("main(out)", taken)])
+
+
+_JOB = [
+    "@dataclasses.dataclass",
+    "class Job:",
+    "    model: torch.nn.Module = None",
+    "    optimizer: torch.optim.Optimizer = None",
+]
+
+
+def _function(head: str, body: list[str]) -> list[str]:
+    return [f"def {head}:", textwrap.indent("\n".join(filter(None, body)), "    ")]
+
+
+def _saving(c: dict[str, str]) -> list[str]:
+    return _function("save(M, O, out, rank)", [parts.SAVE[c["save"]] or "pass"])
+
+
+def _of_classes(c: dict[str, str], built: str, run: str) -> str:
+    """A trainer, whose model a class that inherits from it can make."""
+    made = _function("__init__(self, config)", [built])
+    if c["shape"] == "heir":
+        base = [
+            *_function("__init__(self, config)", ["self.set_up(config)"]),
+            *_function("run(self, out, rank)", [run]),
         ]
-    )
+        heir = _function("set_up(self, config)", [built])
+        classes = [("Base", base), ("Trainer(Base)", heir)]
+    else:
+        classes = [("Trainer", [*made, *_function("run(self, out, rank)", [run])])]
+    lines = [
+        line
+        for name, body in classes
+        for line in (f"class {name}:", textwrap.indent("\n".join(body), "    "))
+    ]
+    return "\n".join([*lines, *_function("main(out)", ["return Trainer(CONFIG).run(out, dist.get_rank())"])])
 
 
 def _spelled(c: dict[str, str], text: str) -> str:
@@ -246,9 +310,9 @@ def _spelled(c: dict[str, str], text: str) -> str:
         text = text.replace(f"@{word}", known)
     if c["imports"] == "module":
         lines.insert(0, "import torch.distributed.fsdp as fsdp")
-    own = c["shape"] == "class"
-    text = _word(text, "M", "self.model" if own else "model")
-    text = _word(text, "O", "self.optimizer" if own else "optimizer")
+    model, optimizer = _NAMES.get(c["shape"], ("model", "optimizer"))
+    text = _word(text, "M", model)
+    text = _word(text, "O", optimizer)
     text = _word(text, "TIED", str(bool(c["tied"])))
     return text.replace("{imports}", "\n".join(lines))
 

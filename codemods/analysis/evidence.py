@@ -196,7 +196,7 @@ def _is_still(module: Module, test: ast.expr, node: ast.expr) -> bool:
 
 
 OPTIMIZER_NAME = (
-    r"(?:(?:optim|sgd|lion)\w*|\w*(?:adam|adafactor|adagrad|shampoo|sophia|prodigy|muon)\w*"
+    r"(?:(?:optim|sgd|lion)\w*|opts?(?:_\w+)?|\w*(?:adam|adafactor|adagrad|shampoo|sophia|prodigy|muon)\w*"
     r"|\w*(?:optimizer|sgd|lion|lamb))"
 )
 """What classes and variables are called that stand for an optimizer, of whatever library."""
@@ -235,6 +235,21 @@ def optimizers_in(module: Module, meanings: Meanings) -> Iterator[ast.Call]:
                 if isinstance(parent, ast.Call) and parent.func is child and is_optimizer(None, parent):
                     yield parent
                 child = parent
+
+
+def called_optimizers(module: Module) -> Iterator[ast.Call]:
+    """The calls that are given `m.parameters()` and whose results are called optimizers."""
+    for given in module.called("parameters"):
+        call, statement = module.parent(given), module.statement(given)
+        is_all = isinstance(statement, ast.Assign) and statement.value is call
+        if isinstance(call, ast.Call) and is_all and _is_called_optimizer(statement):
+            yield call
+
+
+def _is_called_optimizer(statement: ast.stmt) -> bool:
+    """Whether what an assignment gives a name to is called an optimizer."""
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    return target is not None and any(map(_names_optimizer, _words_of(target)))
 
 
 def _words_of(callee: ast.expr) -> Iterator[str]:

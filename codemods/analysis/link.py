@@ -16,7 +16,7 @@ from codemods.analysis.callers import Callers
 from codemods.analysis.calls import Calls
 from codemods.analysis.classes import Classes
 from codemods.analysis.containers import Containers
-from codemods.analysis.evidence import Evidence, optimizers_in
+from codemods.analysis.evidence import Evidence, called_optimizers, optimizers_in
 from codemods.analysis.functions import Functions
 from codemods.analysis.holding import (
     DECLARED,
@@ -170,8 +170,14 @@ class Links:
         """Whether a call constructs an optimizer."""
         known = self._optimizers.get(module)
         if known is None:
-            known = self._optimizers[module] = frozenset(optimizers_in(module, self.meanings))
+            called = (one for one in called_optimizers(module) if not self._is_own(module, one.func))
+            known = self._optimizers[module] = frozenset((*optimizers_in(module, self.meanings), *called))
         return call in known or self._is_own_optimizer(module, call)
+
+    def _is_own(self, module: Module, callee: ast.expr) -> bool:
+        """Whether a callee means something of the project, which is followed."""
+        symbol = self.index.resolve(module, callee)
+        return symbol is not None and symbol.module is not None
 
     def _is_own_optimizer(self, module: Module, call: ast.Call) -> bool:
         """Whether a call makes an optimizer of a class of the project."""

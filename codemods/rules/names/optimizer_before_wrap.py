@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from codemods.analysis.conditions import are_apart
+from codemods.analysis.entry_methods import methods_within
 from codemods.analysis.evidence import OPTIMIZER_NAME
 from codemods.analysis.origins import Origins
 from codemods.editing.moves import moved_behind, names_bound, names_in
@@ -25,12 +26,17 @@ _Met: TypeAlias = "dict[WrapCall, list[tuple[Module, ast.Call, bool]]]"
 """Wrap call -> the optimizers of other functions before it, and whether each gets the sharded parameters."""
 _REMEDY = "build the optimizer after the model is sharded, from the sharded model's parameters"
 
+_LISTED = "`fully_shard` replaces parameters: this optimizer is given some that were listed before it"
+_REMEDY_FOR_LISTS = "list the parameters after the model is sharded"
+
 
 @rule(
     "optimizer",
     {"FM504": "an optimizer built before the model is sharded"},
     order=20,
-    where={b"param": rb"(?i)\b" + OPTIMIZER_NAME.encode() + rb"[ \t]*\("},
+    where={
+        b"param": rb"(?i)\b" + OPTIMIZER_NAME.encode() + rb"(?:[ \t]*\(|[ \t]*=[^\n]*\bparameters[ \t]*\()"
+    },
 )
 def optimizer(project: Project) -> Iterator[Finding]:
     """An optimizer built from `model.parameters()` before the wrap is moved behind it.
@@ -56,6 +62,10 @@ def optimizer(project: Project) -> Iterator[Finding]:
             if wrap is None:
                 built.append((module, call, owner))
                 continue
+            if module.span(call).start > module.span(wrap).start:
+                yield finding(module, call, "FM504", _LISTED, remedy=_REMEDY_FOR_LISTS)
+                seen.add(call)
+                break
             moved = moved_behind(module, module.statement(call), wrap, ast.unparse(owner))
             is_repaired = not moved and _is_repaired(project, module, wrap)
             site = _wrap_of(project, module, wrap)
@@ -89,17 +99,29 @@ def _wrapped_elsewhere(
         (site, origins.of(site.module, site.wrapped)) for site in project.wraps if site.wrapped is not None
     ]
     for module, call, owner in built if wrapped else ():
-        if call in seen or module.function(call) in seen or not project.links.builds_optimizer(module, call):
+        is_asked = isinstance(call.func, ast.Attribute) and owner is call.func.value
+        if not is_asked and not project.links.builds_optimizer(module, call):
             continue
-        if not isinstance(project.sharded(module, owner), No):
+        if call in seen or module.function(call) in seen:
             continue
-        made = origins.of(module, owner)
+        holding, made = project.sharded(module, owner), origins.of(module, owner)
         for site, there in wrapped:
-            if made & there and origins.is_earlier((module, call), (site.module, site.node)):
+            if not isinstance(holding, No) and site not in holding.sites:
+                continue  # sharded by another one already
+            is_same = bool(made & there) or _is_item(module, owner, site)
+            if is_same and origins.is_earlier((module, call), (site.module, site.node)):
                 is_repaired = _is_repaired(project, site.module, site.module.statement(site.node))
                 met.setdefault(site, []).append((module, call, is_repaired))
                 seen.add(call)
                 break
+
+
+def _is_item(module: Module, owner: ast.expr, site: WrapCall) -> bool:
+    """Whether a wrap in the same function is given the same item of a container: `job["model"]`."""
+    if not isinstance(owner, ast.Subscript) or site.wrapped is None or site.module is not module:
+        return False
+    is_here = module.function(owner) is module.function(site.node)
+    return is_here and ast.unparse(owner) == ast.unparse(site.wrapped)
 
 
 def _wrap_of(project: Project, module: Module, statement: ast.stmt) -> WrapCall | None:
@@ -179,6 +201,14 @@ def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
     for module, call in sorted(calls, key=lambda found: (found[0].path, found[0].span(found[1]).start)):
         if project.links.optimizers(module, call):
             yield module, call
+    for function in builders:  # asked of what is a wrapper elsewhere: `self.model.configure_optimizers()`
+        for module in project.looked_at:
+            for call in module.called(function.name):
+                model = call.func.value if isinstance(call.func, ast.Attribute) else None
+                holding = project.sharded(module, model) if model is not None else No()
+                sites = () if isinstance(holding, No) else holding.sites
+                if any(function in methods_within(project.links, site, function.name) for site in sites):
+                    yield module, call
 
 
 def _models_of(project: Project, module: Module, call: ast.Call) -> list[ast.expr]:
@@ -231,7 +261,7 @@ def _later_wrap(
     if not any(node is owner for node in ast.walk(around)):
         return None  # the model of a function that is called, whatever has its name here
     text, scope = ast.unparse(owner), module.scope_of(call)
-    end = module.span(module.statement(call)).end
+    end = module.span(module.statement(owner)).end  # of a list that the optimizer is given later, perhaps
     later = [
         (node, wraps)
         for node in module.nodes(ast.Assign)
@@ -268,6 +298,7 @@ def _takes(value: ast.expr, text: str) -> bool:
     if not isinstance(value, ast.Call):
         return False
     given = [*value.args, *(k.value for k in value.keywords)]
-    return any(isinstance(a, ast.Name | ast.Attribute) and ast.unparse(a) == text for a in given) or any(
+    kinds = ast.Name | ast.Attribute | ast.Subscript
+    return any(isinstance(a, kinds) and ast.unparse(a) == text for a in given) or any(
         _takes(a, text) for a in given
     )
