@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from codemods.plain_tests import is_test_path
 from codemods.rule import (
     Finding,
     Maybe,
@@ -26,7 +27,9 @@ from codemods.rule import (
     values_named,
 )
 
-_RANK0_ONLY = re.compile(r"\b(?:rank_?(?:zero|0)_only|(?:on_)?(?:main|master)(?:_process)?(?:_only)?)\b")
+_RANK0_ONLY = re.compile(
+    r"rank_?(?:zero|0)_only|on_(?:main|master)(?:_process)?|(?:main|master)(?:_process)?_only"
+)
 """Decorators: `@rank_zero_only`, `@accelerator.on_main_process`, `@master_only`."""
 _METHODS = ("state_dict", "summon_full_params", "clip_grad_norm_")
 _STATIC = ("summon_full_params", "optim_state_dict", "full_optim_state_dict", "sharded_optim_state_dict")
@@ -86,10 +89,16 @@ def _is_of_one_rank(project: Project, module: Module, node: ast.AST, depth: int 
     function = module.function(node)
     if function is None or not depth:
         return False
-    if any(_RANK0_ONLY.search(ast.unparse(decorator)) for decorator in function.decorator_list):
+    if any(_RANK0_ONLY.fullmatch(_last_name(decorator)) for decorator in function.decorator_list):
         return True
-    calls = project.links.functions.calls(module, function)
-    return any(_is_of_one_rank(project, call.module, call.node, depth - 1) for call in calls)
+    calls = project.links.calls_of(module, function)
+    programs = [(home, call) for home, call in calls if home is module or not is_test_path(home.path)]
+    return any(_is_of_one_rank(project, home, call, depth - 1) for home, call in programs)
+
+
+def _last_name(node: ast.expr) -> str:
+    """`c` of `a.b.c` and `a.b.c(...)`."""
+    return ast.unparse(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2]
 
 
 def _is_behind_leaving(module: Module, node: ast.AST) -> bool:

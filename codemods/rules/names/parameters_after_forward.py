@@ -104,7 +104,7 @@ def _events(
 ) -> Iterator[tuple[int, bool]]:
     """Where a function runs the model forward (True), or something backward or reshards it (False)."""
     for call in (n for n in ast.walk(function or module.tree) if isinstance(n, ast.Call)):
-        place = module.span(call).start
+        place = module.span(call).end  # that of `model().backward()` is behind that of `model()`
         if module.function(call) is not function:
             continue
         if ast.unparse(call.func) == text and not isinstance(project.sharded(module, call.func), No):

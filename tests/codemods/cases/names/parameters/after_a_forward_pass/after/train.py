@@ -26,8 +26,6 @@ def main(model, average):
     for parameter in model.parameters():
         parameter.data.mul_(0.5)
     model().backward()
-    # TODO(fsdp-migrate FM520): reshard first: `for module in model.modules(): if
-    #   isinstance(module, FSDPModule): module.reshard()`
     later = list(model.parameters())
     evaluate(model)
     sizes = [p.numel() for p in model.parameters()]

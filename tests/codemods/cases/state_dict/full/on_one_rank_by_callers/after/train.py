@@ -1,3 +1,4 @@
+import decorated
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -79,6 +80,7 @@ def main(distributed):
         save_inner(model, "inner.pt")
 
 
+@decorated.main(config="rank_zero_only")
 def train():
     model = nn.Linear(4, 4)
     fully_shard(model)

@@ -1,3 +1,4 @@
+import decorated
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -53,6 +54,7 @@ def main(distributed):
         save_inner(model, "inner.pt")
 
 
+@decorated.main(config="rank_zero_only")
 def train():
     model = FSDP(nn.Linear(4, 4), use_orig_params=True)
     save_on_all(model, "all.pt")
