@@ -26,9 +26,9 @@ def first_of_node(project: Project) -> Iterator[Finding]:
 
     FSDP1 asked for the rank within the group that shards, so that under HYBRID_SHARD one rank of every node
     got a whole state dict, and `if local_rank == 0: torch.save(state, path)` wrote a file on each; now only
-    rank 0 has something to write, and the others write an empty dict. Noted where the strategy is
-    HYBRID_SHARD, or can be and the file asks for the rank within the node; where both hold, it is for a
-    person.
+    rank 0 has something to write, and the others write an empty dict. Noted once where the strategy
+    is HYBRID_SHARD, and wherever it can be and the file asks for the rank within the node; where both hold,
+    it is for a person.
     """
     strategies = {name for site in project.wraps for name in _strategies(project, site)}
     is_hybrid = any("HYBRID" in name for name in strategies)
@@ -36,12 +36,14 @@ def first_of_node(project: Project) -> Iterator[Finding]:
         return
     calls = [*project.calls_of(_CONFIGURATION)]
     calls += [(call.module, call.node) for call in project.static_calls("summon_full_params")]
+    is_said = False
     for module, call in calls:
         told = next((k.value for k in call.keywords if k.arg == "rank0_only"), None)
         is_true = isinstance(told, ast.Constant) and told.value is True
         by_node = is_true and _asks_for_local_rank(module)
-        if is_true and (is_hybrid or by_node):
+        if by_node or (is_true and is_hybrid and not is_said):
             is_certain = is_hybrid and by_node
+            is_said |= not by_node
             yield finding(module, call, "FM413", _MESSAGE, remedy=_REMEDY, is_note=not is_certain)
 
 

@@ -40,8 +40,9 @@ def parameters_after_forward(project: Project) -> Iterator[Finding]:
             continue
         if not _is_kept(project, module, call.node) and not _is_written(module, call.node):
             continue
+        last = _last(project, module, call.node, text)
         is_later = is_only_evaluated(project, holding.sites) and _is_repeated(project, module, call.node)
-        if is_later or _last_was_forward(project, module, call.node, text):
+        if last == "forward" or (is_later and last != "reshard"):
             yield finding(
                 module,
                 call.node,
@@ -75,18 +76,18 @@ def _takes_names_only(module: Module, call: ast.Call) -> bool:
     return isinstance(last, ast.Name) and last.id == "_"
 
 
-def _last_was_forward(project: Project, module: Module, node: ast.Call, text: str) -> bool:
-    """Whether, before a place in its function, the model last ran forward and not backward: earlier in the
-    text, or later in a loop around the place."""
+def _last(project: Project, module: Module, node: ast.Call, text: str) -> str:
+    """What happened last to the model before a place in its function, earlier in the text or later in a loop
+    around the place: `forward`, `backward`, `reshard`, or nothing."""
     start = module.span(module.statement(node)).start
     events = sorted(_events(project, module, module.function(node), text))
     earlier = [event for event in events if event[0] < start]
     for loop in _loops(module, node):
         span = module.span(loop)
         turn = [event for event in events if span.start <= event[0] < span.end]
-        if turn and (not earlier or earlier[-1] not in turn) and turn[-1][1]:
-            return True
-    return bool(earlier) and earlier[-1][1]
+        if turn and (not earlier or earlier[-1] not in turn) and turn[-1][1] == "forward":
+            return "forward"
+    return earlier[-1][1] if earlier else ""
 
 
 def _loops(module: Module, node: ast.AST) -> Iterator[ast.For | ast.While]:
@@ -101,38 +102,42 @@ def _loops(module: Module, node: ast.AST) -> Iterator[ast.For | ast.While]:
 
 def _events(
     project: Project, module: Module, function: ast.AST | None, text: str
-) -> Iterator[tuple[int, bool]]:
-    """Where a function runs the model forward (True), or something backward or reshards it (False)."""
+) -> Iterator[tuple[int, str]]:
+    """Where a function runs the model `forward`, or something `backward`, or `reshard`s it."""
     for call in (n for n in ast.walk(function or module.tree) if isinstance(n, ast.Call)):
         place = module.span(call).end  # that of `model().backward()` is behind that of `model()`
         if module.function(call) is not function:
             continue
         if ast.unparse(call.func) == text and not isinstance(project.sharded(module, call.func), No):
-            yield place, True
-        elif isinstance(call.func, ast.Attribute) and call.func.attr in ("backward", "reshard"):
-            yield place, False
+            yield place, "forward"
+        elif ended := _ended_by(call):
+            yield place, ended
         elif isinstance(call.func, ast.Name | ast.Attribute) and any(
             ast.unparse(argument) == text for argument in call.args
         ):
             symbol = project.resolve(module, call.func)
             if symbol is not None and isinstance(symbol.node, ast.FunctionDef) and symbol.module is not None:
                 outcome = _outcome(symbol.module, symbol.node, call, text)
-                if outcome is not None:
+                if outcome:
                     yield place, outcome
 
 
-def _outcome(module: Module, function: ast.FunctionDef, call: ast.Call, text: str) -> bool | None:
-    """Whether a function leaves the model that it is given run forward (True) or backward (False)."""
+def _ended_by(call: ast.Call) -> str:
+    """`backward` or `reshard`, after which the root is sharded again; `_reshard` is FSDP1's."""
+    name = ast.unparse(call.func).rpartition(".")[2].removeprefix("_")
+    return name if name in ("backward", "reshard") else ""
+
+
+def _outcome(module: Module, function: ast.FunctionDef, call: ast.Call, text: str) -> str:
+    """What a function does last to the model that it is given."""
     position = next(i for i, argument in enumerate(call.args) if ast.unparse(argument) == text)
     if position >= len(function.args.args):
-        return None
-    name, found = function.args.args[position].arg, None
+        return ""
+    name, found = function.args.args[position].arg, ""
     calls = [n for n in ast.walk(function) if isinstance(n, ast.Call)]
     for inner in sorted(calls, key=lambda c: module.span(c).start):
-        if isinstance(inner.func, ast.Name) and inner.func.id == name:
-            found = True
-        elif isinstance(inner.func, ast.Attribute) and inner.func.attr in ("backward", "reshard"):
-            found = False
+        is_run = isinstance(inner.func, ast.Name) and inner.func.id == name
+        found = "forward" if is_run else _ended_by(inner) or found
     return found
 
 

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.optimizer_classes import trained
+from codemods.analysis.spoken_names import is_for_fsdp2
 from codemods.analysis.summoned import is_model_summoned, is_summoned
 from codemods.ignored_parameters import ignored_arguments
 from codemods.parts_of_models import model_of
@@ -112,7 +113,9 @@ def _owner(project: Project, module: Module, call: ast.Call) -> tuple[ast.expr |
         holding = trained(project, module, owner) if isinstance(holding, No) else holding
         if not isinstance(holding, No):
             return model, holding
-    for home, owner in project.links.parameters.far_owners(module, call) if not owners else ():
+    if owners or _clips_by_itself(project, module, call):
+        return None, No()
+    for home, owner in project.links.parameters.far_owners(module, call):
         holding = model_of(project, home, owner)[1]
         if not isinstance(holding, No):
             return given, holding
@@ -146,6 +149,13 @@ def _clipped_by_themselves(project: Project, module: Module) -> list[ast.expr]:
     """`m` of each `m.clip_grad_norm_(...)` of a sharded model: what stands beside an optimizer's groups."""
     receivers = [c.func.value for c in module.called("clip_grad_norm_") if isinstance(c.func, ast.Attribute)]
     return [receiver for receiver in receivers if not isinstance(project.sharded(module, receiver), No)]
+
+
+def _clips_by_itself(project: Project, module: Module, call: ast.Call) -> bool:
+    """Whether the function has FSDP1's own clipping for sharded models, or the place is FSDP2's already."""
+    function = module.function(call)
+    others = _clipped_by_themselves(project, module)
+    return is_for_fsdp2(module, call) or any(module.function(other) is function for other in others)
 
 
 def _already_full(module: Module, call: ast.Call) -> bool:

@@ -1,7 +1,7 @@
 import copy
 
 import torch
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 
 
 def update(average, model, beta):
@@ -14,6 +14,19 @@ def update(average, model, beta):
 def start(average, model):
     for kept, new in zip(average.parameters(), model.parameters()):
         kept.data.copy_(new.data)
+
+
+def resharded(average):
+    for unit in [
+        module for module in average.modules() if isinstance(module, FSDPModule)
+    ]:
+        unit.reshard()
+
+
+def update_resharded(average, model, beta):
+    resharded(average)
+    for kept, new in zip(average.parameters(), model.parameters()):
+        kept.data.mul_(beta).add_(new.data, alpha=1 - beta)
 
 
 @torch.no_grad()
@@ -33,6 +46,7 @@ def train(net, batches):
         optimizer.step()
         optimizer.zero_grad()
         update(average, model, 0.9)
+        update_resharded(average, model, 0.9)
         sample(average, batch)
     return average
 

@@ -14,6 +14,17 @@ def start(average, model):
         kept.data.copy_(new.data)
 
 
+def resharded(average):
+    for unit in FSDP.fsdp_modules(average):
+        torch.distributed.fsdp._runtime_utils._reshard(unit, unit._handle, True)
+
+
+def update_resharded(average, model, beta):
+    resharded(average)
+    for kept, new in zip(average.parameters(), model.parameters()):
+        kept.data.mul_(beta).add_(new.data, alpha=1 - beta)
+
+
 @torch.no_grad()
 def sample(average, batch):
     return average(batch)
@@ -30,6 +41,7 @@ def train(net, batches):
         optimizer.step()
         optimizer.zero_grad()
         update(average, model, 0.9)
+        update_resharded(average, model, 0.9)
         sample(average, batch)
     return average
 
