@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from codemods.analysis.arguments import argument_for
 from codemods.analysis.flow import reaching
 from codemods.analysis.module import Module
 from codemods.analysis.optimizer_classes import group_owners
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 NAMES = ("parameters", "named_parameters")
 OwnerAt: TypeAlias = "tuple[Module, ast.expr]"
-_KEPT = frozenset({"list", "tuple", "iter", "sorted", "reversed", "set", "dict", "tqdm", "filter", "chain"})
+KEEPING = frozenset({"list", "tuple", "iter", "sorted", "reversed", "set", "dict", "tqdm", "filter", "chain"})
 _MOST = 200
 
 
@@ -52,11 +51,7 @@ class ParameterLists:
                 self._owners[call] = known
         return known
 
-    def far_owners(self, module: Module, call: ast.Call) -> list[OwnerAt]:
-        """The same, also through attributes of `self` and what a function's callers give it."""
-        return self._found(module, call, is_far=True)
-
-    def _found(self, module: Module, call: ast.Call, *, is_far: bool = False) -> list[OwnerAt]:
+    def _found(self, module: Module, call: ast.Call) -> list[OwnerAt]:
         found: list[OwnerAt] = []
         seen: set[ast.AST] = set()
         groups: set[ast.AST | None] = {_first(call)}
@@ -76,9 +71,7 @@ class ParameterLists:
                 elif isinstance(part, ast.Call):
                     leads = self._returned(home, part, gives_groups=part in groups)
                 elif isinstance(part, ast.Name):
-                    leads = self._bound(home, part) + (self._given(home, part) if is_far else [])
-                elif isinstance(part, ast.Attribute) and is_far:
-                    leads = self._kept(home, part)
+                    leads = self._bound(home, part)
                 waiting += leads
                 groups |= {value for _, value in leads} if part in groups else set()
         return found
@@ -100,30 +93,6 @@ class ParameterLists:
             return []
         bound = [b.value for b in reaching(module, *seen, name) if b.value is not None]
         return [(module, value) for value in (*bound, *self._put_into(module, seen[0], name))]
-
-    def _given(self, module: Module, name: ast.Name) -> list[tuple[Module, ast.AST]]:
-        """What callers give to a name that is a parameter."""
-        function, seen = module.function(name), module.scope_of(name).lookup(name.id)
-        live = reaching(module, *seen, name) if seen is not None else []
-        if function is None or not any(b.kind is BindingKind.PARAMETER for b in live):
-            return []
-        calls = self.links.functions.calls(module, function)
-        given = [(c.module, argument_for(function, name.id, c.node, bound=c.is_bound)) for c in calls]
-        return [(home, node) for home, node in given if isinstance(node, ast.expr)]
-
-    def _kept(self, module: Module, node: ast.Attribute) -> list[tuple[Module, ast.AST]]:
-        """What an attribute of `self` is assigned in its class."""
-        if not isinstance(node.value, ast.Name) or node.value.id != "self":
-            return []
-        owner, found = module.class_of(node), list[tuple[Module, ast.AST]]()
-        for store in self.links.stores.here(module, node.attr):
-            value: ast.expr = store.value
-            for position in store.unpack:
-                if isinstance(value, ast.Tuple | ast.List) and position < len(value.elts):
-                    value = value.elts[position]
-            if ast.unparse(store.holder) == "self" and module.class_of(store.target) is owner:
-                found.append((module, value))
-        return found
 
     def _put_into(self, module: Module, scope: Scope, name: ast.Name) -> Iterator[ast.expr]:
         """What a container has been given before a place: `groups.append({"params": decay})`."""
@@ -150,7 +119,7 @@ class ParameterLists:
             case ast.Call(func=ast.Attribute(value=owner, attr="values" | "items" | "keys")) if depth:
                 yield from self.iterated(module, owner, depth - 1)
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[*_, last]) if (
-                depth and name in _KEPT
+                depth and name in KEEPING
             ):
                 yield from self.iterated(module, last, depth - 1)
             case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp() if depth:

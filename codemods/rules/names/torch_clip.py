@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.far_parameters import FarParameters
 from codemods.analysis.optimizer_classes import trained
 from codemods.analysis.spoken_names import is_for_fsdp2
 from codemods.analysis.summoned import is_model_summoned, is_summoned
@@ -115,7 +116,7 @@ def _owner(project: Project, module: Module, call: ast.Call) -> tuple[ast.expr |
             return model, holding
     if owners or _clips_by_itself(project, module, call):
         return None, No()
-    for home, owner in project.links.parameters.far_owners(module, call):
+    for home, owner in FarParameters(project.links).within(module, given) if given is not None else ():
         holding = model_of(project, home, owner)[1]
         if not isinstance(holding, No):
             return given, holding
