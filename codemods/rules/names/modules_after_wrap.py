@@ -71,12 +71,17 @@ def _chain(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _has_parameters(project: Project, module: Module, node: ast.expr) -> bool:
-    """Whether an expression is a new module that can have parameters, or a parameter."""
+    """Whether an expression is a module with parameters, or a parameter, that is made in the same function."""
+    function = module.function(node)
     for value in options(project.evaluate(module, node)):
-        if isinstance(value, CallValue):
-            made, home = value.function.node, value.function.module
-            if _WITH_PARAMETERS.fullmatch(value.function.name):
-                return True
-            if isinstance(made, ast.ClassDef) and home and project.links.classes.is_module(made, home):
-                return True
+        made_at = value.origin
+        if not isinstance(value, CallValue) or made_at.module is not module:
+            continue
+        if module.function(made_at.node) is not function:
+            continue
+        made, home = value.function.node, value.function.module
+        if _WITH_PARAMETERS.fullmatch(value.function.name):
+            return True
+        if isinstance(made, ast.ClassDef) and home and project.links.classes.is_module(made, home):
+            return True
     return False
