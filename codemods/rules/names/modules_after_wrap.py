@@ -71,7 +71,7 @@ def _chain(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _has_parameters(project: Project, module: Module, node: ast.expr) -> bool:
-    """Whether an expression is a module with parameters, or a parameter, that is made in the same function."""
+    """Whether an expression is a module with parameters, or a parameter, made in the same function."""
     function = module.function(node)
     for value in options(project.evaluate(module, node)):
         made_at = value.origin
