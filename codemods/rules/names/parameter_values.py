@@ -31,6 +31,7 @@ from codemods.rule import (
     Project,
     Safety,
     finding,
+    is_under_rank0,
     parameter_loops,
     rule,
     uses_orig_params,
@@ -268,6 +269,8 @@ def _finding(project: Project, module: Module, node: ast.AST, code: str) -> Find
     if code in _TOLD:
         is_assigned = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         message, remedy = _ASSIGNED if is_assigned else _TOLD[code]
+        if code == "FM514" and not is_assigned and is_under_rank0(module, node):
+            remedy += "; `full_tensor()` takes every rank, and only one comes here"
         return finding(module, node, code, message, remedy=remedy)
     message = "`numel()` of a sharded parameter is the whole parameter's now; FSDP1 gave this rank's share"
     if count_goes_over_ranks(project, module, node):
