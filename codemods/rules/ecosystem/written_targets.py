@@ -93,7 +93,8 @@ def written_texts(project: Project) -> Iterator[Finding]:
 def _patched(project: Project, module: Module) -> Iterator[tuple[ast.Constant, str]]:
     """Texts that name FSDP1's class as a name of a file of the project: `patch("trainer.wrap.FSDP")`,
     `patch.object(trainer.wrap, "FSDP")`."""
-    for node in module.nodes(ast.Constant) if project.wraps else ():
+    can_patch = project.wraps and ("patch" in module.text or "setattr" in module.text)
+    for node in module.nodes(ast.Constant) if can_patch else ():
         assert isinstance(node, ast.Constant)
         call = module.parent(node)
         if not isinstance(node.value, str) or not isinstance(call, ast.Call) or node not in call.args[:2]:
