@@ -36,6 +36,8 @@ from codemods.project import Project
 from codemods.shown_places import dropped, shown
 from codemods.sources import is_configuration
 from codemods.suppressions import check_suppression, suppressions_in
+from codemods.torch_pins import CODE as TORCH_PINS
+from codemods.torch_pins import pins
 from codemods.trainer_models import asks_trainer, changes_settings, trainer_models
 from codemods.whole import only_whole
 from codemods.wrap_reports import DROPPED_BRANCH, wrap_reports
@@ -92,6 +94,9 @@ def plan_rewrite(
     if only is not None:
         skipped = {path: why for path, why in skipped.items() if path in only}
     reported += settings.reported + [shown(project, item) for item in missing]
+    if any(site.form != "left" for site in sites) and options.wants(TORCH_PINS):
+        written = [change.path for change in changes if not is_configuration(change.path)]
+        reported += [Reported(f, Outcome.NOTE) for f in pins(target, written, options.target_torch)]
     reported += [_unread(path, why) for path, why in sorted(skipped.items())]
     reported.sort(key=lambda r: (r.finding.place.path, r.finding.place.line, r.finding.code))
     sites = [s for s in sites if only is None or s.path in only]

@@ -16,7 +16,7 @@ from codemods.analysis.module import Module
 from codemods.analysis.reach import reached
 from codemods.analysis.spoken_names import (
     is_for_fsdp2,
-    is_made_for_one,
+    is_made_plain,
     is_other_wrapper,
     is_said_unsharded,
     is_where_unsharded,
@@ -135,7 +135,7 @@ class Project:
     def sharded_or_around(self, module: Module, node: ast.expr) -> Holding:
         """The same, also for a module of which parts are sharded: what it saves and loads is sharded too."""
         holding = self.sharded(module, node)
-        if isinstance(holding, No):
+        if isinstance(holding, No) and not is_made_plain(module, node):
             holding = self._as_said(module, node, self.links.around.holding(module, node))
         return holding
 
@@ -158,7 +158,7 @@ class Project:
             return True
         if is_of_other_engine(module) or says_no_model(node):
             return True
-        if is_other_wrapper(module, node) or is_made_for_one(module, node):
+        if is_other_wrapper(module, node) or is_made_plain(module, node):
             return True
         return is_where_unsharded(module, node)
 

@@ -134,6 +134,7 @@ from codemods.editing.statements import (
     negated,
     remove_with_item,
     unwrapping_loop,
+    values_named,
 )
 from codemods.model import Code, Edit, Finding, Hole, Options, Place, Ref, Safety, Span
 from codemods.project import MethodCall, NameUse, Project
@@ -236,4 +237,5 @@ __all__ = [
     "unwrap_block",
     "unwrapping_loop",
     "uses_orig_params",
+    "values_named",
 ]

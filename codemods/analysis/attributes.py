@@ -20,6 +20,7 @@ from codemods.analysis.holding import (
     Held,
     HeldSet,
     Instance,
+    Modules,
     Other,
     Path,
     Record,
@@ -78,8 +79,7 @@ class Attributes:
             return self.links.variables.of_module(base.module, node.attr, path)
         receivers = self.links.held(module, node.value)
         held = self._of_all(module, receivers, node.attr, path, not_yet)
-        if node.attr in INSIDE and not path:
-            held |= _inside(node.attr, receivers)
+        held |= self._part(module, receivers, node.value, node.attr, path)
         if not any(isinstance(h, Instance | Defined | Record) for h in receivers):
             held |= self._same_class_chain(module, node, path, not_yet)
         is_known = any(isinstance(h, Other) and not isinstance(h, Unseen) for h in receivers)
@@ -89,9 +89,14 @@ class Attributes:
         """What `getattr(holder, name)` gives."""
         receivers = self.links.held(module, holder)
         held = self._of_all(module, receivers, name, path, frozenset())
-        if name in INSIDE and not path:
-            held |= _inside(name, receivers)
-        return held
+        return held | self._part(module, receivers, holder, name, path)
+
+    def _part(self, module: Module, receivers: HeldSet, holder: ast.expr, name: str, path: Path) -> HeldSet:
+        """The module inside a wrapper, and what a `ModuleDict` has: `nets.first` is `nets["first"]`."""
+        found = _inside(name, receivers) if name in INSIDE and not path else NOTHING
+        if any(isinstance(h, Modules) for h in receivers):
+            found |= self.links.at(module, holder, (name, *path))
+        return found
 
     def _of_all(
         self, module: Module, receivers: HeldSet, name: str, path: Path, not_yet: frozenset[ast.AST]

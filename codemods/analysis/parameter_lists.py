@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NAMES = ("parameters", "named_parameters")
 OwnerAt: TypeAlias = "tuple[Module, ast.expr]"
-_KEPT = frozenset({"list", "tuple", "iter", "sorted", "reversed", "set", "dict", "tqdm", "filter", "chain"})
+KEEPING = frozenset({"list", "tuple", "iter", "sorted", "reversed", "set", "dict", "tqdm", "filter", "chain"})
 _MOST = 200
 
 
@@ -119,7 +119,7 @@ class ParameterLists:
             case ast.Call(func=ast.Attribute(value=owner, attr="values" | "items" | "keys")) if depth:
                 yield from self.iterated(module, owner, depth - 1)
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[*_, last]) if (
-                depth and name in _KEPT
+                depth and name in KEEPING
             ):
                 yield from self.iterated(module, last, depth - 1)
             case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp() if depth:

@@ -40,10 +40,11 @@ def parameter_loops(project: Project, module: Module) -> Iterator[ParameterLoop]
                     if isinstance(target, ast.Name) and project.links.parameters.is_mapping(module, source):
                         yield ParameterLoop(node, owner, frozenset(), target.id)
                     else:
-                        yield _loop(node, owner, target)
+                        yield loop_of(node, owner, target)
 
 
-def _loop(node: ast.For | ast.comprehension, owner: ast.expr, target: ast.expr) -> ParameterLoop:
+def loop_of(node: ast.For | ast.comprehension, owner: ast.expr, target: ast.expr) -> ParameterLoop:
+    """A loop that gives parameters to a target: `p`, or `name, p`."""
     name = None
     if isinstance(target, ast.Tuple) and len(target.elts) == 2 and isinstance(target.elts[0], ast.Name):
         name, target = target.elts[0].id, target.elts[1]

@@ -106,12 +106,17 @@ def is_other_wrapper(module: Module, node: ast.expr) -> bool:
     return False
 
 
-def is_made_for_one(module: Module, node: ast.expr) -> bool:
-    """Whether what makes a name's value says that there is one process: `build(world_size=1).train()`."""
+def is_made_plain(module: Module, node: ast.expr) -> bool:
+    """Whether what makes a name's value says that it is not sharded: `build(world_size=1).train()`,
+    `build(fsdp_config=None)`."""
     found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
     values = [binding.value for binding in found[1] if binding.value is not None] if found is not None else []
-    keywords = (n for value in values for n in ast.walk(value) if isinstance(n, ast.keyword))
-    return any(k.arg == "world_size" and ast.unparse(k.value) == "1" for k in keywords)
+    keywords = [n for value in values for n in ast.walk(value) if isinstance(n, ast.keyword) and n.arg]
+    return any(
+        (k.arg == "world_size" and ast.unparse(k.value) == "1")
+        or ("fsdp" in (k.arg or "").lower() and isinstance(k.value, ast.Constant) and not k.value.value)
+        for k in keywords
+    )
 
 
 def _says(test: ast.expr, *, is_met: bool) -> bool:

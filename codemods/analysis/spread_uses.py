@@ -213,7 +213,7 @@ class Uses:
     def _to_attribute(self, module: Module, attribute: ast.Attribute, mark: Mark) -> None:
         spread, name = self._spread, attribute.attr
         if isinstance(attribute.ctx, ast.Load):
-            if name in INSIDE:
+            if name in INSIDE or _may_be_key(module, name):
                 spread.add(module, attribute, mark)
             if isinstance(mark, Family):
                 spread.take_attribute(mark, name, lambda found: spread.add(module, attribute, found))
@@ -279,3 +279,9 @@ class Uses:
 
     def _made(self, module: Module, owner: ast.ClassDef) -> Mark:
         return self._spread.objects(owner, module)
+
+
+def _may_be_key(module: Module, name: str) -> bool:
+    """Whether an attribute's name can be a key of a `ModuleDict`: `nets.first` is `nets["first"]`."""
+    text = module.text
+    return "ModuleDict" in text and (f'"{name}"' in text or f"'{name}'" in text or f"{name}=" in text)

@@ -197,7 +197,9 @@ def _rewrite(
 ) -> None:
     options = done.options
     reported, edits = _decide(file, findings, options, held)
-    if options.whole_only and any(r.outcome is Outcome.TODO for r in reported):
+    # No comment in a JSON file can say what is left to do there: a second run would say that all is done.
+    is_whole = options.whole_only or file.kind == "json"
+    if is_whole and any(r.outcome is Outcome.TODO for r in reported):
         reported, edits = only_whole_file(reported), []
     done.suppressions += suppressions_in(file, reported, options)
     done.reported += judged(file, done.suppressions, options)

@@ -8,12 +8,11 @@ by identity before anything reshards them; `get_model_state_dict` does).
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from codemods.analysis.holding import Maybe, No, Sharded, WrapCall
+from codemods.analysis.evaluations import evaluated, run_by
+from codemods.analysis.holding import Maybe, No, Sharded
 from codemods.analysis.module import Module
-from codemods.analysis.no_gradients import switches_gradients_off
 from codemods.analysis.state_dicts import argument
 from codemods.editing.code import code, insert_before
 from codemods.model import Code, Edit
@@ -104,7 +103,7 @@ def _reshards(call: ast.Call, model: str) -> bool:
 def _runs_something(project: Project, module: Module, part: ast.AST, depth: int) -> bool:
     """Whether a sharded model is run in a part of the program or the functions it calls."""
     for call in (n for n in ast.walk(part) if isinstance(n, ast.Call)):
-        if not isinstance(project.sharded(module, _run_by(call)), No):
+        if not isinstance(project.sharded(module, run_by(call)), No):
             return True
         meant = project.links.functions.meant(module, call.func) if depth else ()
         if any(_runs_something(project, home, function, depth - 1) for home, function in meant):
@@ -112,65 +111,8 @@ def _runs_something(project: Project, module: Module, part: ast.AST, depth: int)
     return False
 
 
-def _run_by(call: ast.Call) -> ast.expr:
-    """What a call runs if it is a model."""
-    run = call.func
-    return run.value if isinstance(run, ast.Attribute) and run.attr in ("generate", "forward") else run
-
-
 def _is_evaluated(project: Project, module: Module, model: ast.expr) -> bool:
     holding = project.sharded(module, model)
     sites = holding.sites if isinstance(holding, Sharded | Maybe) else frozenset()
-    run = _evaluated(project)
+    run = evaluated(project)
     return run is not None and (not sites or not run or bool(sites & run))
-
-
-def _evaluated(project: Project) -> frozenset[WrapCall] | None:
-    """The wraps of the models that the program runs without a backward pass: empty where these cannot be
-    told, None where it runs none so."""
-    found = project.memo.get("evaluated")
-    if not isinstance(found, tuple):
-        held = [sites for module, call, sites in _runs(project) if _is_evaluation(project, module, call)]
-        found = (bool(held), frozenset[WrapCall]().union(*held) if all(held) else frozenset())
-        project.memo["evaluated"] = found
-    is_any, sites_found = found
-    return sites_found if is_any else None
-
-
-def _runs(project: Project) -> Iterator[tuple[Module, ast.Call, frozenset[WrapCall]]]:
-    """Every call that runs a sharded model, with the wraps it can come from."""
-    for module in project.looked_at:
-        for call in module.calls():
-            run = _run_by(call)
-            holding = project.sharded(module, run) if project.links.may_be_sharded(run) else No()
-            if not isinstance(holding, No):
-                yield module, call, holding.sites
-
-
-def _is_evaluation(project: Project, module: Module, call: ast.Call, depth: int = _DEPTH) -> bool:
-    """Whether a call stands where no gradients are computed, or in a function that is called there."""
-    if any(_is_without_gradients(module, parent) for parent in module.ancestors(call)):
-        return True
-    function = module.function(call)
-    if not depth or not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-        return False
-    calls = project.links.calls_of(module, function)
-    return any(_is_evaluation(project, home, outer, depth - 1) for home, outer in calls)
-
-
-def _is_without_gradients(module: Module, node: ast.AST) -> bool:
-    """Whether it is a function or block that computes no gradients, or that puts a model into `eval()`."""
-    told: list[ast.expr] = []
-    if isinstance(node, ast.FunctionDef):
-        told = node.decorator_list
-        if _calls_within(module, node, "eval") and not _calls_within(module, node, "backward"):
-            return True
-    elif isinstance(node, ast.With):
-        told = [item.context_expr for item in node.items]
-    return any(map(switches_gradients_off, told))
-
-
-def _calls_within(module: Module, function: ast.FunctionDef, name: str) -> bool:
-    """Whether a method of that name is called in a function."""
-    calls = (call for call in module.called(name) if isinstance(call.func, ast.Attribute))
-    return any(function in module.ancestors(call) for call in calls)

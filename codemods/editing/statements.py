@@ -188,10 +188,17 @@ def is_by_library(holding: Holding) -> bool:
 def is_unwrapped(module: Module, node: ast.expr) -> bool:
     """Whether something is the model without its wrappers: `accelerator.unwrap_model(model)`, or a name of
     it."""
-    values: list[ast.expr | None] = [node]
-    if isinstance(node, ast.Name) and (found := module.scope_of(node).lookup(node.id)) is not None:
-        values = [binding.value for binding in reaching(module, *found, node)]
-    return bool(values) and all(v is not None and "unwrap" in ast.unparse(v) for v in values)
+    values = values_named(module, node)
+    return bool(values) and all("unwrap" in ast.unparse(value) for value in values)
+
+
+def values_named(module: Module, node: ast.expr) -> list[ast.expr]:
+    """An expression, or what a name is bound to where it is read; nothing, if one of them is not seen."""
+    found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
+    if found is None:
+        return [node]
+    values = [binding.value for binding in reaching(module, *found, node)]
+    return [value for value in values if value is not None] if None not in values else []
 
 
 def negated(module: Module, test: ast.expr) -> Code:

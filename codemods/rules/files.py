@@ -32,6 +32,17 @@ apart. What is found so says that the settings choose FSDP, has the code that it
 changed, since such a program may be launched without FSDP as well.
 """
 
+TORCH_PINS = {"FM124": "a requirement lets in a torch with which the rewritten code does not run"}
+
+_TORCH_PINS_MANUAL = """\
+`torch==2.1.0` in the requirements beside rewritten code keeps out the torch that it needs.
+
+FSDP2 is public from torch 2.6 on (with `--target-torch 2.4` from 2.4 on). Noted once for each requirements
+file, `pyproject.toml`, `setup.py`, `setup.cfg`, `Pipfile` and conda environment in the folders of changed
+files and above them, where a wrap was translated: a pin to an older torch, an upper bound below it, or a
+lower bound that lets older ones in. Nothing is changed: what else such a file asks for has to fit together.
+"""
+
 _LEFT_OVER_MANUAL = """\
 Every FSDP1 name that is still used after all other rules have spoken is left to a person.
 
@@ -67,5 +78,6 @@ FM905: no finding of this run stands where the comment does. It can go. Not said
 
 register(Rule(LEFT_OVER, LEFT_OVERS, None, _LEFT_OVER_MANUAL))
 register(Rule("a trainer's model", TRAINER_MODELS, None, _TRAINER_MODELS_MANUAL))
+register(Rule("requirements", TORCH_PINS, None, _TORCH_PINS_MANUAL))
 register(Rule("files", FILES, None, _FILES_MANUAL))
 register(Rule("suppressions", SUPPRESSIONS, None, _SUPPRESSIONS_MANUAL))

@@ -51,6 +51,8 @@ def accelerate_config(file: ConfigFile, around: Surroundings) -> Iterator[Findin
       embedding and of the head, which changes no value); SIZE_BASED_WRAP counts differently.
     - Everything else stays as it is, comments and order included.
 
+    A JSON file in which something needs a person stays as it is: no comment in it could say so later.
+
     The file is then for accelerate 1.6 or later (`parallelism_config`: 1.10 or later).
     """
     for root in file.roots:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,10 +11,14 @@ from codemods.configuration.nested import all_commands
 from codemods.configuration.rule import Surroundings, config_rule, found_at
 from codemods.configuration.tree import ConfigFile, Items, Mapping, Node, Scalar
 from codemods.model import Finding, Span
-from codemods.rule import Module, Project, finding, is_annotation, rule
+from codemods.rule import FSDP, Module, Project, finding, is_annotation, rule
 from codemods.shared_types import WRAP_TYPES, any_shared_type, shared_type
 from codemods.written_names import fsdp1_name_in, fsdp1_names_within, remedy_for
 
+_PATCHED = rb"[\"'](?:\w+\.)*(?:FSDP|FullyShardedDataParallel)(?:\.\w+)*[\"']"
+_IN_FILE = re.compile(r"((?:(?!torch\.)\w+\.)*(?:FSDP|FullyShardedDataParallel))(?:\.\w+)*")
+"""FSDP1's class as a name of some file."""
+_PATCHING = re.compile(r"\bpatch(?:\.object)?$|\bsetattr$")
 _REFERENCES = frozenset({"nitpick_ignore", "nitpick_ignore_regex"})
 
 
@@ -42,14 +47,20 @@ def written_targets(file: ConfigFile, around: Surroundings) -> Iterator[Finding]
                 yield _found(file, file.text.find(name, scalar.span.start), name)
 
 
-@rule("names in text", {"FM642": "a text names something of FSDP1's to be imported"}, order=90)
+@rule(
+    "names in text",
+    {"FM642": "a text names something of FSDP1's to be imported"},
+    order=90,
+    where={b"FSDP": _PATCHED, b"FullyShardedDataParallel": _PATCHED},
+)
 def written_texts(project: Project) -> Iterator[Finding]:
     """`{"_target_": "torch.distributed.fsdp.FullyShardedDataParallel"}` is left to a person, as in a
     configuration file.
 
-    The same goes for a name that a mock patches, or that is given to a function that imports it. A text that
-    says more than the name is not looked at, nor are references that Sphinx is told not to check
-    (`nitpick_ignore`): nothing imports those.
+    The same goes for a name that a mock patches, or that is given to a function that imports it; also for
+    FSDP1's class by the name that a file of the project has for it, `patch("trainer.wrap.FSDP")`: that file
+    has it no more once its wraps are translated. A text that says more than the name is not looked at, nor
+    are references that Sphinx is told not to check (`nitpick_ignore`): nothing imports those.
     """
     for module in project.looked_at:
         for node in module.nodes(ast.Constant) if "torch.distributed.fsdp." in module.text else ():
@@ -69,6 +80,35 @@ def written_texts(project: Project) -> Iterator[Finding]:
                 fades=True,
                 shares={shared_type(project, module, head)} if head in WRAP_TYPES.values() else set(),
             )
+        for node, text in _patched(project, module):
+            yield finding(
+                module,
+                node,
+                "FM642",
+                f"`{text}` is FSDP1's class in a file of this project, which loses the name with its wraps",
+                remedy="patch what stands there now: `fully_shard`, or the helper module's `shard_model`",
+            )
+
+
+def _patched(project: Project, module: Module) -> Iterator[tuple[ast.Constant, str]]:
+    """Texts that name FSDP1's class as a name of a file of the project: `patch("trainer.wrap.FSDP")`,
+    `patch.object(trainer.wrap, "FSDP")`."""
+    can_patch = project.wraps and ("patch" in module.text or "setattr" in module.text)
+    for node in module.nodes(ast.Constant) if can_patch else ():
+        assert isinstance(node, ast.Constant)
+        call = module.parent(node)
+        if not isinstance(node.value, str) or not isinstance(call, ast.Call) or node not in call.args[:2]:
+            continue
+        named = _IN_FILE.fullmatch(node.value)
+        if named is None or not _PATCHING.search(ast.unparse(call.func)):
+            continue
+        if node is call.args[0]:
+            symbol = project.index.imported(module, named[1]) if "." in named[1] else None
+        else:
+            holder = project.resolve(module, call.args[0])
+            symbol = project.index.member(holder, named[1]) if holder is not None else None
+        if symbol is not None and symbol.name == FSDP:
+            yield node, node.value
 
 
 def _is_for_documentation(module: Module, node: ast.Constant) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.analysis.class_questions import asks_for_classes, questions
+from codemods.analysis.class_questions import asks_for_classes, classes_of, questions
+from codemods.analysis.conditions import conditions, decided_by
 from codemods.rule import (
     FSDP,
     Finding,
@@ -43,6 +44,7 @@ def module(project: Project) -> Iterator[Finding]:
                 continue
             holding = project.sharded(home, node.value)
             asked = _classes_asked(project, home, node) if asks_for_classes(home) else None
+            asked = asked or _asked_by_function(project, home, node)
             if isinstance(holding, No) and (asked is None or FSDP not in asked):
                 continue
             if unwrapping_loop(home, node) is not None or _is_asked_for(home, node):
@@ -55,6 +57,18 @@ def module(project: Project) -> Iterator[Finding]:
                     f"`.{node.attr}` of an FSDP2 model does not exist, and with the model itself this call "
                     "would come back without end",
                     remedy="return the model where it is an `FSDPModule`, and go on for other wrappers only",
+                )
+                continue
+            if (loop := _loop_of_function(home, node)) and FSDP in (
+                _asked_in(project, home, loop.test) or ()
+            ):
+                yield finding(
+                    home,
+                    node,
+                    "FM307",
+                    f"`.{node.attr}` of an FSDP2 model does not exist, and the model stays what this loop "
+                    "asks for: it would not end",
+                    remedy="ask for the classes of the other wrappers only",
                 )
                 continue
             if _is_call_taken(home, node):
@@ -101,6 +115,43 @@ def _classes_asked(project: Project, home: Module, node: ast.Attribute) -> set[s
     for subject, classes, holds in questions(home, node):
         if holds and ast.unparse(subject) == text:
             return set().union(*(_names(project, home, one) for one in classes))
+    return None
+
+
+def _asked_by_function(project: Project, home: Module, node: ast.Attribute) -> set[str] | None:
+    """The same where a function of the project asks: `return isinstance(m, (DDP, FSDP))`."""
+    text = ast.unparse(node.value)
+    for whole in conditions(home, node):
+        for test, holds in decided_by(*whole):
+            is_it = isinstance(test, ast.Call) and [ast.unparse(a) for a in test.args] == [text]
+            if holds and is_it and (asked := _asked_in(project, home, test)) is not None:
+                return asked
+    return None
+
+
+def _asked_in(project: Project, home: Module, test: ast.expr) -> set[str] | None:
+    """The classes that a function asks for which is called with one object and does nothing else."""
+    for where, function in (
+        project.links.functions.meant(home, test.func) if isinstance(test, ast.Call) else ()
+    ):
+        match where.results(function)[0]:
+            case [ast.Call(func=ast.Name(id="isinstance"), args=[_, classes])]:
+                return set().union(*(_names(project, where, one) for one in classes_of(classes)))
+            case [ast.Compare(ops=[ast.In() | ast.Is() | ast.Eq()], left=ast.Call(), comparators=[classes])]:
+                each = classes.elts if isinstance(classes, ast.Tuple | ast.List | ast.Set) else [classes]
+                return set().union(*(_names(project, where, one) for one in each))
+    return None
+
+
+def _loop_of_function(home: Module, node: ast.Attribute) -> ast.While | None:
+    """`while is_wrapped(m): m = m.module` around a place."""
+    statement, text = home.statement(node), ast.unparse(node.value)
+    loop = home.parent(statement)
+    match loop, statement:
+        case ast.While(test=ast.Call(args=[subject])), ast.Assign(targets=[target], value=value) if (
+            value is node and {ast.unparse(subject), ast.unparse(target)} == {text}
+        ):
+            return loop
     return None
 
 

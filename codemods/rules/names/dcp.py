@@ -18,6 +18,7 @@ from codemods.rule import (
     Project,
     Safety,
     code,
+    delete_arguments,
     finding,
     insert_text,
     replace,
@@ -46,8 +47,8 @@ def dist_cp(project: Project) -> Iterator[Finding]:
     """`dist_cp.save_state_dict(...)` becomes `dist_cp.save(...)`, `load_state_dict` becomes `load`.
 
     The old functions have been deprecated since torch 2.2. Arguments after the state dict get names, as the
-    new functions want them. Calls that use `coordinator_rank` or `no_dist` are left to a person; those that
-    only run with a torch that is too old for the new names stay."""
+    new functions want them. Calls that use `coordinator_rank` or `no_dist` are left to a person, unless these
+    say what is so by default; those that only run with a torch that is too old for the new names stay."""
     for old, new in _NEW.items():
         for module, call in _calls(project, old):
             if _is_for_old_torch(module, call):
@@ -56,7 +57,9 @@ def dist_cp(project: Project) -> Iterator[Finding]:
                 continue
             names = [k.arg for k in call.keywords]
             positions = _OLD_ORDER[old][: max(len(call.args) - 1, 0)]
-            if {"coordinator_rank", "no_dist"} & {*names, *positions} or None in names:
+            default = [k for k in call.keywords if _is_default(k)]
+            asked = {*(k.arg for k in call.keywords if k not in default), *positions}
+            if {"coordinator_rank", "no_dist"} & asked or None in names:
                 yield finding(
                     module,
                     call,
@@ -72,8 +75,17 @@ def dist_cp(project: Project) -> Iterator[Finding]:
                 "FM410",
                 f"`{old}` of torch.distributed.checkpoint is now `{new}`",
                 safety=Safety.SAFE,
-                edits=_edits(project, module, call, positions, new),
+                edits=[
+                    *_edits(project, module, call, positions, new),
+                    *delete_arguments(module, call, default),
+                ],
             )
+
+
+def _is_default(given: ast.keyword) -> bool:
+    """Whether an argument that the new function lacks says what it says by default."""
+    value = given.value.value if isinstance(given.value, ast.Constant) else None
+    return (given.arg == "no_dist" and value is False) or (given.arg == "coordinator_rank" and value == 0)
 
 
 def _calls(project: Project, old: str) -> Iterator[tuple[Module, ast.Call]]:

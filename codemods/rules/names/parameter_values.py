@@ -15,9 +15,10 @@ from codemods.analysis.optimizer_classes import own_optimizers, trained
 from codemods.analysis.parameter_lists import parameters_of
 from codemods.analysis.parameter_names import names_of
 from codemods.analysis.parameter_questions import code_of, is_no_rule, is_shape_asked_by
-from codemods.analysis.summoned import is_model_summoned
+from codemods.analysis.summoned import is_model_summoned, is_summoned
 from codemods.editing.local_norms import local_norm_edits
 from codemods.ignored_parameters import has_only_shards
+from codemods.kept_parameters import kept_loops, sent
 from codemods.parts_of_models import model_of
 from codemods.rule import (
     Finding,
@@ -30,6 +31,7 @@ from codemods.rule import (
     Project,
     Safety,
     finding,
+    is_under_rank0,
     parameter_loops,
     rule,
     uses_orig_params,
@@ -83,13 +85,19 @@ def parameter_values(project: Project) -> Iterator[Finding]:
       number; a factor of the world size after it, or a sum over ranks, counts twice. A plain count is a
       note, a count that is multiplied or summed needs a person.
 
-    The parameters of a part of a sharded model, `model.backbone.parameters()`, are its parameters too.
+    The parameters of a part of a sharded model, `model.backbone.parameters()`, are its parameters too. So
+    are those that were kept before, `self.params = list(model.parameters())`; that one of these is sent,
+    `dist.isend(self.params[0], dst)`, is FM514 wherever it stands.
     Within `summon_full_params` of the same model parameters are whole before and after: nothing is said."""
     said: list[Finding] = []
     for module in _homes(project):
-        said += [*_of_mapped(project, module), *_of_loops(project, module)]
+        said += [*_of_mapped(project, module), *_of_loops(project, module), *_of_kept(project, module)]
     yield from said
     values = [one.place for one in said if one.code == "FM514"]
+    lines = {(place.path, place.line) for place in values}
+    for module, call in sent(project):
+        if (module.path, module.place(call).line) not in lines and not is_summoned(module, call):
+            yield _finding(project, module, call, "FM514")
     yield from _of_lists(project, values)
 
 
@@ -119,6 +127,13 @@ def _of_loops(project: Project, module: Module) -> Iterator[Finding]:
             remedy="check which parameters this rule is meant to match: it saw other names before",
             is_note=isinstance(holding, Maybe),
         )
+
+
+def _of_kept(project: Project, module: Module) -> Iterator[Finding]:
+    """The same for parameters that were kept before, in an attribute or for another function."""
+    for loop, holding in kept_loops(project, module):
+        if not is_summoned(module, loop.owner):
+            yield from _of_loop(project, module, loop, holding, is_of_optimizer=False, may_edit=False)
 
 
 def _test_of_name(
@@ -178,7 +193,13 @@ def _mapped(module: Module) -> Iterator[tuple[ast.Lambda, ast.expr]]:
 
 
 def _of_loop(
-    project: Project, module: Module, loop: ParameterLoop, holding: Holding, *, is_of_optimizer: bool
+    project: Project,
+    module: Module,
+    loop: ParameterLoop,
+    holding: Holding,
+    *,
+    is_of_optimizer: bool,
+    may_edit: bool = True,
 ) -> Iterator[Finding]:
     names, computed = names_of(module, loop, with_state=is_of_optimizer)
     seen = set()
@@ -187,7 +208,7 @@ def _of_loop(
     read = [node for node in body if code_of(node, names, computed) == "FM514"]
     if any(isinstance(n, ast.Name | ast.Attribute) and _last_name(n) == "DTensor" for n in body):
         seen.add("FM514")  # it tells DTensors from plain tensors
-    may_edit = bool(read) and has_only_shards(project, holding)
+    may_edit = may_edit and bool(read) and has_only_shards(project, holding)
     edits = local_norm_edits(project, module, loop, dict.fromkeys(read)) if may_edit else []
     for node in body:
         code = code_of(node, names, computed)
@@ -248,6 +269,8 @@ def _finding(project: Project, module: Module, node: ast.AST, code: str) -> Find
     if code in _TOLD:
         is_assigned = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         message, remedy = _ASSIGNED if is_assigned else _TOLD[code]
+        if code == "FM514" and not is_assigned and is_under_rank0(module, node):
+            remedy += "; `full_tensor()` takes every rank, and only one comes here"
         return finding(module, node, code, message, remedy=remedy)
     message = "`numel()` of a sharded parameter is the whole parameter's now; FSDP1 gave this rank's share"
     if count_goes_over_ranks(project, module, node):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.evaluations import is_only_evaluated
 from codemods.analysis.summoned import is_summoned
 from codemods.rule import Finding, Module, No, Project, finding, rule
 
@@ -25,7 +26,8 @@ def parameters_after_forward(project: Project) -> Iterator[Finding]:
     temporary tensors for it: what is written to them is lost when the root is resharded, and a list of them
     (for an average of weights, say) is no longer the model's. Found where, in one function, the last thing
     done with the model was a forward pass (an evaluation, say), and parameters are then put into a list or
-    changed in place. Reshard first:
+    changed in place; and in loops, where the program only ever evaluates the model: an average of weights
+    that was evaluated in one turn is written to in the next. Reshard first:
 
         for module in model.modules():
             if isinstance(module, FSDPModule):
@@ -33,13 +35,14 @@ def parameters_after_forward(project: Project) -> Iterator[Finding]:
     """
     for call in (c for name in _LISTS for c in project.method_calls(name)):
         module, text = call.module, ast.unparse(call.receiver)
-        if isinstance(project.sharded(module, call.receiver), No) or not _last_was_forward(
-            project, module, call.node, text
-        ):
+        holding = project.sharded(module, call.receiver)
+        if isinstance(holding, No) or _takes_names_only(module, call.node) or is_summoned(module, call.node):
             continue
-        if _takes_names_only(module, call.node):
+        if not _is_kept(project, module, call.node) and not _is_written(module, call.node):
             continue
-        if _is_kept(project, module, call.node) or _is_written(module, call.node):
+        last = _last(project, module, call.node, text)
+        is_later = is_only_evaluated(project, holding.sites) and _is_repeated(project, module, call.node)
+        if last == "forward" or (is_later and last != "reshard"):
             yield finding(
                 module,
                 call.node,
@@ -52,6 +55,18 @@ def parameters_after_forward(project: Project) -> Iterator[Finding]:
             )
 
 
+def _is_repeated(project: Project, module: Module, node: ast.AST, depth: int = 3) -> bool:
+    """Whether a place can be reached after what comes later in the text: it, or a call of its function, is in
+    a loop other than that over the parameters."""
+    if any(True for _ in _loops(module, node)):
+        return True
+    function = module.function(node)
+    if function is None or not depth:
+        return False
+    calls = project.links.calls_of(module, function)
+    return any(_is_repeated(project, home, call, depth - 1) for home, call in calls)
+
+
 def _takes_names_only(module: Module, call: ast.Call) -> bool:
     """`for name, _ in model.named_parameters()`."""
     loop = module.parent(call)
@@ -61,42 +76,68 @@ def _takes_names_only(module: Module, call: ast.Call) -> bool:
     return isinstance(last, ast.Name) and last.id == "_"
 
 
-def _last_was_forward(project: Project, module: Module, node: ast.Call, text: str) -> bool:
-    """Whether, before a place in its function, the model last ran forward and not backward."""
-    function = module.function(node)
-    if is_summoned(module, node):
-        return False
-    start, last, is_forward = module.span(module.statement(node)).start, -1, False
+def _last(project: Project, module: Module, node: ast.Call, text: str) -> str:
+    """What happened last to the model before a place in its function, earlier in the text or later in a loop
+    around the place: `forward`, `backward`, `reshard`, or nothing."""
+    start = module.span(module.statement(node)).start
+    events = sorted(_events(project, module, module.function(node), text))
+    earlier = [event for event in events if event[0] < start]
+    for loop in _loops(module, node):
+        span = module.span(loop)
+        turn = [event for event in events if span.start <= event[0] < span.end]
+        if turn and (not earlier or earlier[-1] not in turn) and turn[-1][1] == "forward":
+            return "forward"
+    return earlier[-1][1] if earlier else ""
+
+
+def _loops(module: Module, node: ast.AST) -> Iterator[ast.For | ast.While]:
+    """The loops of its function around a place, without that over the parameters."""
+    own = module.statement(node)
+    for parent in module.ancestors(own):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            return
+        if isinstance(parent, ast.For | ast.While):
+            yield parent
+
+
+def _events(
+    project: Project, module: Module, function: ast.AST | None, text: str
+) -> Iterator[tuple[int, str]]:
+    """Where a function runs the model `forward`, or something `backward`, or `reshard`s it."""
     for call in (n for n in ast.walk(function or module.tree) if isinstance(n, ast.Call)):
-        place = module.span(call).start
-        if not last < place < start or module.function(call) is not function:
+        place = module.span(call).end  # that of `model().backward()` is behind that of `model()`
+        if module.function(call) is not function:
             continue
         if ast.unparse(call.func) == text and not isinstance(project.sharded(module, call.func), No):
-            last, is_forward = place, True
-        elif isinstance(call.func, ast.Attribute) and call.func.attr in ("backward", "reshard"):
-            last, is_forward = place, False
+            yield place, "forward"
+        elif ended := _ended_by(call):
+            yield place, ended
         elif isinstance(call.func, ast.Name | ast.Attribute) and any(
             ast.unparse(argument) == text for argument in call.args
         ):
             symbol = project.resolve(module, call.func)
             if symbol is not None and isinstance(symbol.node, ast.FunctionDef) and symbol.module is not None:
                 outcome = _outcome(symbol.module, symbol.node, call, text)
-                last, is_forward = (place, outcome) if outcome is not None else (last, is_forward)
-    return is_forward
+                if outcome:
+                    yield place, outcome
 
 
-def _outcome(module: Module, function: ast.FunctionDef, call: ast.Call, text: str) -> bool | None:
-    """Whether a function leaves the model that it is given run forward (True) or backward (False)."""
+def _ended_by(call: ast.Call) -> str:
+    """`backward` or `reshard`, after which the root is sharded again; `_reshard` is FSDP1's."""
+    name = ast.unparse(call.func).rpartition(".")[2].removeprefix("_")
+    return name if name in ("backward", "reshard") else ""
+
+
+def _outcome(module: Module, function: ast.FunctionDef, call: ast.Call, text: str) -> str:
+    """What a function does last to the model that it is given."""
     position = next(i for i, argument in enumerate(call.args) if ast.unparse(argument) == text)
     if position >= len(function.args.args):
-        return None
-    name, found = function.args.args[position].arg, None
+        return ""
+    name, found = function.args.args[position].arg, ""
     calls = [n for n in ast.walk(function) if isinstance(n, ast.Call)]
     for inner in sorted(calls, key=lambda c: module.span(c).start):
-        if isinstance(inner.func, ast.Name) and inner.func.id == name:
-            found = True
-        elif isinstance(inner.func, ast.Attribute) and inner.func.attr in ("backward", "reshard"):
-            found = False
+        is_run = isinstance(inner.func, ast.Name) and inner.func.id == name
+        found = "forward" if is_run else _ended_by(inner) or found
     return found
 
 
@@ -125,6 +166,9 @@ def _is_written(module: Module, node: ast.Call) -> bool:
         return False
     names = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
     for inner in (n for s in loop.body for n in ast.walk(s)):
+        match inner:
+            case ast.Attribute(value=ast.Name(id=name), attr="data", ctx=ast.Store()) if name in names:
+                return True
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
             held: ast.expr = inner.func.value
             is_data = isinstance(held, ast.Attribute) and held.attr == "data"

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.holding import Instance
-from codemods.analysis.spoken_names import says_optimizer
+from codemods.analysis.spoken_names import says_model, says_optimizer
 from codemods.rule import (
     Finding,
     MethodCall,
@@ -44,6 +44,8 @@ def raw_optimizer_state(project: Project) -> Iterator[Finding]:
         if not isinstance(project.sharded(call.module, call.receiver), No):
             continue
         if _is_any_object(project, call.module, call.receiver) or _is_of_other_heir(project, call):
+            continue
+        if _is_of_plain_model(project, call):
             continue
         partial = is_under_rank0(call.module, call.node)
         text = ast.unparse(call.receiver)
@@ -101,3 +103,21 @@ def _is_of_other_heir(project: Project, call: MethodCall) -> bool:
         if isinstance(node, ast.Attribute) and ast.unparse(node) in owners
     ]
     return bool(here) and all(isinstance(project.sharded(call.module, node), No) for node in here)
+
+
+def _is_of_plain_model(project: Project, call: MethodCall) -> bool:
+    """Whether the class has the optimizer made of a model that is not sharded there, by a function that other
+    classes give sharded ones: `self.optimizer = build_optimizer(self.raw_model)`."""
+    module, receiver = call.module, call.receiver
+    if not isinstance(receiver, ast.Attribute) or ast.unparse(receiver.value) != "self":
+        return False
+    owner = module.class_of(receiver)
+    made = [
+        store.value
+        for store in project.links.stores.here(module, receiver.attr)
+        if ast.unparse(store.holder) == "self" and module.class_of(store.target) is owner
+    ]
+    models = [[a for a in m.args if says_model(a)] if isinstance(m, ast.Call) else [] for m in made]
+    return bool(models) and all(
+        given and all(isinstance(project.sharded(module, model), No) for model in given) for given in models
+    )

@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.far_parameters import FarParameters
 from codemods.analysis.optimizer_classes import trained
+from codemods.analysis.spoken_names import is_for_fsdp2
 from codemods.analysis.summoned import is_model_summoned, is_summoned
 from codemods.ignored_parameters import ignored_arguments
 from codemods.parts_of_models import model_of
@@ -44,7 +46,8 @@ def torch_clip(project: Project) -> Iterator[Finding]:
     meant, but training curves change, so a person should know. With `--unsafe-fixes` a used result gets
     `.full_tensor()`, because it is a DTensor now; nothing else has to be done. The same is said where the
     parameters are those of an optimizer's group, `clip_grad_norm_(group["params"], c)`, or of a part of the
-    model, `clip_grad_norm_(model.backbone.parameters(), c)`.
+    model, `clip_grad_norm_(model.backbone.parameters(), c)`, and where a list of them was kept before, in an
+    attribute or for a function that clips.
 
     Where modules are left out of the shards PyTorch's function stops, because their gradients are plain: with
     `--unsafe-fixes` the helper module's takes its place.
@@ -52,7 +55,7 @@ def torch_clip(project: Project) -> Iterator[Finding]:
     Within `summon_full_params` gradients are whole before and after: nothing is said."""
     for name in _FUNCTIONS:
         for module, call in project.calls_of(name):
-            owner, holding = _owner(project, module, argument(call, 0, "parameters"))
+            owner, holding = _owner(project, module, call)
             if owner is None or isinstance(holding, No):
                 continue
             if _already_full(module, call) or _is_where_none(project, module, call, owner):
@@ -99,13 +102,24 @@ def _mixed(module: Module, call: ast.Call) -> Finding:
     )
 
 
-def _owner(project: Project, module: Module, given: ast.expr | None) -> tuple[ast.expr | None, Holding]:
-    """The sharded model whose parameters are given, or the optimizer that trains one, if there is one."""
-    for owner in _owners(project, module, given) if given is not None else ():
+def _owner(project: Project, module: Module, call: ast.Call) -> tuple[ast.expr | None, Holding]:
+    """The sharded model whose parameters are given, or the optimizer that trains one, if there is one.
+
+    Of parameters that come from another function, what is given stands for the model.
+    """
+    given = argument(call, 0, "parameters")
+    owners = list(_owners(project, module, given)) if given is not None else []
+    for owner in owners:
         model, holding = model_of(project, module, owner)
         holding = trained(project, module, owner) if isinstance(holding, No) else holding
         if not isinstance(holding, No):
             return model, holding
+    if owners or _clips_by_itself(project, module, call):
+        return None, No()
+    for home, owner in FarParameters(project.links).within(module, given) if given is not None else ():
+        holding = model_of(project, home, owner)[1]
+        if not isinstance(holding, No):
+            return given, holding
     return None, No()
 
 
@@ -136,6 +150,13 @@ def _clipped_by_themselves(project: Project, module: Module) -> list[ast.expr]:
     """`m` of each `m.clip_grad_norm_(...)` of a sharded model: what stands beside an optimizer's groups."""
     receivers = [c.func.value for c in module.called("clip_grad_norm_") if isinstance(c.func, ast.Attribute)]
     return [receiver for receiver in receivers if not isinstance(project.sharded(module, receiver), No)]
+
+
+def _clips_by_itself(project: Project, module: Module, call: ast.Call) -> bool:
+    """Whether the function has FSDP1's own clipping for sharded models, or the place is FSDP2's already."""
+    function = module.function(call)
+    others = _clipped_by_themselves(project, module)
+    return is_for_fsdp2(module, call) or any(module.function(other) is function for other in others)
 
 
 def _already_full(module: Module, call: ast.Call) -> bool:

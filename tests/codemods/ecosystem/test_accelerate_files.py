@@ -267,6 +267,20 @@ def test_json_files_of_accelerate_are_rewritten_too(tmp_path: Path) -> None:
     assert after.replicas == (2, 4)
 
 
+def test_a_json_file_that_needs_a_person_stays_and_is_told_again(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    block = {"fsdp_use_orig_params": True, "fsdp_cpu_ram_efficient_loading": False}
+    path.write_text(json.dumps({**TOP, "fsdp_config": block}, indent=4))
+    original = path.read_text()
+    for _ in range(2):  # no comment in it could say what is left to do
+        assert set(rewritten(path).open_codes) == {"FM601", "FM605"}
+        assert path.read_text() == original
+    block["fsdp_cpu_ram_efficient_loading"] = True
+    path.write_text(json.dumps({**TOP, "fsdp_config": block}, indent=4))
+    assert rewritten(path).open_codes == []
+    assert json.loads(path.read_text())["fsdp_config"]["fsdp_version"] == 2
+
+
 def test_an_alias_and_a_merge_key_are_left_and_said(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     text = (

@@ -1,0 +1,65 @@
+"""Loops over parameters of sharded models that were kept before, and calls that send such a parameter."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from codemods.analysis.far_parameters import FarParameters
+from codemods.analysis.holding import Holding, No
+from codemods.analysis.module import Module
+from codemods.analysis.parameter_loops import ParameterLoop, loop_of, looped_over
+from codemods.parts_of_models import model_of
+from codemods.project import Project
+
+_SAYING = re.compile(r"para|weight|shadow|master|trainable|grad")
+"""In names of what such loops go over: others are not looked up."""
+_SENDING = (
+    *("isend", "irecv", "send", "recv", "broadcast", "all_reduce", "reduce", "gather", "all_gather"),
+    *("all_gather_into_tensor", "reduce_scatter_tensor"),
+)
+
+
+def kept_loops(project: Project, module: Module) -> Iterator[tuple[ParameterLoop, Holding]]:
+    """Loops whose parameters an attribute, a caller or another function has, and whose they are; what is
+    looped over stands for the model."""
+    for kind in (ast.For, ast.comprehension):
+        for node in module.nodes(kind):
+            assert isinstance(node, ast.For | ast.comprehension)
+            for target, source in looped_over(node.target, node.iter):
+                kept = _container(source)
+                if kept is None or any(True for _ in project.links.parameters.iterated(module, source)):
+                    continue
+                holding = _whose(project, FarParameters(project.links).within(module, kept))
+                if not isinstance(holding, No):
+                    yield loop_of(node, source, target), holding
+
+
+def sent(project: Project) -> Iterator[tuple[Module, ast.Call]]:
+    """Calls of `torch.distributed` that are given a parameter of a sharded model."""
+    for name in _SENDING:
+        for module, call in project.calls_of(f"torch.distributed.{name}"):
+            for given in call.args[:2]:
+                found = FarParameters(project.links).element(module, given)
+                if not isinstance(_whose(project, found), No):
+                    yield module, call
+                    break
+
+
+def _whose(project: Project, owners: Iterator[tuple[Module, ast.expr]]) -> Holding:
+    for home, owner in owners:
+        holding = model_of(project, home, owner)[1]
+        if not isinstance(holding, No):
+            return holding
+    return No()
+
+
+def _container(source: ast.expr) -> ast.expr | None:
+    """`self.params` of itself, `self.params.items()` and `self.params.values()`, where its name says that it
+    holds parameters."""
+    match source:
+        case ast.Call(func=ast.Attribute(value=inner, attr="items" | "values"), args=[]):
+            source = inner
+    name = source.attr if isinstance(source, ast.Attribute) else getattr(source, "id", "")
+    return source if _SAYING.search(name.lower()) else None

@@ -1,0 +1,22 @@
+import torch
+from torch import nn
+
+from build import Pair, build, wrapped
+
+
+def evaluate(path):
+    model = build(fsdp_config=None)
+    model.load_state_dict(torch.load(path))
+    other = Pair(fsdp_config=None)
+    other.load_state_dict(torch.load(path))
+    plain = wrapped(nn.Linear(4, 4), use_fsdp=False)
+    plain.load_state_dict(torch.load(path))
+    return model, other, plain
+
+
+def train(path):
+    model = build(fsdp_config={"use_orig_params": True})
+    model.load_state_dict(torch.load(path))
+    whole = wrapped(nn.Linear(4, 4), use_fsdp=True)
+    whole.load_state_dict(torch.load(path))
+    return model, whole
