@@ -158,6 +158,14 @@ def _words(
 
 
 def _meant_by_calls(apart: str) -> str:
+    unit = re.findall(r": reduce-scatter of [\d,]+ \w+ for (.+)$", apart, re.MULTILINE)
+    if len(unit) > 1 and len(set(unit)) == 1:
+        return (
+            "ranks reduce other numbers of gradients for the same unit: some of its parameters take no part "
+            "in the loss on some ranks (experts without tokens, a skipped branch), which FSDP1 reduced all "
+            "the same. Call model.set_reduce_scatter_unused_params(True) (torch 2.13 and later), or let "
+            "every parameter take part on every rank (0 * its output)"
+        )
     if A_DTENSOR not in apart:
         return ""
     return (

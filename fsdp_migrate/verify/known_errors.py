@@ -108,10 +108,15 @@ _KNOWN = (
         "set_model_state_dict",
     ),
     _known(
-        r"mat1 and mat2 must have the same dtype",
-        "an input or a buffer is in another dtype than the weights: FSDP1 cast buffers to "
-        "buffer_dtype, FSDP2 "
-        "does not",
+        r"mat1 and mat2 must have the same dtype|mixed dtype \(CPU\)|expected scalar type \w+ but found",
+        "an input or a buffer is in another dtype than the weights: FSDP1 cast buffers to buffer_dtype, "
+        "FSDP2 does not; and a unit without the mp_policy of the others hands them inputs that they do "
+        "not cast",
+    ),
+    _known(
+        r"SyncBatchNorm expected input tensor to be on",
+        "SyncBatchNorm runs on GPUs alone: rehearse without convert_sync_batchnorm in both programs, and "
+        "verify on GPUs with it",
     ),
     _known(
         r"EADDRINUSE|address already in use",
@@ -155,7 +160,8 @@ _MIXED_IN = (
     ),
     (
         "clip_grad",
-        "plain and sharded parameters are clipped in one call: clip each kind by one total norm",
+        "plain and sharded parameters are clipped in one call: clip each kind by one total norm, or by "
+        "clip_grad_value_ in a call of its own",
     ),
     (
         "",

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.advisories import advisories
-from fsdp_migrate.verify.answer_calls import missing_calls
+from fsdp_migrate.verify.answer_calls import missing_call
+from fsdp_migrate.verify.clipping_causes import never_over_limit, norms_reported
 from fsdp_migrate.verify.compare import Comparison
-from fsdp_migrate.verify.gradient_causes import never_over_limit, norms_reported
 from fsdp_migrate.verify.layout_warnings import layout_warnings
 from fsdp_migrate.verify.printed import (
     Printed,
@@ -53,8 +53,8 @@ def warnings_beside_equal_numbers(
             "nothing"
         )
     yield from layout_warnings(original, candidate)
-    if words := missing_calls(original, candidate):
-        yield words
+    if missing := missing_call(original, candidate):
+        yield missing.words
     wrong = [
         one
         for one in _printed(original, candidate, comparison)

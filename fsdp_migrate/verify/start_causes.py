@@ -59,6 +59,13 @@ def _not_loaded(evidence: Evidence, changed: list[Difference]) -> Cause | None:
             f"{max(before, default=0)} in the original",
             "compare the keys: prefixes of wrappers (_fsdp_wrapped_module, _orig_mod, module) are not equal",
         )
+    if after and max(after) < max(before):
+        return Cause(
+            "load-unmatched",
+            f"{len(changed)} initial weights differ: {max(before)} keys did not match when the original "
+            f"loaded its state, and {max(after)} in the candidate, which loads more of it",
+            "load what the original loads: it may leave a new head, or weights of other shapes, as they are",
+        )
     return None
 
 
@@ -156,6 +163,11 @@ def buffers(evidence: Evidence) -> Cause | None:
     ]
     if not differing or evidence.first is None:
         return None
+    changed = [one for one in evidence.comparison.differences if one.step == 0 and one.quantity == "weight"]
+    if changed and _not_loaded(evidence, changed):
+        return None  # and statistics are part of what is loaded
+    made = [one for one in differing if _STATISTICS.search(one.name)]  # by the first forward pass, of others
+    differing = [one for one in differing if one not in made] or differing
     name = differing[0].name.partition(" (rank")[0]
     left, right = (arm.tensors(0, "buffer")[name][0] for arm in (evidence.original, evidence.candidate))
     words = f"{len(differing)} buffers differ before the first backward pass ({differing[0].name})"
@@ -166,7 +178,7 @@ def buffers(evidence: Evidence) -> Cause | None:
             "buffers to buffer_dtype, FSDP2 leaves them",
             "cast floating-point buffers after fully_shard",
         )
-    if all(_STATISTICS.search(one.name) for one in differing):
+    if differing == made:
         return Cause(
             "batch-statistics",
             f"{words}: batch statistics that the first forward pass makes are others. Their momentum, the "

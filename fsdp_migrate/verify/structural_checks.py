@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.backward_causes import reduces_another_pass
+from fsdp_migrate.verify.clipping_causes import clip_differences, equal_norms
 from fsdp_migrate.verify.compare import Comparison
-from fsdp_migrate.verify.gradient_causes import clip_differences, equal_norms, reduced_passes
+from fsdp_migrate.verify.gradient_causes import reduced_passes
 from fsdp_migrate.verify.model import Check, Outcome
 from fsdp_migrate.verify.precision_causes import policy_differences
 from fsdp_migrate.verify.record import ArmRecord
