@@ -83,13 +83,15 @@ def warnings_beside_equal_numbers(
 
 
 def not_a_number(arm: ArmRecord) -> int:
-    """The first step with a loss that is NaN or infinite; 0 without one."""
-    bad = (
-        step
-        for step, facts in sorted(arm.steps.items())
-        if not all(math.isfinite(loss) for one in facts for loss in one.own_losses)
-    )
-    return next(bad, 0)
+    """From which step on every one has a loss that is NaN or infinite; 0 if the last has none.
+
+    One step alone may: a job that leaves out a batch whose loss is no number goes on.
+    """
+    since = 0
+    for step, facts in sorted(arm.steps.items()):
+        finite = all(math.isfinite(loss) for one in facts for loss in one.own_losses)
+        since = 0 if finite else since or step
+    return since
 
 
 def _printed(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) -> list[Printed]:

@@ -67,6 +67,8 @@ class OnCpu(TorchFunctionMode):
         if func is Tensor.pin_memory:
             self.say("tensor.pin_memory() does nothing")
             return args[0]
+        if func is torch.device and _is_index(args[0] if args else kwargs.get("device")):
+            return torch.device("cuda", *args, *kwargs.values())  # a number needs a GPU, a name does not
         if "device" in kwargs:
             kwargs = {**kwargs, "device": self.cpu(kwargs["device"])}
         if kwargs.get("pin_memory"):
@@ -84,14 +86,17 @@ class OnCpu(TorchFunctionMode):
 
     def cpu(self, value: Any, is_device: bool = True) -> Any:
         """`value`, or the CPU when it names an accelerator; a number is one where a device is expected."""
-        index = is_device and isinstance(value, int) and not isinstance(value, bool)
-        if index or (isinstance(value, str) and value.startswith("cuda")):
+        if (is_device and _is_index(value)) or (isinstance(value, str) and value.startswith("cuda")):
             self.say("device cuda -> cpu")
             return "cpu"
         if isinstance(value, torch.device) and value.type == "cuda":
             self.say("device cuda -> cpu")
             return torch.device("cpu")
         return value
+
+
+def _is_index(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _as_moved(tensor: Any) -> Any:

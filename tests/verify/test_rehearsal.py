@@ -28,6 +28,7 @@ NOT_ANSWERED = {
 }
 PROGRAM = """
 import concurrent.futures, inspect, io, json, threading, torch
+from torch import nn
 from fsdp_migrate.verify import cuda_calls, rehearsal
 
 said = set()
@@ -87,6 +88,8 @@ torch.save(ones, saved)
 HABITS = {
     "a slice": lambda: ones.repeat(2, 2)[:, 1:].to("cuda").view(6),
     "a slice by cuda()": lambda: ones.repeat(2, 2)[:, 1:].cuda().view(6),
+    "a number": lambda: nn.LayerNorm(2).to(torch.device(0))(ones.to(0)).to(torch.device(device=1)),
+    "a number's kind": lambda: str(torch.device(1)) == "cuda:1" or 1 / 0,
     "pin_memory": lambda: ones.pin_memory().to("cuda", non_blocking=True),
     "made pinned": lambda: torch.empty(2, pin_memory=True),
     "record_stream": lambda: ones.record_stream(torch.cuda.current_stream()),
