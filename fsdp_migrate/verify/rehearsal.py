@@ -114,6 +114,7 @@ def apply(mode: OnCpu) -> None:
     _process_groups(mode.say)
     _meshes(mode.say)
     _precision(mode.say)
+    _compiled(mode.say)
     cuda_calls.apply(mode.say, as_gpu=mode.as_gpu)
     device_requests.apply(mode.cpu, mode, mode.say)
 
@@ -211,6 +212,26 @@ def _precision(say: Say) -> None:
         scaler(self, "cpu" if device == "cuda" else device, *arguments, **keywords)
 
     torch.amp.GradScaler.__init__ = scale  # type: ignore[method-assign]
+
+
+def _compiled(say: Say) -> None:
+    """Compiled functions run as they are written.
+
+    Under a `TorchFunctionMode` what dynamo (torch 2.13) goes on with after a graph break may be given other
+    values than were computed: `inputs_embeds.device` of transformers' Llama becomes a shape.
+    """
+    set_stance: Any = getattr(torch.compiler, "set_stance", None)
+    if set_stance is None:  # before torch 2.6
+        return
+    original: Any = torch.compile
+
+    @functools.wraps(original)
+    def compile(*arguments: Any, **keywords: Any) -> Any:
+        say("torch.compile compiles nothing: what is compiled runs as it is written")
+        set_stance("force_eager")  # keeps the wrapper, and so the names of its parameters
+        return original(*arguments, **keywords)
+
+    torch.compile = compile
 
 
 def _scaler_of_cuda(say: Say) -> None:

@@ -90,6 +90,8 @@ HABITS = {
     "a slice by cuda()": lambda: ones.repeat(2, 2)[:, 1:].cuda().view(6),
     "a number": lambda: nn.LayerNorm(2).to(torch.device(0))(ones.to(0)).to(torch.device(device=1)),
     "a number's kind": lambda: str(torch.device(1)) == "cuda:1" or 1 / 0,
+    "compiled": lambda: torch.compile(nn.LayerNorm(2), backend=lambda *_: 1 / 0)(ones),
+    "its names": lambda: dict(torch.compile(nn.LayerNorm(2)).named_parameters())["_orig_mod.weight"],
     "pin_memory": lambda: ones.pin_memory().to("cuda", non_blocking=True),
     "made pinned": lambda: torch.empty(2, pin_memory=True),
     "record_stream": lambda: ones.record_stream(torch.cuda.current_stream()),
@@ -154,6 +156,7 @@ def test_scripts_that_ask_cuda_get_an_answer_on_a_cpu() -> None:
     told = json.loads(done.stdout)
     assert set(told["failed"]) <= NOT_ANSWERED
     assert told["habits"] == []
+    assert any("torch.compile compiles nothing" in text for text in told["said"])
     assert told["forked"] and told["sum"] == 2.0
     assert told["devices"] == 2 and told["allocated"] == 0
     # Scripts print what share of the memory is in use.
