@@ -12,6 +12,7 @@ from fsdp_migrate.verify.answer_calls import missing_call
 from fsdp_migrate.verify.clipping_causes import never_over_limit, norms_reported
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.layout_warnings import layout_warnings
+from fsdp_migrate.verify.model import ANSWER
 from fsdp_migrate.verify.printed import (
     Printed,
     counts_whole_parameters,
@@ -25,6 +26,7 @@ from fsdp_migrate.verify.spec import ENOUGH
 from fsdp_migrate.verify.whole import moved
 from fsdp_migrate.verify.written import counterparts, gone
 
+_OF_ALL = ("loss", "gradient norm", ANSWER)
 _AMPLIFIED = 20.0
 """How many times the rounding of what it is computed from a printed number may be off: exp(loss), say."""
 
@@ -99,10 +101,12 @@ def _printed(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) 
     if world_sizes.differ(original, candidate):  # what rank 0 prints is of its own part of the batch
         return []
     limits = [_AMPLIFIED * one.limit for one in comparison.differences if one.limit < 1]
+    seen = [_AMPLIFIED * one.relative for one in comparison.differences if one.quantity in _OF_ALL]
     tolerance = max(limits, default=0.0)
-    found = differences(original.printed, candidate.printed, tolerance)
+    of_all = min(tolerance, max(seen, default=tolerance))
+    found = differences(original.printed, candidate.printed, tolerance, of_all)
     for left, right in counterparts(original.written, candidate.written):
-        apart = differences(original.written[left], candidate.written[right], tolerance)
+        apart = differences(original.written[left], candidate.written[right], tolerance, of_all)
         found += [replace(one, line=f"{right}: {one.line}") for one in apart]
     return found
 

@@ -48,6 +48,17 @@ def test_arms_that_differ_by_rounding_print_other_digits() -> None:
     assert len(differences(("loss 2.50",), ("loss 2.75",), tolerance=0.02)) == 1
 
 
+def test_numbers_of_the_whole_job_round_less_than_single_tensors() -> None:
+    for words, found in (
+        ("grad norm", 1),
+        ("val loss", 1),
+        ("val acc", 0),
+        ("mean of w", 0),
+    ):
+        line, after = f"{words} 0.50", f"{words} 0.60"
+        assert len(differences((line,), (after,), tolerance=5.0, of_all=0.02)) == found, line
+
+
 def test_lines_of_other_steps_are_not_compared() -> None:
     """A job that logs when some seconds have passed logs other steps in each run."""
     before = tuple(f"2026-01-02 10:20:{step:02d} step {step}: loss {5 - step}.0" for step in (1, 2, 4))
