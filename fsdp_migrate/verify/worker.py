@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fsdp_migrate.verify import (
+    event_files,
     fixed_order,
     fsdp1_on_cpu,
     older_gloo,
@@ -241,6 +242,7 @@ def _complete(spec: WorkerSpec, session: Session, files: RankFiles, reason: str)
         session.recorder.event("strayed", files=[path.removeprefix(source + os.sep) for path in strayed])
     if not spec.performance:
         last_look(session)
+    event_files.flush_writers()
     session.finish(reason)
     sys.stdout.flush()
     sys.stderr.flush()
