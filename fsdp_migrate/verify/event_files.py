@@ -1,7 +1,8 @@
 """Scalars of TensorBoard's event files, as lines of text.
 
-A file is a row of records (TFRecord): 8 bytes of length, 4 of checksum, the record, 4 of checksum; a record is a protocol buffer `Event` (tensorboard/compat/proto/event.proto: step 2, summary 5), whose summary
-holds values (summary.proto: tag 1, simple_value 2).
+A file is a row of records (TFRecord): 8 bytes of length, 4 of checksum, the record, 4 of checksum. A record
+is a protocol buffer `Event` (tensorboard/compat/proto/event.proto: step 2, summary 5), whose summary holds
+values (summary.proto: tag 1, simple_value 2).
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ def scalar_lines(data: bytes) -> Iterator[str]:
         if len(record) < size:
             return
         event = list(_fields(record))
-        step = next((value for number, value in event if number == 2), 0)
+        step = next((value for number, value in event if number == 2 and isinstance(value, int)), 0)
         for number, summary in event:
             if number == 5 and isinstance(summary, bytes):
                 yield from _values(step, summary)
 
 
-def _values(step: int | bytes, summary: bytes) -> Iterator[str]:
+def _values(step: int, summary: bytes) -> Iterator[str]:
     for _, value in _fields(summary):
         fields = dict(_fields(value)) if isinstance(value, bytes) else {}
         tag, simple = fields.get(1), fields.get(2)

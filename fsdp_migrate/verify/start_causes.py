@@ -59,7 +59,7 @@ def _not_loaded(evidence: Evidence, changed: list[Difference]) -> Cause | None:
             f"{max(before, default=0)} in the original",
             "compare the keys: prefixes of wrappers (_fsdp_wrapped_module, _orig_mod, module) are not equal",
         )
-    if after and max(after) < max(before):
+    if after and max(after) < max(before, default=0):
         return Cause(
             "load-unmatched",
             f"{len(changed)} initial weights differ: {max(before)} keys did not match when the original "

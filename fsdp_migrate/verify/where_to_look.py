@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import CLIPPED, Cause, Difference
 from fsdp_migrate.verify.sharding_causes import listed
@@ -62,7 +63,8 @@ def where_to_look(evidence: Evidence) -> Cause | None:
 
 def _of_loss(evidence: Evidence, first: Difference) -> Cause:
     words = f"the loss of step {first.step} differs though weights before it and inputs are equal"
-    apart = _first_output_apart(evidence) if first.step == 1 else None
+    alike = first.step == 1 and not world_sizes.differ(evidence.original, evidence.candidate)
+    apart = _first_output_apart(evidence) if alike else None
     if apart is None:
         words += ": the forward pass or the loss differs"
         return Cause("where-to-look", words, f"{_FORWARD}. {_LOSS}")

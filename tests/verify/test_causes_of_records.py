@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fsdp_migrate.verify import known_errors
+from fsdp_migrate.verify.answer import Answer
 from fsdp_migrate.verify.causes import likely_causes
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.evidence import Evidence
@@ -262,3 +264,27 @@ def test_errors_of_parameters_outside_of_a_forward_pass() -> None:
     assert "parameter group" in known_errors.meaning(mixed.format("addcdiv_.default"), "torch/optim/adam.py")
     dtype = "RuntimeError: attempting to assign a gradient with dtype 'c10::BFloat16' to a tensor"
     assert "first forward pass" in known_errors.meaning(dtype, "")
+
+
+def test_call_that_one_arm_does_not_make_comes_first_where_nothing_differs_before_it() -> None:
+    answers = [Answer(1, 0, "model1", 1, "x", 0)]
+    before, after = arm("FSDP1", {}, {}), arm("FSDP2", {}, {"inputs": ("b",)}, answers=answers)
+    assert causes(before, after, apart(2, "loss", 1.0, 2.0)) == ["calls-gone", "different-data"]
+    assert causes(before, after, apart(1, "loss", 1.0, 2.0))[-1] == "calls-gone"
+    assert causes(before, after, apart(2, "weight of another model", 1.0, 2.0))[-1] == "calls-gone"
+
+
+def test_seeds_are_told_from_numbers_that_were_drawn() -> None:
+    def ranks(kind: str, *random: str) -> ArmRecord:
+        made = arm(kind, {}, ranks=len(random))
+        made.steps[1] = [replace(made.steps[1][0], random=one) for one in random]
+        return made
+
+    for before, after, words in (
+        ("ab", "aa", "seeds every rank with the same number, and the original each rank with its own"),
+        ("aa", "ab", "seeds each rank with its own number, and the original every rank with the same"),
+        ("ab", "cd", "has drawn more or fewer before, or is seeded otherwise"),
+    ):
+        evidence = Evidence(ranks("FSDP1", *before), ranks("FSDP2", *after), apart(1, "loss", 1.0, 2.0))
+        (found,) = likely_causes(evidence)
+        assert found.code == "random-state" and words in found.text
