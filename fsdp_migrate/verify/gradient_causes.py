@@ -166,8 +166,8 @@ def _loss_scale(evidence: Evidence, step: int, factor: float) -> Cause:
         "loss-scale",
         f"the loss that backward() is called on is {factor:.4g} times the original's in step {step} "
         f"({passes} backward passes in a step, {evidence.candidate.ranks} ranks)",
-        "divide the loss by the number of micro-batches, and scale it by a gradient scaler, as the original "
-        "does",
+        "divide the loss by what the original divides it by (micro-batches, tokens of all ranks), and scale "
+        "it by a gradient scaler where the original does",
     )
 
 

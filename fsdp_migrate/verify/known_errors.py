@@ -103,6 +103,11 @@ _KNOWN = (
         "because it was built before fully_shard, or the parameter was replaced after it",
     ),
     _known(
+        r"KeyError: 'param_groups\.",
+        "the state was saved of an optimizer whose groups have a setting that those of this one lack; "
+        "initial_lr is written by a scheduler: build it before set_optimizer_state_dict",
+    ),
+    _known(
         r"KeyError: None|state_dict_type",
         "FSDP.state_dict_type knows nothing of FSDP2 models: use get_model_state_dict and "
         "set_model_state_dict",

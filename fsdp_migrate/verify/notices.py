@@ -34,8 +34,14 @@ _AMPLIFIED = 20.0
 def warnings_of(original: ArmRecord, candidate: ArmRecord) -> Iterable[str]:
     """What equal numbers cannot tell and a reader who sees PASS must know."""
     yield from written_elsewhere(original, candidate)
-    before = norms_reported(original)
-    if before and not norms_reported(candidate) and never_over_limit(original):
+    before, after = norms_reported(original), norms_reported(candidate)
+    if before and after and before != after:
+        yield (
+            f"the original reported a gradient norm {before} times and the candidate {after} times: it clips "
+            "more or less often, or parts of the gradients by themselves. Where no norm exceeds its limit "
+            "that changes nothing yet"
+        )
+    if before and not after and never_over_limit(original):
         yield (
             f"the original reported a gradient norm {before} times and the candidate never: clipping may be "
             "missing, or is done by a function of the project's own. No norm exceeded the limit in these "

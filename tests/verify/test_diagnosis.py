@@ -72,6 +72,9 @@ def test_rank_that_stays_away_is_named_in_a_hang_alone() -> None:
         ("torch.OutOfMemoryError: CUDA out of memory.", "", "ran out of memory"),
         ("KeyError: 34", "", "the optimizer holds a parameter that the model has no more"),
         ("KeyError: 'batch 34'", "", ""),
+        ("KeyError: 'param_groups.0.initial_lr'", "", "build it before set_optimizer_state_dict"),
+        ("RuntimeError: mixed dtype (CPU): expect parameter to have scalar type of Float", "", "mp_policy"),
+        ("ValueError: SyncBatchNorm expected input tensor to be on GPU", "", "SyncBatchNorm runs on GPUs"),
         ("ValueError: bad batch", "", ""),
     ],
 )  # fmt: skip
