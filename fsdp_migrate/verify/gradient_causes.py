@@ -28,6 +28,8 @@ def reduced_passes(arm: ArmRecord) -> float:
 def reductions(evidence: Evidence) -> Cause | None:
     """Gradients are reduced more or less often."""
     before, after = reduced_passes(evidence.original), reduced_passes(evidence.candidate)
+    if "DDP" in (evidence.original.kind, evidence.candidate.kind):
+        return None  # it reduces gradients out of sight
     if before == after or not before or world_sizes.differ(evidence.original, evidence.candidate):
         return None
     if after > before:

@@ -152,16 +152,22 @@ _KNOWN = (
 _MIXED = re.compile(r"mixed torch\.Tensor and DTensor")
 _IN_PLACE = re.compile(r"aten\.(_foreach_\w+|\w+)_\.\w+ got mixed")
 """Averages, copies, clamps: what is done with parameters outside of a forward pass."""
-_MIXED_IN = (
+_MIXED_IN = (  # patterns of tracebacks; the last is of all others
     (
         "load_state_dict",
         "whole tensors are loaded into sharded parameters: use set_model_state_dict(model, state, "
         "options=StateDictOptions(full_state_dict=True)), or load before fully_shard",
     ),
     (
-        "/optim/",
+        r"/optim/(?!optimizer\.py)",
         "the optimizer holds plain and sharded parameters in one group: put those that FSDP ignores into a "
         "parameter group of their own",
+    ),
+    (
+        r"/optim/optimizer\.py",
+        "the optimizer is not torch's, and makes state that is no DTensor (torch.zeros(p.shape), means over "
+        "a dimension): make it with zeros_like of the parameter, compute with p.to_local() and "
+        "p.grad.to_local() where it looks at each element by itself, or take one that knows DTensors",
     ),
     (
         "clip_grad",
@@ -178,12 +184,13 @@ _MIXED_IN = (
 
 def meaning(text: str, traceback: str) -> str:
     """What an exception (`Type: message`) with its traceback means for a migration; "" when not known."""
-    if _IN_PLACE.search(text) and not any(place in traceback for place, _ in _MIXED_IN if place):
+    where = next(words for place, words in _MIXED_IN if re.search(place, traceback))
+    if _IN_PLACE.search(text) and where is _MIXED_IN[-1][1]:
         return (
             "a sharded parameter meets one that is whole: a list made before fully_shard, a model that is "
             "not sharded, or one that stays gathered after a forward pass without gradients until its next "
             "backward pass (call its reshard() after evaluation)"
         )
     if _MIXED.search(text):
-        return next(words for place, words in _MIXED_IN if place in traceback)
+        return where
     return next((known.meaning for known in _KNOWN if known.pattern.search(text)), "")

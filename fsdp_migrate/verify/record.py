@@ -236,6 +236,11 @@ class ArmRecord:
         return any(one.clips for facts in self.steps.values() for one in facts)
 
     @property
+    def shares_weights(self) -> bool:
+        """Whether ranks hold a part of the weights each, as far as was recorded."""
+        return any(unit.shards > 1 for unit in self.units)
+
+    @property
     def last_step(self) -> int:
         """Steps every rank has completed."""
         complete = [step for step, facts in self.steps.items() if len(facts) == self.ranks]

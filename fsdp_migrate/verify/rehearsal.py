@@ -10,6 +10,7 @@ replaced: device arguments, the process group's backend, the device type of mesh
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -113,6 +114,7 @@ def apply(mode: OnCpu) -> None:
     _modules(mode)
     _process_groups(mode.say)
     _meshes(mode.say)
+    _replicas(mode.say)
     _precision(mode.say)
     _compiled(mode.say)
     cuda_calls.apply(mode.say, as_gpu=mode.as_gpu)
@@ -179,6 +181,23 @@ def _meshes(say: Say) -> None:
         return from_group(group, _cpu_type(device_type, say), *arguments, **keywords)
 
     device_mesh.DeviceMesh.from_group = staticmethod(on_cpu)
+
+
+def _replicas(say: Say) -> None:
+    """DistributedDataParallel wants no numbers of devices where parameters are on a CPU."""
+    ddp: Any = nn.parallel.DistributedDataParallel
+    build = ddp.__init__
+    signature = inspect.signature(build)
+
+    @functools.wraps(build)
+    def __init__(*arguments: Any, **keywords: Any) -> None:
+        call = signature.bind(*arguments, **keywords)
+        for name in ("device_ids", "output_device"):
+            if call.arguments.pop(name, None) is not None:
+                say(f"DistributedDataParallel: {name} dropped")
+        build(*call.args, **call.kwargs)
+
+    ddp.__init__ = __init__
 
 
 def _cpu_type(device_type: str, say: Say) -> str:

@@ -19,6 +19,14 @@ def listed(names: list[str]) -> str:
 def not_sharded(evidence: Evidence) -> Cause | None:
     """Parameters that FSDP1 managed and `fully_shard` does not."""
     original, candidate = evidence.original, evidence.candidate
+    if candidate.kind == "DDP" and original.shares_weights:
+        return Cause(
+            "not-sharded",
+            "the candidate is trained by DistributedDataParallel: every rank keeps all weights, gradients "
+            "and optimizer state, of which the ranks of the original keep a part each",
+            "call fully_shard, or tell the framework to (an option that named FSDP1 may have turned FSDP "
+            "off)",
+        )
     if candidate.kind == "DDP":  # a right way to replace NO_SHARD
         return None
     before = [name for name, managed in original.sharded.items() if managed]

@@ -176,7 +176,9 @@ def buffers(evidence: Evidence) -> Cause | None:
             "buffers",
             f"{words}: it is {right.dtype} in the candidate and {left.dtype} in the original. FSDP1 casts "
             "buffers to buffer_dtype, FSDP2 leaves them",
-            "cast floating-point buffers after fully_shard",
+            "cast floating-point buffers after fully_shard; or leave them, which is more precise, and give "
+            "the original MixedPrecision(..., buffer_dtype=torch.float32), so that the rest can be compared "
+            "(Accelerate and the Trainer cast them under FSDP1, and not under FSDP2)",
         )
     if differing == made:
         return Cause(

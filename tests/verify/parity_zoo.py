@@ -79,6 +79,7 @@ MUTATIONS = (
         "2 of 14 parameters are not sharded in the candidate (embed.weight",
     ),
     fails("nothing-sharded", "", "not-sharded", "fully_shard was never called"),
+    fails("by-ddp", "", "not-sharded", "trained by DistributedDataParallel: every rank keeps all weights"),
     fails("ignored-sharded", "--ignored", "ignored-sharded", "2 parameters that FSDP1 ignored are sharded"),
     fails(
         "ignored-too-much",

@@ -130,6 +130,12 @@ with mode:
             if isinstance(made, torch.Tensor) and made.device.type != "cpu":
                 habits.append(name)
 available = torch.cuda.is_available()
+def is_torch_bf16_gpu_available():
+    return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+bf16 = is_torch_bf16_gpu_available()
+torch.distributed.init_process_group("nccl", store=torch.distributed.HashStore(), rank=0, world_size=1)
+ddp = nn.parallel.DistributedDataParallel(nn.LayerNorm(2), [0], output_device=0)(ones).sum().item()
+torch.distributed.destroy_process_group()
 cuda_calls.apply(said.add, as_gpu=True)
 print(json.dumps({
     "failed": failed,
@@ -141,6 +147,8 @@ print(json.dumps({
     "total": torch.cuda.get_device_properties(0).total_memory,
     "allocated": torch.cuda.memory_stats()["allocated_bytes.all.peak"],
     "capability": torch.cuda.get_device_capability(0),
+    "bf16": bf16,
+    "ddp": ddp,
     "available": [available, torch.cuda.is_available(), torch.amp.GradScaler().is_enabled()],
     "said": sorted(said),
 }))
@@ -160,6 +168,7 @@ def test_scripts_that_ask_cuda_get_an_answer_on_a_cpu() -> None:
     assert set(told["failed"]) <= NOT_ANSWERED
     assert told["habits"] == []
     assert any("torch.compile compiles nothing" in text for text in told["said"])
+    assert told["bf16"] and told["ddp"] == 0.0
     assert told["forked"] and told["sum"] == 2.0
     assert told["devices"] == 2 and told["allocated"] == 0
     # Scripts print what share of the memory is in use.

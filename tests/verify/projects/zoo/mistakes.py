@@ -103,6 +103,19 @@ class NothingSharded:
         return loop.nothing()
 
 
+class ByDdp:
+    """A mistake but for NO_SHARD, which DistributedDataParallel is another word for."""
+
+    def shard(self, model):
+        return nn.parallel.DistributedDataParallel(model)
+
+    def accumulating(self, model, is_last):
+        return loop.nothing() if is_last else model.no_sync()
+
+    def clip(self, model, optimizer):
+        return nn.utils.clip_grad_norm_(model.parameters(), self.choice.clip)
+
+
 class IgnoredSharded:
     def settings(self, model):
         found = super().settings(model)
