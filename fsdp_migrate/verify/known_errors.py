@@ -159,7 +159,7 @@ _MIXED_IN = (  # patterns of tracebacks; the last is of all others
         "options=StateDictOptions(full_state_dict=True)), or load before fully_shard",
     ),
     (
-        r"/optim/(?!optimizer\.py)",
+        r"/optim/(?!(optimizer|lr_scheduler)\.py)",
         "the optimizer holds plain and sharded parameters in one group: put those that FSDP ignores into a "
         "parameter group of their own",
     ),

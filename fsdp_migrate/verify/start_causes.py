@@ -13,6 +13,7 @@ from fsdp_migrate.verify.sharding_causes import listed
 from fsdp_migrate.verify.whole import assemble
 
 _HUGE = 1e4
+_HALF = ("bfloat16", "float16")
 _STATISTICS = re.compile(r"running_(mean|var)|num_batches_tracked")
 _OF_LATER_MODEL = re.compile(r"model\d+\.")
 
@@ -171,6 +172,13 @@ def buffers(evidence: Evidence) -> Cause | None:
     name = differing[0].name.partition(" (rank")[0]
     left, right = (arm.tensors(0, "buffer")[name][0] for arm in (evidence.original, evidence.candidate))
     words = f"{len(differing)} buffers differ before the first backward pass ({differing[0].name})"
+    if left.dtype != right.dtype and right.dtype in _HALF:
+        return Cause(
+            "buffers",
+            f"{words}: it is {right.dtype} in the candidate and {left.dtype} in the original. fully_shard "
+            "leaves buffers as they are: the model was cast as a whole",
+            "leave the dtype to MixedPrecisionPolicy, and cast what buffers the original casts",
+        )
     if left.dtype != right.dtype:
         return Cause(
             "buffers",

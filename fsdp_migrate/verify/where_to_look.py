@@ -14,7 +14,7 @@ _FORWARD = (
 _LOSS = (
     "look between the model's call and backward(): the loss function and its arguments (label smoothing, "
     "ignored targets), terms that are added to it and their weights, the dtype in which it is computed, the "
-    "number that it is divided by (tokens of this rank, or of all; micro-batches), and what asks for the name "
+    "number that it is divided by (tokens of this rank, or of all; micro-batches), and what asks the name "
     "of the model's class, which fully_shard changes (the Trainer does with label_smoothing_factor, and then "
     "shifts no labels)"
 )

@@ -242,6 +242,16 @@ def test_keys_that_match_in_the_candidate_alone() -> None:
     assert found.code == "load-unmatched" and "2 keys did not match when the original loaded" in found.text
 
 
+def test_dtype_of_buffers_is_told_in_both_directions() -> None:
+    wide, half = parts([1.0], "freq"), parts([1.5], "freq", "bfloat16")
+    for before, after, words in ((half, wide, "FSDP1 casts buffers"), (wide, half, "was cast as a whole")):
+        arms = arm("FSDP1", {}), arm("FSDP2", {})
+        for record, tensors in zip(arms, (before, after), strict=True):
+            record.parts[0, "buffer"] = tensors
+        (found,) = likely_causes(Evidence(*arms, first_is(0, "buffer", "freq (rank 0)")))
+        assert found.code == "buffers" and words in found.text
+
+
 def test_other_inputs_of_the_first_step_come_before_the_statistics_that_they_make() -> None:
     comparison = first_is(0, "buffer", "bn.running_mean (rank 0)")
     before, after = arm("FSDP1", {"inputs": ("a",)}), arm("FSDP2", {"inputs": ("b",)})
