@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.answer import Answer
@@ -59,21 +60,30 @@ def calls_check(original: ArmRecord, candidate: ArmRecord, *, apart_since: int |
     return [Check(title, Outcome.DIFFERS, f"first in {other[0].words}", len(pairs))]
 
 
-def missing_calls(original: ArmRecord, candidate: ArmRecord) -> str:
-    """A model that is no longer called without gradients where it was, or is now; "" where none is.
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A call without gradients that is made in one arm alone, after `step` steps."""
+
+    step: int
+    words: str
+
+
+def missing_call(original: ArmRecord, candidate: ArmRecord) -> Missing | None:
+    """A model that is no longer called without gradients where it was, or is now.
 
     What follows the last step is left out: one arm may have been stopped there.
     """
     if world_sizes.differ(original, candidate):
-        return ""
+        return None
     last = min(original.last_step, candidate.last_step)
     left, right = ({one.call: one for one in arm.answers if one.step < last} for arm in (original, candidate))
     lost, new = [key for key in left if key not in right], [key for key in right if key not in left]
     if not lost and not new:
-        return ""
+        return None
     arms = ("original", "candidate") if lost else ("candidate", "original")
     one = left[lost[0]] if lost else right[new[0]]
-    return (
+    return Missing(
+        one.step,
         f"a model ({one.model}) is called without gradients ({one.words}) in the {arms[0]} and not in the "
-        f"{arms[1]}: an evaluation is gone or new, or another model is asked"
+        f"{arms[1]}: an evaluation is gone or new, or another model is asked",
     )

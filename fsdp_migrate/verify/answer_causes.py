@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from fsdp_migrate.verify.answer_calls import answer_pairs, asked_otherwise, missing_calls
+from fsdp_migrate.verify.answer_calls import Missing, answer_pairs, asked_otherwise, missing_call
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import ANSWER, Cause
+from fsdp_migrate.verify.sharding_causes import listed
+
+_TRAINED = ("loss", "gradient")
 
 
 def answers_differ(evidence: Evidence) -> Cause | None:
@@ -32,19 +35,56 @@ def answers_differ(evidence: Evidence) -> Cause | None:
             f"model is called without gradients ({left.words}): dropout, batch statistics are others there",
             "call model.eval() and model.train() where the original does",
         )
+    words = f"what a model answers without gradients differs ({left.words}) though its inputs are equal"
+    if left.model.startswith("other") and (weights := _other_weights(evidence, first.step + 1)):
+        return Cause(
+            "other-model",
+            f"{words}: {weights}",
+            "build, load, copy and update that model (a teacher, a reference, an average) as the original "
+            "does, from parameters that are taken anew each time",
+        )
     return Cause(
         "answers-differ",
-        f"what a model answers without gradients differs ({left.words}) though its inputs are equal, and so "
-        "is all that was trained until then",
+        f"{words}, and so is all that was trained until then",
         "look at autocast and dtypes of evaluation, at which model or average is evaluated, and at weights "
         "that are written or loaded before it: a root unit keeps what it gathered in a call without "
         "gradients until its next backward pass or reshard(), in FSDP1 too",
     )
 
 
+def _other_weights(evidence: Evidence, step: int) -> str:
+    """How the weights of models that are only called without gradients differ after a step; "" if equal."""
+    left, right = (
+        arm.tensors(step, "weight of another model") for arm in (evidence.original, evidence.candidate)
+    )
+    for name in left:
+        if name in right and left[name][0].dtype != right[name][0].dtype:
+            return (
+                f"its weights are {right[name][0].dtype} in the candidate and {left[name][0].dtype} in the "
+                f"original ({name})"
+            )
+    apart = [
+        one.name
+        for one in evidence.comparison.differences
+        if one.fails and (one.step, one.quantity) == (step, "weight of another model")
+    ]
+    return f"{len(apart)} of {len(left)} of its weights differ ({listed(sorted(apart))})" if apart else ""
+
+
+def calls_gone_before(evidence: Evidence) -> Cause | None:
+    """A model is no longer called without gradients, or is now, before anything else differs."""
+    missing = missing_call(evidence.original, evidence.candidate)
+    first = evidence.first
+    is_before = missing and first and first.quantity in _TRAINED and missing.step < first.step
+    return _calls_gone(missing) if is_before else None
+
+
 def calls_gone(evidence: Evidence) -> Cause | None:
     """A model is no longer called without gradients, or is now."""
-    words = missing_calls(evidence.original, evidence.candidate)
-    if not words:
-        return None
-    return Cause("calls-gone", words, "compare where both programs evaluate, sample, or ask a second model")
+    missing = missing_call(evidence.original, evidence.candidate)
+    return None if calls_gone_before(evidence) else _calls_gone(missing)
+
+
+def _calls_gone(missing: Missing | None) -> Cause | None:
+    remedy = "compare where both programs evaluate, sample, or ask a second model"
+    return Cause("calls-gone", missing.words, remedy) if missing else None

@@ -25,8 +25,9 @@ from fsdp_migrate.verify import (
     start_causes,
 )
 from fsdp_migrate.verify.evidence import Evidence
-from fsdp_migrate.verify.model import CLIPPED, Cause
+from fsdp_migrate.verify.model import Cause
 from fsdp_migrate.verify.record import ArmRecord
+from fsdp_migrate.verify.where_to_look import where_to_look
 
 _SECOND_MODEL = re.compile(r"model\d+\.")
 
@@ -36,7 +37,7 @@ Rule = Callable[[Evidence], Cause | None]
 def likely_causes(evidence: Evidence) -> tuple[Cause, ...]:
     """Every cause whose rule applies, the likeliest first."""
     found = tuple(cause for rule in _RULES if (cause := rule(evidence)) is not None)
-    return found or tuple(filter(None, [backward_causes.missing_gradients(evidence), _place(evidence)]))
+    return found or tuple(filter(None, (rule(evidence) for rule in _LAST)))
 
 
 def _foreign_parameters(evidence: Evidence) -> Cause | None:
@@ -120,6 +121,8 @@ def _unused(evidence: Evidence) -> Cause | None:
 
 def _replicas(evidence: Evidence) -> Cause | None:
     for arm, step, quantity, name, ranks in evidence.comparison.replicas_apart:
+        if arm == "original" and not evidence.original.sharded.get(name, True):
+            continue  # FSDP1 was told to ignore it: whoever averages its gradient does so later
         if arm == "original":
             return Cause(
                 "wrong-original",
@@ -142,7 +145,10 @@ def _replicas(evidence: Evidence) -> Cause | None:
             "replicas-differ",
             f"replicas of {name} are not equal in the candidate ({quantity}, step {step}, rank "
             f"{', '.join(map(str, ranks))})",
-            "check that gradients are all-reduced over the replicate dimension of the mesh",
+            "check that gradients are all-reduced over the replicate dimension of the mesh"
+            if evidence.candidate.sharded.get(name, True)
+            else "no unit manages it, so that nothing averages its gradient: call dist.all_reduce on it "
+            "after backward() and divide by the number of ranks, as the original does",
         )
     return None
 
@@ -169,46 +175,6 @@ def _fewer_steps(evidence: Evidence) -> Cause | None:
         "compare the conditions of the loop and of skipped steps: a norm that is a DTensor, or one rank's "
         "part of it, decides otherwise",
     )
-
-
-def _place(evidence: Evidence) -> Cause | None:
-    """Where to look, when no rule knows why."""
-    first = evidence.first
-    if first is None:
-        return None
-    step, what = first.step, first.quantity
-    words = {
-        "loss": (
-            f"the loss of step {step} differs though weights before it and inputs are equal: the forward "
-            "pass differs",
-            "look at dropout and other random numbers, autocast (its weight cache must not outlive a "
-            "step), dtypes of "
-            "inputs and buffers, evaluation between backward() and optimizer.step(), and the number that the "
-            "loss is divided by (tokens of this rank, or of all)",
-        ),
-        "gradient": (
-            f"the gradients of step {step} differ though its loss is equal",
-            "look at gradient accumulation, zero_grad() while synchronisation is off (FSDP2 keeps such "
-            "gradients), "
-            "reduce_dtype, and the number the loss is divided by",
-        ),
-        "gradient norm": (
-            f"the norm that clipping works with differs in step {step} though gradients are equal after "
-            "backward()",
-            "look at which parameters it is taken of, the kind of norm, and whether gradients are unscaled "
-            "before it in both programs",
-        ),
-        CLIPPED: (
-            f"the gradients of step {step} are equal after backward() and differ when the optimizer gets "
-            "them",
-            "look at clipping, unscaling, and anything else that changes gradients in between",
-        ),
-        "weight": (
-            f"the weights differ after step {step} though its gradients are equal",
-            "look at the optimizer: its parameter groups, its state, its settings",
-        ),
-    }.get(what)
-    return None if words is None else Cause("where-to-look", *words)
 
 
 def _not_converted(evidence: Evidence) -> Cause | None:
@@ -241,6 +207,8 @@ def _not_fsdp(evidence: Evidence) -> Cause | None:
     )
 
 
+_LAST: tuple[Rule, ...] = (backward_causes.missing_gradients, where_to_look)
+"""Where no other rule applies."""
 _RULES: tuple[Rule, ...] = (
     _unseen,
     shared_files.shared_output,
@@ -253,6 +221,7 @@ _RULES: tuple[Rule, ...] = (
     scaler_causes.scalers,
     scaler_causes.turns,
     scaler_causes.other_passes,
+    answer_causes.calls_gone_before,
     data_causes.inputs,
     _parameter_sets,
     sharding_causes.trainable,
@@ -270,6 +239,7 @@ _RULES: tuple[Rule, ...] = (
     backward_causes.loss_of_each_rank,
     gradient_causes.unsynced_gradients_zeroed,
     gradient_causes.zeroed_less,
+    gradient_causes.dropped,
     precision_causes.policies,
     precision_causes.input_casts,
     precision_causes.autocast_cache,
@@ -278,9 +248,9 @@ _RULES: tuple[Rule, ...] = (
     sharding_causes.outside_writes,
     sharding_causes.random_state,
     scaler_causes.clipped_while_scaled,
-    gradient_causes.clip_arguments,
-    clipping_causes.not_by_a_factor,
-    gradient_causes.clipping,
+    clipping_causes.clip_arguments,
+    clipping_causes.element_limits,
+    clipping_causes.clipping,
     gradient_causes.scale,
     optimizer_causes.settings,
     _unused,

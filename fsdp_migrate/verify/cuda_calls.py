@@ -54,6 +54,8 @@ _ACCELERATOR = (
 )
 _OF_ACCELERATOR = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
 _TOLD = ("accelerate.",)
+_TOLD_OF_DTYPES = frozenset({"is_torch_bf16_gpu_available", "is_torch_tf32_available"})
+"""Functions of transformers without whose yes `TrainingArguments(bf16=True)` is refused."""
 _TORCH = str(Path(torch.__file__).parent)
 AVAILABLE = "torch.cuda.is_available() answers"
 """How it begins what it says of its answer to scripts."""
@@ -180,7 +182,8 @@ def _availability(say: Say, as_gpu: bool) -> Callable[[], bool]:
         """Libraries that shard only where they find a GPU are told of one; scripts are told the truth, unless
         a person wants it otherwise, and other libraries in any case."""
         asking = sys._getframe(1)
-        if str(asking.f_globals.get("__name__", "")).startswith(_TOLD):
+        library = str(asking.f_globals.get("__name__", ""))
+        if library.startswith(_TOLD) or asking.f_code.co_name in _TOLD_OF_DTYPES:
             return True
         path = asking.f_code.co_filename
         if "site-packages" in path or path.startswith((_TORCH, "<frozen")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fsdp_migrate.verify import gradient_causes, scaler_causes, world_sizes
 from fsdp_migrate.verify.evidence import Evidence
-from fsdp_migrate.verify.model import Cause
+from fsdp_migrate.verify.model import Cause, Difference
 from fsdp_migrate.verify.model_inputs import parted
 
 
@@ -21,7 +21,7 @@ def inputs(evidence: Evidence) -> Cause | None:
         )
     found = parted(evidence.original, evidence.candidate, evidence.comparison)
     first = evidence.first
-    if found is None or found.by_rounding or (first is not None and first.step < found.step):
+    if found is None or found.by_rounding or _is_earlier(first, found.step):
         return None
     if scaler_causes.other_passes(evidence) or scaler_causes.turns(evidence):
         return None  # the same data, of which a step takes another part
@@ -31,6 +31,11 @@ def inputs(evidence: Evidence) -> Cause | None:
         "the arms read different data, so nothing can be said of the numbers after it",
         "seed the data order in the script itself, and keep the order in which it draws random numbers",
     )
+
+
+def _is_earlier(first: Difference | None, step: int) -> bool:
+    """Whether something differs before the inputs of `step`; buffers of step 0 are seen after the first."""
+    return first is not None and (first.step or first.quantity == "buffer") < step
 
 
 def _other_batches(evidence: Evidence) -> Cause | None:

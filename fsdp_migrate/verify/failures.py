@@ -22,6 +22,7 @@ from fsdp_migrate.verify.calls import A_DTENSOR, read_calls, where_they_part
 from fsdp_migrate.verify.launcher import LaunchResult, RankExit
 from fsdp_migrate.verify.model import ArmName
 from fsdp_migrate.verify.spec import EVENTS, RankFiles
+from fsdp_migrate.verify.tracebacks import shown_stack
 
 _ECHO = re.compile(
     r"connection (closed|reset|refused)|closed by peer|broken pipe|socket (closed|timeout)|DistBackendError|"
@@ -131,12 +132,12 @@ def _exit_words(code: int) -> tuple[str, bool]:
 
 def _main_thread(stacks: str) -> str:
     """The main thread's frames, innermost first: faulthandler writes that thread last."""
-    return stacks.rstrip().rpartition("\n\n")[2]
+    return shown_stack(stacks.rstrip().rpartition("\n\n")[2])
 
 
 def _where(stack: str) -> str:
     frames = [line.strip() for line in stack.splitlines() if line.strip().startswith("File ")]
-    own = [frame for frame in frames if "/torch/" not in frame and "fsdp_migrate/verify" not in frame]
+    own = [frame for frame in frames if "/torch/" not in frame]
     return f"stuck at {own[0]}" if own else "stuck, and its stack could not be read"
 
 
@@ -158,6 +159,14 @@ def _words(
 
 
 def _meant_by_calls(apart: str) -> str:
+    unit = re.findall(r": reduce-scatter of [\d,]+ \w+ for (.+)$", apart, re.MULTILINE)
+    if len(unit) > 1 and len(set(unit)) == 1:
+        return (
+            "ranks reduce other numbers of gradients for the same unit: some of its parameters take no part "
+            "in the loss on some ranks (experts without tokens, a skipped branch), which FSDP1 reduced all "
+            "the same. Call model.set_reduce_scatter_unused_params(True) (torch 2.13 and later), or let "
+            "every parameter take part on every rank (0 * its output)"
+        )
     if A_DTENSOR not in apart:
         return ""
     return (

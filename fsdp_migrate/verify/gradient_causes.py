@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fsdp_migrate.verify import world_sizes
-from fsdp_migrate.verify.compare import difference
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import CLIPPED, Cause
 from fsdp_migrate.verify.record import ArmRecord, Part, widen
-from fsdp_migrate.verify.sums import sums_of
 from fsdp_migrate.verify.whole import assemble
 
-_SAME_FACTOR = 1e-4
+_SAME = 1e-2
+"""Gradients that are added up in bfloat16 are a multiple of others to this part of themselves."""
+_SAME_LOSS = 1e-4
+_LOSSES = 2
+"""So many losses make a factor of theirs no accident."""
 
 
 def reduced_passes(arm: ArmRecord) -> float:
@@ -25,26 +25,11 @@ def reduced_passes(arm: ArmRecord) -> float:
     return counts[len(counts) // 2] if counts else 0
 
 
-def norms_reported(arm: ArmRecord) -> int:
-    """Calls of torch's clipping functions in all steps, on rank 0."""
-    return sum(len(facts[0].clips) for facts in arm.steps.values() if facts)
-
-
-def never_over_limit(arm: ArmRecord) -> bool:
-    """Whether the job limits the norm, and no step's norm exceeded the limit (rank 0)."""
-    limited = False
-    for step, facts in arm.steps.items():
-        for clip, norms in zip(facts[0].clips if facts else (), arm.clipped_norms(step), strict=False):
-            if clip.max_norm is not None and math.isfinite(clip.max_norm):
-                limited = True
-                if norms[0] > clip.max_norm:
-                    return False
-    return limited
-
-
 def reductions(evidence: Evidence) -> Cause | None:
     """Gradients are reduced more or less often."""
     before, after = reduced_passes(evidence.original), reduced_passes(evidence.candidate)
+    if "DDP" in (evidence.original.kind, evidence.candidate.kind):
+        return None  # it reduces gradients out of sight
     if before == after or not before or world_sizes.differ(evidence.original, evidence.candidate):
         return None
     if after > before:
@@ -107,175 +92,54 @@ def zeroed_less(evidence: Evidence) -> Cause | None:
     )
 
 
-def clip_differences(original: ArmRecord, candidate: ArmRecord) -> Iterator[tuple[int, str, float, float]]:
-    """Step, argument, and its values in both arms, where a clipping call has another one."""
-    for step in sorted(set(original.steps) & set(candidate.steps)):
-        left, right = (arm.steps[step][0].clips for arm in (original, candidate))
-        for a, b in zip(left, right, strict=False):
-            if a.norm_type != b.norm_type and "with_norm" not in a.function + b.function:
-                yield step, "norm_type", a.norm_type, b.norm_type
-            if a.max_norm is not None and b.max_norm is not None and a.max_norm != b.max_norm:
-                yield step, "max_norm", a.max_norm, b.max_norm
-
-
-def clip_arguments(evidence: Evidence) -> Cause | None:
-    """Clipping was asked for another limit, or another kind of norm."""
-    for step, what, before, after in clip_differences(evidence.original, evidence.candidate):
-        return Cause(
-            "clip-arguments",
-            f"gradients are clipped with {what} {after:g} in the candidate and {before:g} in the original "
-            f"(step {step})",
-            f"give torch.nn.utils.clip_grad_norm_ the {what} of the original",
-        )
-    return None
-
-
-def clipping(evidence: Evidence) -> Cause | None:
-    """Clipping is gone, or works with a norm of its own on every rank."""
-    original, candidate = evidence.original, evidence.candidate
-    if not original.clips:
-        return None
-    for step in range(1, min(original.last_step, candidate.last_step) + 1):
-        if own := _whole_for_parts(original, candidate, step):
-            return own
-        clipped = {name for name in original.tensors(step, "gradient") if _is_changed(original, step, name)}
-        for norms in candidate.clipped_norms(step):
-            if max(norms) - min(norms) > _SAME_FACTOR * max(norms) and equal_norms(original, step):
-                return _local_norms(", ".join(f"{norm:.4g}" for norm in norms), step, "norm")
-        if part := _clipped_in_part(original, candidate, step):
-            return part
-        factors = clip_factors(candidate, step, clipped)
-        if len(factors) > 1 and max(factors.values()) - min(factors.values()) > _SAME_FACTOR:
-            return _local_norms(", ".join(f"{factor:.4g}" for factor in factors.values()), step, "factor")
-        unchanged = factors and all(abs(one - 1) < 1e-9 for one in factors.values())
-        if unchanged and _is_scaled(original, step) and not candidate.within_limits(step):
+def dropped(evidence: Evidence) -> Cause | None:
+    """`zero_grad` between the last backward pass and the step."""
+    for step in sorted(set(evidence.original.steps) & set(evidence.candidate.steps)):
+        if _is_dropped(evidence.candidate, step) and not _is_dropped(evidence.original, step):
             return Cause(
-                "not-clipped",
-                f"the original clipped the gradients of step {step} and the candidate did not",
-                "call torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm) before optimizer.step()",
+                "gradients-dropped",
+                "zero_grad() is called between the last backward pass and optimizer.step() in step "
+                f"{step} of the candidate: the optimizer is given no gradients",
+                "call optimizer.zero_grad() after the step, or before the first backward pass of the next",
             )
     return None
 
 
-def _whole_for_parts(original: ArmRecord, candidate: ArmRecord, step: int) -> Cause | None:
-    """FSDP1 let torch's function see a rank's own part of the gradients alone; FSDP2 gives it DTensors."""
-    if original.ranks != candidate.ranks or original.kind != "FSDP1":
-        return None
-    pairs = zip(original.clipped_norms(step), candidate.clipped_norms(step), strict=False)
-    for call, (left, right) in enumerate(pairs):
-        kind = original.steps[step][0].clips[call].norm_type
-        whole = max(left) if math.isinf(kind) else sum(norm**kind for norm in left) ** (1 / kind)
-        apart = max(left) - min(left) > _SAME_FACTOR * max(left)
-        if apart and all(abs(norm - whole) <= 1e-3 * whole for norm in right):
-            parts = ", ".join(f"{norm:.4g}" for norm in left)
-            return Cause(
-                "norm-of-parts",
-                f"the original took the norm of each rank's own part of the gradients ({parts} in step "
-                f"{step}), as torch.nn.utils.clip_grad_norm_ does under FSDP1, and the candidate the norm of "
-                f"all of them ({right[0]:.4g}), which these parts make together",
-                "none, if this is wanted: it is what clipping is meant to be, and no longer what was done. "
-                "To compare the rest, give the original model.clip_grad_norm_(max_norm) of FSDP1",
-            )
-    return None
-
-
-def _clipped_in_part(original: ArmRecord, candidate: ArmRecord, step: int) -> Cause | None:
-    """Some tensors are scaled and others are not, where the original scales all of them alike."""
-    if not _is_scaled(original, step):
-        return None
-    after = candidate.tensors(step, CLIPPED)
-    whole = {
-        name: (assemble(parts), assemble(after[name]))
-        for name, parts in candidate.tensors(step, "gradient").items()
-        if name in after
-    }
-    kept = sorted(
-        name
-        for name, (left, right) in whole.items()
-        if not left.is_zero() and difference(left, right) is None and _is_changed(original, step, name)
-    )
-    if not kept or len(kept) == len(whole):
-        return None
-    return Cause(
-        "clipped-in-part",
-        f"the gradients of {len(kept)} of {len(whole)} parameters ({', '.join(kept[:3])}) are not clipped in "
-        f"step {step} of the candidate, and those of the others are",
-        "clip model.parameters() of the whole model in one call",
-    )
-
-
-def _is_changed(arm: ArmRecord, step: int, name: str) -> bool:
-    """Whether clipping changed this gradient; another model's, of which the loss is a part, it does not."""
-    before, after = arm.tensors(step, "gradient").get(name), arm.tensors(step, CLIPPED).get(name)
-    return bool(before and after) and difference(assemble(before or []), assemble(after or [])) is not None
-
-
-def _local_norms(numbers: str, step: int, what: str) -> Cause:
-    return Cause(
-        "local-norm",
-        f"clipping used a local norm: in step {step} its {what} differs by rank ({numbers}), so every "
-        "rank scaled "
-        "its part of the gradients in another way",
-        "use torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm), which reduces over DTensors, and "
-        ".full_tensor() of what it returns",
-    )
-
-
-def equal_norms(arm: ArmRecord, step: int) -> bool:
-    """Whether every rank works with the same norm in every clipping call of a step."""
-    return all(max(norms) - min(norms) <= _SAME_FACTOR * max(norms) for norms in arm.clipped_norms(step))
-
-
-def _is_scaled(arm: ArmRecord, step: int) -> bool:
-    return any(abs(one - 1) > 1e-6 for one in clip_factors(arm, step).values())
-
-
-def clip_factors(arm: ArmRecord, step: int, names: set[str] | None = None) -> dict[int, float]:
-    """By which factor each rank scaled its gradients between its last backward pass and the step.
-
-    Args:
-        names: of which tensors; all where there are none, for not every model of a job is clipped in a step.
-    """
-    sums: dict[int, list[float]] = {}
-    before, after = arm.tensors(step, "gradient"), arm.tensors(step, CLIPPED)
-    for name, parts in before.items():
-        if names and name not in names:
-            continue
-        scaled = {(part.rank, part.place): part for part in after.get(name, [])}
-        for part in parts:
-            other = scaled.get((part.rank, part.place))
-            if other is None:
-                continue
-            values, scaled_values = _alike(part, other)
-            total = sums.setdefault(part.rank, [0.0, 0.0])
-            total[0] += float(values @ scaled_values)
-            total[1] += float(values @ values)
-    return {
-        rank: top / bottom for rank, (top, bottom) in sorted(sums.items()) if bottom and math.isfinite(bottom)
-    }
-
-
-def _alike(left: Part, right: Part) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Elements of both, or projections where one of them has no elements: a factor is the same in either."""
-    if left.stored is not None and right.stored is not None:
-        return left.values(), right.values()
-    return np.array(sums_of(left).projections), np.array(sums_of(right).projections)
+def _is_dropped(arm: ArmRecord, step: int) -> bool:
+    facts = arm.steps[step][0]
+    return bool(facts.losses) and len(facts.losses) in facts.zeroed
 
 
 def scale(evidence: Evidence) -> Cause | None:
-    """All gradients are the same multiple of what they were."""
+    """All losses, or all gradients, are the same multiple of what they were."""
     first = evidence.first
     if first is None or first.quantity not in ("loss", "gradient"):
         return None
+    if first.quantity == "loss" and (factor := _loss_factor(evidence, first.step)) is not None:
+        return _loss_scale(evidence, first.step, factor)
     factors = []
     for name, parts in evidence.original.tensors(first.step, "gradient").items():
         other = evidence.candidate.tensors(first.step, "gradient").get(name)
         factor = _ratio(parts, other) if other else None
         if factor is not None:
             factors.append(factor)
-    if not factors or max(factors) - min(factors) > 1e-3 * abs(factors[0]) or abs(factors[0] - 1) < 1e-2:
+    if not factors or not all(abs(one - factors[0]) <= _SAME * abs(factors[0]) for one in factors):
         return None
-    return _scaled(evidence, first.step, factors[0])
+    return _scaled(evidence, first.step, factors[0]) if abs(factors[0] - 1) > _SAME else None
+
+
+def _loss_factor(evidence: Evidence, step: int) -> float | None:
+    """By which all losses of a step are multiplied, on every rank and in every backward pass."""
+    ranks = [evidence.original.steps[step], evidence.candidate.steps.get(step, [])]
+    losses = [[one.losses for one in each] for each in ranks]
+    if [len(one) for one in losses[0]] != [len(one) for one in losses[1]]:
+        return None
+    before, after = (np.array([loss for one in each for loss in one]) for each in losses)
+    if len(before) < _LOSSES or not before.all() or not np.isfinite(before + after).all():
+        return None
+    factors = after / before
+    is_one = bool(np.ptp(factors) <= _SAME_LOSS * abs(factors[0])) and abs(factors[0] - 1) > _SAME
+    return float(factors[0]) if is_one else None
 
 
 def _loss_of_step(arm: ArmRecord, step: int) -> float:
@@ -283,28 +147,34 @@ def _loss_of_step(arm: ArmRecord, step: int) -> float:
     return sum(sum(one.losses) for one in arm.steps[step]) / len(arm.steps[step])
 
 
-def _scaled(evidence: Evidence, step: int, factor: float) -> Cause:
+def _scaled(evidence: Evidence, step: int, factor: float) -> Cause | None:
     original, candidate = evidence.original, evidence.candidate
     left, right = (_loss_of_step(arm, step) for arm in (original, candidate))
-    words = f"all gradients of step {step} are {factor:.4g} times the original's"
-    if left and abs(right / left - factor) < 1e-2 * abs(factor):
-        micro = len(candidate.steps[step][0].losses)
-        return Cause(
-            "loss-scale",
-            f"{words}, and so is the loss that backward() is called on ({micro} backward passes in a step, "
-            f"{candidate.ranks} ranks)",
-            "divide the loss by the number of micro-batches, and scale it by a gradient scaler, as the "
-            "original does",
-        )
+    if left and abs(right / left - factor) < _SAME * abs(factor):
+        return _loss_scale(evidence, step, factor)
+    if evidence.first is not None and evidence.first.quantity == "loss":
+        return None  # another loss, whose gradients happen to have the same direction
     return Cause(
         "gradient-scale",
-        f"{words} and the loss is the same: gradients are averaged over another number (ranks: "
-        f"{original.ranks})",
+        f"all gradients of step {step} are {factor:.4g} times the original's and the loss is the same: "
+        f"gradients are averaged over another number (ranks: {original.ranks})",
         "check set_gradient_divide_factor, communication hooks, and the mesh",
     )
 
 
+def _loss_scale(evidence: Evidence, step: int, factor: float) -> Cause:
+    passes = len(evidence.candidate.steps[step][0].losses)
+    return Cause(
+        "loss-scale",
+        f"the loss that backward() is called on is {factor:.4g} times the original's in step {step} "
+        f"({passes} backward passes in a step, {evidence.candidate.ranks} ranks)",
+        "divide the loss by what the original divides it by (micro-batches, tokens of all ranks), and scale "
+        "it by a gradient scaler where the original does",
+    )
+
+
 def _ratio(left: list[Part], right: list[Part]) -> float | None:
+    """By which a gradient is multiplied: not a number where it is changed otherwise, `None` where it is 0."""
     a, b = assemble(left), assemble(right)
     if a.shape != b.shape:
         return None
@@ -316,4 +186,4 @@ def _ratio(left: list[Part], right: list[Part]) -> float | None:
     if not square:
         return None
     factor = float(x @ y) / square
-    return factor if float(np.linalg.norm(y - factor * x)) <= 1e-3 * float(np.linalg.norm(y)) else None
+    return factor if float(np.linalg.norm(y - factor * x)) <= _SAME * float(np.linalg.norm(y)) else math.nan

@@ -103,15 +103,25 @@ _KNOWN = (
         "because it was built before fully_shard, or the parameter was replaced after it",
     ),
     _known(
+        r"KeyError: 'param_groups\.",
+        "the state was saved of an optimizer whose groups have a setting that those of this one lack; "
+        "initial_lr is written by a scheduler: build it before set_optimizer_state_dict",
+    ),
+    _known(
         r"KeyError: None|state_dict_type",
         "FSDP.state_dict_type knows nothing of FSDP2 models: use get_model_state_dict and "
         "set_model_state_dict",
     ),
     _known(
-        r"mat1 and mat2 must have the same dtype",
-        "an input or a buffer is in another dtype than the weights: FSDP1 cast buffers to "
-        "buffer_dtype, FSDP2 "
-        "does not",
+        r"mat1 and mat2 must have the same dtype|mixed dtype \(CPU\)|expected scalar type \w+ but found",
+        "an input or a buffer is in another dtype than the weights: FSDP1 cast buffers to buffer_dtype, "
+        "FSDP2 does not; and a unit without the mp_policy of the others hands them inputs that they do "
+        "not cast",
+    ),
+    _known(
+        r"SyncBatchNorm expected input tensor to be on",
+        "SyncBatchNorm runs on GPUs alone: rehearse without convert_sync_batchnorm in both programs, and "
+        "verify on GPUs with it",
     ),
     _known(
         r"EADDRINUSE|address already in use",
@@ -142,20 +152,27 @@ _KNOWN = (
 _MIXED = re.compile(r"mixed torch\.Tensor and DTensor")
 _IN_PLACE = re.compile(r"aten\.(_foreach_\w+|\w+)_\.\w+ got mixed")
 """Averages, copies, clamps: what is done with parameters outside of a forward pass."""
-_MIXED_IN = (
+_MIXED_IN = (  # patterns of tracebacks; the last is of all others
     (
         "load_state_dict",
         "whole tensors are loaded into sharded parameters: use set_model_state_dict(model, state, "
         "options=StateDictOptions(full_state_dict=True)), or load before fully_shard",
     ),
     (
-        "/optim/",
+        r"/optim/(?!(optimizer|lr_scheduler)\.py)",
         "the optimizer holds plain and sharded parameters in one group: put those that FSDP ignores into a "
         "parameter group of their own",
     ),
     (
+        r"/optim/optimizer\.py",
+        "the optimizer is not torch's, and makes state that is no DTensor (torch.zeros(p.shape), means over "
+        "a dimension): make it with zeros_like of the parameter, compute with p.to_local() and "
+        "p.grad.to_local() where it looks at each element by itself, or take one that knows DTensors",
+    ),
+    (
         "clip_grad",
-        "plain and sharded parameters are clipped in one call: clip each kind by one total norm",
+        "plain and sharded parameters are clipped in one call: clip each kind by one total norm, or by "
+        "clip_grad_value_ in a call of its own",
     ),
     (
         "",
@@ -167,12 +184,13 @@ _MIXED_IN = (
 
 def meaning(text: str, traceback: str) -> str:
     """What an exception (`Type: message`) with its traceback means for a migration; "" when not known."""
-    if _IN_PLACE.search(text) and not any(place in traceback for place, _ in _MIXED_IN if place):
+    where = next(words for place, words in _MIXED_IN if re.search(place, traceback))
+    if _IN_PLACE.search(text) and where is _MIXED_IN[-1][1]:
         return (
             "a sharded parameter meets one that is whole: a list made before fully_shard, a model that is "
             "not sharded, or one that stays gathered after a forward pass without gradients until its next "
             "backward pass (call its reshard() after evaluation)"
         )
     if _MIXED.search(text):
-        return next(words for place, words in _MIXED_IN if place in traceback)
+        return where
     return next((known.meaning for known in _KNOWN if known.pattern.search(text)), "")

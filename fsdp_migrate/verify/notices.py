@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.advisories import advisories
-from fsdp_migrate.verify.answer_calls import missing_calls
+from fsdp_migrate.verify.answer_calls import missing_call
+from fsdp_migrate.verify.clipping_causes import never_over_limit, norms_reported
 from fsdp_migrate.verify.compare import Comparison
-from fsdp_migrate.verify.gradient_causes import never_over_limit, norms_reported
 from fsdp_migrate.verify.layout_warnings import layout_warnings
+from fsdp_migrate.verify.model import ANSWER
 from fsdp_migrate.verify.printed import (
     Printed,
     counts_whole_parameters,
@@ -25,6 +26,7 @@ from fsdp_migrate.verify.spec import ENOUGH
 from fsdp_migrate.verify.whole import moved
 from fsdp_migrate.verify.written import counterparts, gone
 
+_OF_ALL = ("loss", "gradient norm", ANSWER)
 _AMPLIFIED = 20.0
 """How many times the rounding of what it is computed from a printed number may be off: exp(loss), say."""
 
@@ -32,8 +34,14 @@ _AMPLIFIED = 20.0
 def warnings_of(original: ArmRecord, candidate: ArmRecord) -> Iterable[str]:
     """What equal numbers cannot tell and a reader who sees PASS must know."""
     yield from written_elsewhere(original, candidate)
-    before = norms_reported(original)
-    if before and not norms_reported(candidate) and never_over_limit(original):
+    before, after = norms_reported(original), norms_reported(candidate)
+    if before and after and before != after:
+        yield (
+            f"the original reported a gradient norm {before} times and the candidate {after} times: it clips "
+            "more or less often, or parts of the gradients by themselves. Where no norm exceeds its limit "
+            "that changes nothing yet"
+        )
+    if before and not after and never_over_limit(original):
         yield (
             f"the original reported a gradient norm {before} times and the candidate never: clipping may be "
             "missing, or is done by a function of the project's own. No norm exceeded the limit in these "
@@ -53,8 +61,8 @@ def warnings_beside_equal_numbers(
             "nothing"
         )
     yield from layout_warnings(original, candidate)
-    if words := missing_calls(original, candidate):
-        yield words
+    if missing := missing_call(original, candidate):
+        yield missing.words
     wrong = [
         one
         for one in _printed(original, candidate, comparison)
@@ -83,13 +91,15 @@ def warnings_beside_equal_numbers(
 
 
 def not_a_number(arm: ArmRecord) -> int:
-    """The first step with a loss that is NaN or infinite; 0 without one."""
-    bad = (
-        step
-        for step, facts in sorted(arm.steps.items())
-        if not all(math.isfinite(loss) for one in facts for loss in one.own_losses)
-    )
-    return next(bad, 0)
+    """From which step on every one has a loss that is NaN or infinite; 0 if the last has none.
+
+    One step alone may: a job that leaves out a batch whose loss is no number goes on.
+    """
+    since = 0
+    for step, facts in sorted(arm.steps.items()):
+        finite = all(math.isfinite(loss) for one in facts for loss in one.own_losses)
+        since = 0 if finite else since or step
+    return since
 
 
 def _printed(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) -> list[Printed]:
@@ -97,10 +107,12 @@ def _printed(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) 
     if world_sizes.differ(original, candidate):  # what rank 0 prints is of its own part of the batch
         return []
     limits = [_AMPLIFIED * one.limit for one in comparison.differences if one.limit < 1]
+    seen = [_AMPLIFIED * one.relative for one in comparison.differences if one.quantity in _OF_ALL]
     tolerance = max(limits, default=0.0)
-    found = differences(original.printed, candidate.printed, tolerance)
+    of_all = min(tolerance, max(seen, default=tolerance))
+    found = differences(original.printed, candidate.printed, tolerance, of_all)
     for left, right in counterparts(original.written, candidate.written):
-        apart = differences(original.written[left], candidate.written[right], tolerance)
+        apart = differences(original.written[left], candidate.written[right], tolerance, of_all)
         found += [replace(one, line=f"{right}: {one.line}") for one in apart]
     return found
 

@@ -164,8 +164,9 @@ def settings(evidence: Evidence) -> Cause | None:
             "optimizer-settings",
             f"{name} has {key}={after} in the candidate's optimizer and {before} in the original's (step "
             f"{left.step})",
-            "parameters are full-shape DTensors now: groups chosen by p.ndim or p.numel() change; choose "
-            "them on the model before it is sharded, or by name",
+            "parameters are full-shape DTensors now, and no name has the prefix of a wrapper: groups chosen "
+            "by p.ndim, p.numel() or such a prefix change; choose them on the model before it is sharded, "
+            "or by the model's own names",
         )
     return None
 

@@ -27,6 +27,9 @@ _NEVER = re.compile(
     re.IGNORECASE,
 )
 _CLOCK = re.compile(r"(\d{4}[-/]\d\d[-/]\d\d[ T_]?)?\d{1,2}:\d\d(:\d\d)?([.,]\d+)?")
+_OF_ALL = re.compile(r"loss|ppl|perplex|norm|\bval\b|\beval\b", re.IGNORECASE)
+_OF_FEW = re.compile(r"accura|\bacc\b|score", re.IGNORECASE)
+"""One example more or less is a large part of these."""
 _LABEL_CHARACTERS = 40
 _UNIT_CHARACTERS = 10
 _TOLERANCE = 2e-5
@@ -53,15 +56,23 @@ class Printed:
 
 
 def differences(
-    original: tuple[str, ...], candidate: tuple[str, ...], tolerance: float = _TOLERANCE
+    original: tuple[str, ...],
+    candidate: tuple[str, ...],
+    tolerance: float = _TOLERANCE,
+    of_all: float | None = None,
 ) -> list[Printed]:
-    """Numbers that differ by more than a part of `tolerance`, in lines that read the same but for numbers."""
+    """Numbers that differ by more than a part of `tolerance`, in lines that read the same but for numbers.
+
+    Args:
+        of_all: the same for losses and norms of all gradients, which round less than single tensors.
+    """
+    allowed = (max(tolerance, _TOLERANCE), max(tolerance if of_all is None else of_all, _TOLERANCE))
     left, right = _by_words(original), _by_words(candidate)
     return [
         one
         for words, lines in right.items()
         for before, after in _pairs(left.get(words, []), lines)
-        for one in _differing(before, after, max(tolerance, _TOLERANCE))
+        for one in _differing(before, after, *allowed)
     ]
 
 
@@ -120,7 +131,7 @@ def _last_place(number: str) -> float:
     return 10.0 ** (int(exponent or 0) - len(decimals)) if dot or exponent else 0.0
 
 
-def _differing(before: str, after: str, tolerance: float) -> list[Printed]:
+def _differing(before: str, after: str, tolerance: float, of_all: float) -> list[Printed]:
     found, line = [], after
     before, after = _CLOCK.sub("", before), _CLOCK.sub("", after)
     numbers = list(_NUMBER.finditer(after))
@@ -134,6 +145,7 @@ def _differing(before: str, after: str, tolerance: float) -> list[Printed]:
         wanted = _COMPARED.search(words) and not _NEVER.search(words)
         size = max(abs(a), abs(b))
         last = min(1.5 * max(_last_place(one[0]) for one in (left, right)), _COARSE * size)
-        if wanted and a == a and b == b and abs(a - b) > max(last, tolerance * size):
+        allowed = of_all if _OF_ALL.search(words) and not _OF_FEW.search(words) else tolerance
+        if wanted and a == a and b == b and abs(a - b) > max(last, allowed * size):
             found.append(Printed(line, label.strip(" :=,;|[({'\""), a, b))
     return found

@@ -109,6 +109,8 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
         case "answer":
             facts = (event["model"], event["call"], event["inputs"], event["training"])
             record.answers.append(Answer(event["step"], rank, *facts))
+        case "output":
+            record.outputs.setdefault(rank, {}).setdefault(event["unit"], event["digest"])
         case "optimizer":
             _optimizer(record, rank, event)
         case "input_dtypes" if rank == 0:

@@ -185,6 +185,7 @@ class ArmRecord:
         checkpointed: modules under activation checkpointing.
         sparse: steps of which neither the optimizer's state was recorded, but for counters, nor the gradients
             that it got.
+        outputs: digests of what units returned in the first forward pass of the training, in order, by rank.
         looks_on: whether calls without gradients, and what follows the last step, are recorded.
         elsewhere: "write" or "read", and a path outside of the arm's shadow.
         printed: lines rank 0 printed or logged.
@@ -208,6 +209,7 @@ class ArmRecord:
     optimizers: list[OptimizerFacts] = field(default_factory=list)
     input_dtypes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     autocast: str = ""
+    outputs: dict[int, dict[str, str]] = field(default_factory=dict)
     steps: dict[int, list[StepFacts]] = field(default_factory=dict)
     sparse: set[int] = field(default_factory=set)
     parts: dict[tuple[int, str], dict[str, list[Part]]] = field(default_factory=dict)
@@ -226,6 +228,11 @@ class ArmRecord:
     def clips(self) -> bool:
         """Whether gradients are clipped by torch's functions."""
         return any(one.clips for facts in self.steps.values() for one in facts)
+
+    @property
+    def shares_weights(self) -> bool:
+        """Whether ranks hold a part of the weights each, as far as was recorded."""
+        return any(unit.shards > 1 for unit in self.units)
 
     @property
     def last_step(self) -> int:

@@ -10,6 +10,7 @@ replaced: device arguments, the process group's backend, the device type of mesh
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +68,8 @@ class OnCpu(TorchFunctionMode):
         if func is Tensor.pin_memory:
             self.say("tensor.pin_memory() does nothing")
             return args[0]
+        if func is torch.device and _is_index(args[0] if args else kwargs.get("device")):
+            return torch.device("cuda", *args, *kwargs.values())  # a number needs a GPU, a name does not
         if "device" in kwargs:
             kwargs = {**kwargs, "device": self.cpu(kwargs["device"])}
         if kwargs.get("pin_memory"):
@@ -84,14 +87,17 @@ class OnCpu(TorchFunctionMode):
 
     def cpu(self, value: Any, is_device: bool = True) -> Any:
         """`value`, or the CPU when it names an accelerator; a number is one where a device is expected."""
-        index = is_device and isinstance(value, int) and not isinstance(value, bool)
-        if index or (isinstance(value, str) and value.startswith("cuda")):
+        if (is_device and _is_index(value)) or (isinstance(value, str) and value.startswith("cuda")):
             self.say("device cuda -> cpu")
             return "cpu"
         if isinstance(value, torch.device) and value.type == "cuda":
             self.say("device cuda -> cpu")
             return torch.device("cpu")
         return value
+
+
+def _is_index(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _as_moved(tensor: Any) -> Any:
@@ -108,7 +114,9 @@ def apply(mode: OnCpu) -> None:
     _modules(mode)
     _process_groups(mode.say)
     _meshes(mode.say)
+    _replicas(mode.say)
     _precision(mode.say)
+    _compiled(mode.say)
     cuda_calls.apply(mode.say, as_gpu=mode.as_gpu)
     device_requests.apply(mode.cpu, mode, mode.say)
 
@@ -175,6 +183,23 @@ def _meshes(say: Say) -> None:
     device_mesh.DeviceMesh.from_group = staticmethod(on_cpu)
 
 
+def _replicas(say: Say) -> None:
+    """DistributedDataParallel wants no numbers of devices where parameters are on a CPU."""
+    ddp: Any = nn.parallel.DistributedDataParallel
+    build = ddp.__init__
+    signature = inspect.signature(build)
+
+    @functools.wraps(build)
+    def __init__(*arguments: Any, **keywords: Any) -> None:
+        call = signature.bind(*arguments, **keywords)
+        for name in ("device_ids", "output_device"):
+            if call.arguments.pop(name, None) is not None:
+                say(f"DistributedDataParallel: {name} dropped")
+        build(*call.args, **call.kwargs)
+
+    ddp.__init__ = __init__
+
+
 def _cpu_type(device_type: str, say: Say) -> str:
     if device_type == "cuda":
         say("device mesh cuda -> cpu")
@@ -206,6 +231,26 @@ def _precision(say: Say) -> None:
         scaler(self, "cpu" if device == "cuda" else device, *arguments, **keywords)
 
     torch.amp.GradScaler.__init__ = scale  # type: ignore[method-assign]
+
+
+def _compiled(say: Say) -> None:
+    """Compiled functions run as they are written.
+
+    Under a `TorchFunctionMode` what dynamo (torch 2.13) goes on with after a graph break may be given other
+    values than were computed: `inputs_embeds.device` of transformers' Llama becomes a shape.
+    """
+    set_stance: Any = getattr(torch.compiler, "set_stance", None)
+    if set_stance is None:  # before torch 2.6
+        return
+    original: Any = torch.compile
+
+    @functools.wraps(original)
+    def compile(*arguments: Any, **keywords: Any) -> Any:
+        say("torch.compile compiles nothing: what is compiled runs as it is written")
+        set_stance("force_eager")  # keeps the wrapper, and so the names of its parameters
+        return original(*arguments, **keywords)
+
+    torch.compile = compile
 
 
 def _scaler_of_cuda(say: Say) -> None:

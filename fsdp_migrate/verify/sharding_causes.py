@@ -19,6 +19,14 @@ def listed(names: list[str]) -> str:
 def not_sharded(evidence: Evidence) -> Cause | None:
     """Parameters that FSDP1 managed and `fully_shard` does not."""
     original, candidate = evidence.original, evidence.candidate
+    if candidate.kind == "DDP" and original.shares_weights:
+        return Cause(
+            "not-sharded",
+            "the candidate is trained by DistributedDataParallel: every rank keeps all weights, gradients "
+            "and optimizer state, of which the ranks of the original keep a part each",
+            "call fully_shard, or tell the framework to (an option that named FSDP1 may have turned FSDP "
+            "off)",
+        )
     if candidate.kind == "DDP":  # a right way to replace NO_SHARD
         return None
     before = [name for name, managed in original.sharded.items() if managed]
@@ -92,17 +100,27 @@ def random_state(evidence: Evidence) -> Cause | None:
     first = evidence.first
     if first is None or first.quantity != "loss":
         return None
-    pairs = zip(
-        evidence.original.steps[first.step], evidence.candidate.steps.get(first.step, []), strict=False
-    )
+    arms = (evidence.original.steps[first.step], evidence.candidate.steps.get(first.step, []))
+    pairs = zip(*arms, strict=False)
     ranks = [rank for rank, (left, right) in enumerate(pairs) if left.random != right.random]
     if not ranks or world_sizes.differ(evidence.original, evidence.candidate):
         return _other_numbers(evidence, first.step)
-    return Cause(
-        "random-state",
+    words = (
         f"the random number generator is in another state when the model is called in step {first.step} "
         f"(rank {', '.join(map(str, ranks))}): dropout and the like draw other numbers, because the "
-        "candidate has drawn more or fewer before",
+        "candidate "
+    )
+    shared = [len({one.random for one in arm}) == 1 < len(arm) for arm in arms]
+    if shared[0] != shared[1]:
+        numbers = ("each rank with its own number", "every rank with the same number")
+        return Cause(
+            "random-state",
+            f"{words}seeds {numbers[shared[1]]}, and the original {numbers[shared[0]]}",
+            "seed with what the original seeds with: a number alone, or one that the rank is added to",
+        )
+    return Cause(
+        "random-state",
+        f"{words}has drawn more or fewer before, or is seeded otherwise",
         "seed again after the model is built and sharded, in both programs, or draw as often as the original",
     )
 

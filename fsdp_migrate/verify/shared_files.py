@@ -45,6 +45,7 @@ def written_elsewhere(original: ArmRecord, candidate: ArmRecord) -> Iterator[str
     if found:
         yield (
             f"the job writes outside of its copy, as both arms do in turn: {found[0]} ({len(found)} in all). "
-            "A file that was there before is not any more. Paths on the command line and below the working "
-            "directory lead into a copy; those in configuration files and variables do not"
+            "A file that was there before is written over. Paths on the command line and below the working "
+            "directory lead into a copy; those in configuration files and variables do not: give the place "
+            "as an argument after --, where the script takes one, or write it as a relative path"
         )

@@ -13,6 +13,7 @@ from fsdp_migrate.verify.sharding_causes import listed
 from fsdp_migrate.verify.whole import assemble
 
 _HUGE = 1e4
+_HALF = ("bfloat16", "float16")
 _STATISTICS = re.compile(r"running_(mean|var)|num_batches_tracked")
 _OF_LATER_MODEL = re.compile(r"model\d+\.")
 
@@ -58,6 +59,13 @@ def _not_loaded(evidence: Evidence, changed: list[Difference]) -> Cause | None:
             "candidate loaded its state (strict=False says nothing of it), and "
             f"{max(before, default=0)} in the original",
             "compare the keys: prefixes of wrappers (_fsdp_wrapped_module, _orig_mod, module) are not equal",
+        )
+    if after and max(after) < max(before, default=0):
+        return Cause(
+            "load-unmatched",
+            f"{len(changed)} initial weights differ: {max(before)} keys did not match when the original "
+            f"loaded its state, and {max(after)} in the candidate, which loads more of it",
+            "load what the original loads: it may leave a new head, or weights of other shapes, as they are",
         )
     return None
 
@@ -156,17 +164,31 @@ def buffers(evidence: Evidence) -> Cause | None:
     ]
     if not differing or evidence.first is None:
         return None
+    changed = [one for one in evidence.comparison.differences if one.step == 0 and one.quantity == "weight"]
+    if changed and _not_loaded(evidence, changed):
+        return None  # and statistics are part of what is loaded
+    made = [one for one in differing if _STATISTICS.search(one.name)]  # by the first forward pass, of others
+    differing = [one for one in differing if one not in made] or differing
     name = differing[0].name.partition(" (rank")[0]
     left, right = (arm.tensors(0, "buffer")[name][0] for arm in (evidence.original, evidence.candidate))
     words = f"{len(differing)} buffers differ before the first backward pass ({differing[0].name})"
+    if left.dtype != right.dtype and right.dtype in _HALF:
+        return Cause(
+            "buffers",
+            f"{words}: it is {right.dtype} in the candidate and {left.dtype} in the original. fully_shard "
+            "leaves buffers as they are: the model was cast as a whole",
+            "leave the dtype to MixedPrecisionPolicy, and cast what buffers the original casts",
+        )
     if left.dtype != right.dtype:
         return Cause(
             "buffers",
             f"{words}: it is {right.dtype} in the candidate and {left.dtype} in the original. FSDP1 casts "
             "buffers to buffer_dtype, FSDP2 leaves them",
-            "cast floating-point buffers after fully_shard",
+            "cast floating-point buffers after fully_shard; or leave them, which is more precise, and give "
+            "the original MixedPrecision(..., buffer_dtype=torch.float32), so that the rest can be compared "
+            "(Accelerate and the Trainer cast them under FSDP1, and not under FSDP2)",
         )
-    if all(_STATISTICS.search(one.name) for one in differing):
+    if differing == made:
         return Cause(
             "batch-statistics",
             f"{words}: batch statistics that the first forward pass makes are others. Their momentum, the "

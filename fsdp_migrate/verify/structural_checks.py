@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.backward_causes import reduces_another_pass
+from fsdp_migrate.verify.clipping_causes import clip_differences, equal_norms
 from fsdp_migrate.verify.compare import Comparison
-from fsdp_migrate.verify.gradient_causes import clip_differences, equal_norms, reduced_passes
+from fsdp_migrate.verify.gradient_causes import reduced_passes
 from fsdp_migrate.verify.model import Check, Outcome
 from fsdp_migrate.verify.precision_causes import policy_differences
 from fsdp_migrate.verify.record import ArmRecord
@@ -76,7 +77,8 @@ def _sharding(original: ArmRecord, candidate: ArmRecord, *, same_api: bool) -> C
     if "FSDP1" not in original.kind and "FSDP" not in candidate.kind:
         detail = f"neither arm is sharded ({original.kind}): nothing of FSDP was compared"
         return Check(title, Outcome.DIFFERS, detail)
-    if candidate.kind == "not sharded" or (candidate.kind == "FSDP1" and not same_api):
+    replicates = candidate.kind == "DDP" and original.shares_weights
+    if replicates or candidate.kind == "not sharded" or (candidate.kind == "FSDP1" and not same_api):
         return Check(title, Outcome.DIFFERS, f"{original.kind} -> {candidate.kind}")
     if (left := units_of_fsdp1(candidate)) and not same_api:
         return Check(title, Outcome.DIFFERS, f"{len(left)} of {len(candidate.units)} units are FSDP1 still")
@@ -174,6 +176,8 @@ def _reductions(original: ArmRecord, candidate: ArmRecord) -> Check:
     title, before, after = "Gradient reductions per step", reduced_passes(original), reduced_passes(candidate)
     if not before and not after:
         return Check(title, Outcome.NOT_OBSERVED, "no collective reduced a gradient")
+    if "DDP" in (original.kind, candidate.kind):
+        return Check(title, Outcome.NOT_OBSERVED, "DistributedDataParallel reduces gradients out of sight")
     if world_sizes.differ(original, candidate) and not world_sizes.reduce_alike(original, candidate):
         return Check(title, Outcome.NOT_OBSERVED, "the arms make, or have to reduce, other numbers of passes")
     if reduces_another_pass(original, candidate):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.answer_calls import calls_check
+from fsdp_migrate.verify.clipping_causes import norms_reported
 from fsdp_migrate.verify.compare import Comparison
-from fsdp_migrate.verify.gradient_causes import norms_reported
 from fsdp_migrate.verify.model import ANSWER, CLIPPED, SAVED, Check, Difference, Outcome
 from fsdp_migrate.verify.model_inputs import parted
 from fsdp_migrate.verify.notices import not_a_number, notices_of, warnings_beside_equal_numbers, warnings_of

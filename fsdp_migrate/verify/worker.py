@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fsdp_migrate.verify import (
+    event_files,
     fixed_order,
     fsdp1_on_cpu,
     older_gloo,
@@ -40,10 +41,10 @@ from fsdp_migrate.verify.probes.session import Session
 from fsdp_migrate.verify.reference_job.config import Arm
 from fsdp_migrate.verify.shadow import shadowed
 from fsdp_migrate.verify.spec import ENOUGH, RankFiles, WorkerSpec
+from fsdp_migrate.verify.tracebacks import shown
 
 _API: dict[ArmName, Arm] = {ArmName.CANDIDATE: "fsdp2", ArmName.DDP: "ddp"}
 """What shards the bundled job in an arm; FSDP1 in all others."""
-_OWN = str(Path(__file__).resolve().parent)
 
 
 def main(spec_path: str) -> int:
@@ -241,6 +242,7 @@ def _complete(spec: WorkerSpec, session: Session, files: RankFiles, reason: str)
         session.recorder.event("strayed", files=[path.removeprefix(source + os.sep) for path in strayed])
     if not spec.performance:
         last_look(session)
+    event_files.flush_writers()
     session.finish(reason)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -255,10 +257,8 @@ def _wait_for_peers(files: RankFiles, peers: list[RankFiles], seconds: float) ->
 
 
 def _leave_word(files: RankFiles, error: BaseException, tree: tuple[str, str] | None) -> None:
-    """Write the exception for the launcher, with the user's own paths, from the script's first frame on."""
-    frames = traceback.extract_tb(error.__traceback__)
-    while frames and frames[0].filename.startswith((_OWN, "<frozen runpy>")):
-        del frames[0]
+    """Write the exception for the launcher, with the user's own paths."""
+    frames = shown(traceback.extract_tb(error.__traceback__))
     kind, message = type(error).__name__, str(error)
     if isinstance(error, SystemExit):
         is_other = isinstance(error.code, str) and error.code.startswith("os._exit(")

@@ -6,24 +6,27 @@ Losses of evaluation are often in no other place: a CSV of a logger, a JSON of r
 from __future__ import annotations
 
 import csv
+import itertools
 import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from fsdp_migrate.verify import event_files
+
 _TEXT = {".json", ".jsonl", ".csv", ".tsv", ".txt", ".log"}
 _TEXT_BYTES = 1 << 20
+_EVENTS_BYTES = 1 << 24
+"""Pictures and histograms stand between the scalars."""
 _MOST = 500
 _LINES = 2000
-_PASSING = re.compile(
-    r"(^|/)(\.|__pycache__|wandb/|mlruns/)|events\.out\.tfevents|\.(lock|tmp|pyc|partial|own)$|\.log$"
-)
+_PASSING = re.compile(r"(^|/)(\.|__pycache__|wandb/|mlruns/)|\.(lock|tmp|pyc|partial|own)$|\.log$")
 """What comes and goes, is named by chance, or may not be flushed when a job is stopped."""
 _DIGITS = re.compile(r"\d+")
 
 Written = Mapping[str, tuple[str, ...]]
-"""Path as the user knows it -> lines; none of files that are no text."""
+"""Path as the user knows it -> lines; none of files that are neither text nor of TensorBoard."""
 
 
 def written(shadow: Path, since: float) -> Written:
@@ -42,6 +45,10 @@ def written(shadow: Path, since: float) -> Written:
 
 
 def _lines(path: Path) -> Iterator[str]:
+    if event_files.NAME in path.name:
+        with path.open("rb") as stream:
+            yield from itertools.islice(event_files.scalar_lines(stream.read(_EVENTS_BYTES)), _LINES)
+        return
     if path.suffix not in _TEXT or path.stat().st_size > _TEXT_BYTES:
         return
     with path.open(encoding="utf-8", errors="replace", newline="") as stream:

@@ -79,6 +79,7 @@ MUTATIONS = (
         "2 of 14 parameters are not sharded in the candidate (embed.weight",
     ),
     fails("nothing-sharded", "", "not-sharded", "fully_shard was never called"),
+    fails("by-ddp", "", "not-sharded", "trained by DistributedDataParallel: every rank keeps all weights"),
     fails("ignored-sharded", "--ignored", "ignored-sharded", "2 parameters that FSDP1 ignored are sharded"),
     fails(
         "ignored-too-much",
@@ -172,8 +173,10 @@ MUTATIONS = (
     fails("sync-first", "--accumulate 2", "sync-in-another-pass", "in backward pass 1 of 2 in the candidate"),
     fails("loss-by-rank", "--accumulate 2", "loss-per-rank", "another one on every rank (0.9, 1.1)"),
     fails("sync-never", "", "sync-missing", "reduced never per step in the candidate and once"),
-    fails("loss-not-divided", "--accumulate 2", "loss-scale", "2 times the original's, and so is the loss"),
-    fails("loss-times-ranks", "", "loss-scale", "2 times the original's, and so is the loss"),
+    fails("loss-not-divided", "--accumulate 2", "loss-scale", "is 2 times the original's in step 1"),
+    fails("loss-times-ranks", "", "loss-scale", "is 2 times the original's in step 1"),
+    fails("other-loss", "", "other-loss", "and so is what the model returns"),
+    fails("zero-grad-early", "--clip 0.3", "gradients-dropped", "the optimizer is given no gradients"),
     fails("summed-not-averaged", "", "gradient-scale", "averaged over another number"),
     fails("unused-get-nothing", "--unused", "unused-parameters", "spare.bias"),
     fails("not-clipped", "--clip 0.3", "not-clipped", "the candidate did not"),
@@ -190,6 +193,7 @@ MUTATIONS = (
         "norm_type 2 in the candidate and inf",
     ),
     fails("clip-first-unit-only", "--clip 0.3", "clipped-in-part", "of 14 parameters"),
+    fails("clips-elements", "--clip 0.3", "limits-elements", "limited to 0.01 in step 1 of the candidate"),
     # data, mode, random numbers, the loop itself
     fails("other-data", "", "different-data", "other inputs in step 1"),
     fails("same-data-on-every-rank", "", "same-data", "every rank of the candidate is given the same inputs"),
@@ -200,12 +204,17 @@ MUTATIONS = (
         "modules are in evaluation mode in the candidate",
     ),
     fails("draws-more", "--dropout", "random-state", "in another state when the model is called in step 2"),
+    fails("seeds-by-rank", "--dropout", "random-state", "seeds each rank with its own number, and the"),
+    fails("other-dropout", "--dropout", "other-forward", "inputs are equal: blocks.0 returns something else"),
+    fails("other-statistics", "--bn", "batch-statistics", "Their momentum"),
     fails("stops-early", "", "steps", "made 3 optimizer steps and the candidate 2"),
     fails("write-lost", "--write", "outside-write", "between steps 1 and 2 the original changed 14 weights"),
     fails(
         "write-skipped", "--write", "outside-write", "between steps 1 and 2 the original changed 14 weights"
     ),
     fails("average-of-early-list", "--ema", "other-model", "weights of a model that is only called without"),
+    fails("average-in-bf16", "--ema", "other-model", "its weights are bfloat16 in the candidate and float32"),
+    fails("average-without-policy", "--ema --dtype bf16", "precision", "unit other1"),
     # saving and showing
     fails("saves-shards", "--save", "saved-shards", "torch.save was given only rank 0's part of 14 tensors"),
     fails(
@@ -232,6 +241,7 @@ MUTATIONS = (
     raises("unnamed-mesh", "--strategy HYBRID_SHARD", "mesh_dim_names", 4),
     raises("policy-on-root-alone", "--dtype bf16", "in another dtype than the weights"),
     raises("mixed-optimizer", "--ignored", "parameter group of their own"),
+    raises("skips-parameters", "", "take no part in the loss on some ranks"),
     hangs("gathers-on-rank-zero", "--write", "rank 1: "),
     hangs("skips-module", "", "for blocks.1 (forward)"),
 )

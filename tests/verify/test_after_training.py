@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from bench import Bench, bench
 
-from fsdp_migrate.verify.answer_calls import missing_calls
+from fsdp_migrate.verify.answer_calls import missing_call
 from fsdp_migrate.verify.baseline import sources
 from fsdp_migrate.verify.compare import compare
 from fsdp_migrate.verify.model import ANSWER, SAVED, ArmName, Outcome, ParityReport, VerifyRequest
@@ -87,7 +87,7 @@ def test_what_an_older_program_did_not_record_is_no_difference(made: Bench) -> N
         for (step, quantity), parts in older.parts.items()
         if quantity != ANSWER and (step, quantity) != (3, SAVED)
     }
-    assert not compare(older, newer).bitwise and missing_calls(older, newer)
+    assert not compare(older, newer).bitwise and missing_call(older, newer)
     seen_alike(older, newer)
-    assert compare(older, newer).bitwise and not missing_calls(older, newer)
+    assert compare(older, newer).bitwise and not missing_call(older, newer)
     assert len(older.saves) == len(newer.saves) == 4

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pytest
+
 from fsdp_migrate.verify import known_errors
+from fsdp_migrate.verify.answer import Answer
 from fsdp_migrate.verify.causes import likely_causes
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.evidence import Evidence
-from fsdp_migrate.verify.model import Difference
-from fsdp_migrate.verify.record import ArmRecord, Clip, OptimizerFacts, StepFacts
+from fsdp_migrate.verify.model import CLIPPED, Difference
+from fsdp_migrate.verify.record import ArmRecord, Clip, Load, OptimizerFacts, Part, StepFacts
 
 
 def arm(kind: str, *steps: dict[str, Any], **more: Any) -> ArmRecord:
@@ -136,6 +141,127 @@ def test_norm_within_its_limit_is_not_called_unclipped() -> None:
     assert not arm("FSDP2", {}).within_limits(1)
 
 
+def parts(values: list[float], name: str = "w", dtype: str = "float32") -> dict[str, list[Part]]:
+    """A tensor that rank 0 holds."""
+    stored = np.array(values, np.float32)
+    return {name: [Part(0, name, dtype, stored.shape, stored.size, 0, None, stored, None)]}
+
+
+def first_is(step: int, quantity: str, name: str = "w") -> Comparison:
+    return Comparison([Difference(step, quantity, name, 1.0, 1.0, 0.0, 1.0, 2.0)])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code", "words"),
+    [
+        ([0.5, 0.25, -0.5], [1.0, 0.25, -2.0], "elements-not-limited", "limited to 0.5 in step 1"),
+        ([0.5, 0.25, -0.5], [0.75, 0.25, -0.75], "elements-not-limited", "and to 0.75 in the candidate"),
+        ([0.5, 0.125, -1.0], [0.75, 0.25, -0.75], "limits-elements", "limited to 0.75 in step 1 of the"),
+        ([0.5, 0.25, -0.5], [0.5, 0.125, -1.0], "elements-not-limited", "not to that in the candidate"),
+        ([0.5, 0.125, -1.0], [0.25, 0.0625, -0.5], "where-to-look", "differ when the optimizer gets them"),
+    ],
+)
+def test_limit_of_every_element_by_itself_is_read_off_the_gradients(
+    before: list[float], after: list[float], code: str, words: str
+) -> None:
+    gradient = {(1, "gradient"): parts([1.0, 0.25, -2.0])}
+    made = [arm(kind, {}, parts=dict(gradient)) for kind in ("FSDP1", "FSDP2")]
+    for record, clipped in zip(made, (before, after), strict=True):
+        record.parts[1, CLIPPED] = parts(clipped)
+    found = likely_causes(Evidence(made[0], made[1], first_is(1, CLIPPED)))
+    assert found[0].code == code and words in found[0].text
+
+
+def test_what_is_added_to_clipped_gradients_is_no_norm_of_each_rank() -> None:
+    """A term that is added after clipping makes another factor on every rank, in both programs."""
+    clip = {"clips": (Clip("clip_grad_norm_", 1.0, 2.0, 2.0, ()),)}
+
+    def two_ranks(kind: str, first: list[float], second: list[float]) -> ArmRecord:
+        made = arm(kind, clip, ranks=2, shapes={"w": (4,)})
+        made.steps[1] += arm(kind, clip).steps[1]
+        for quantity, halves in (("gradient", ([2.0, 0.0], [0.0, 2.0])), (CLIPPED, (first, second))):
+            made.parts[1, quantity] = {"w": []}
+            for rank, half in enumerate(halves):
+                stored = np.array(half, np.float32)
+                part = Part(rank, "w", "float32", (4,), 2, 2 * rank, None, stored, None)
+                made.parts[1, quantity]["w"].append(part)
+        return made
+
+    original = two_ranks("FSDP1", [1.0, 0.02], [0.02, 1.0])
+    adds_more = two_ranks("FSDP2", [1.01, 0.2], [0.2, 1.02])
+    assert causes(original, adds_more, first_is(1, CLIPPED)) == ["where-to-look"]
+    by_rank = two_ranks("FSDP2", [1.0, 0.0], [0.0, 1.5])
+    assert causes(original, by_rank, first_is(1, CLIPPED)) == ["local-norm"]
+
+
+def test_losses_that_are_all_multiplied_are_named_whatever_their_gradients_round_to() -> None:
+    steps = [{"losses": losses} for losses in ((1.0, 3.0), (2.0, 6.0), (2.0, 5.0))]
+    original, doubled, other = (arm(f"FSDP{2 if at else 1}", step) for at, step in enumerate(steps))
+    found = likely_causes(Evidence(original, doubled, apart(1, "loss", 4.0, 8.0)))
+    assert found[0].code == "loss-scale" and "is 2 times the original's in step 1" in found[0].text
+    assert causes(original, other, apart(1, "loss", 4.0, 7.0)) == ["where-to-look"]
+
+
+def test_place_of_a_loss_that_differs_is_where_outputs_part() -> None:
+    seen = {"blocks.0": "a", "blocks.1": "b", "": "c"}
+    for change, code, words in (
+        ({}, "other-loss", "and so is what the model returns"),
+        ({"blocks.1": "x", "": "y"}, "other-forward", "blocks.1 returns something else on rank 0"),
+        ({"": "y"}, "other-forward", "after its units have agreed"),
+    ):
+        arms = arm("FSDP1", {}, outputs={0: seen}), arm("FSDP2", {}, outputs={0: seen | change})
+        (found,) = likely_causes(Evidence(*arms, apart(1, "loss", 1.0, 1.5)))
+        assert found.code == code and words in found.text
+    later = arm("FSDP1", {}, {}, outputs={0: seen}), arm("FSDP2", {}, {}, outputs={0: seen})
+    assert causes(*later, apart(2, "loss", 1.0, 1.5)) == ["where-to-look"]  # they are of the first step
+    older = arm("FSDP1", {}), arm("FSDP2", {}, outputs={0: seen})
+    assert causes(*older, apart(1, "loss", 1.0, 1.5)) == ["where-to-look"]
+
+
+def test_weights_that_an_optimizer_without_eps_made_no_numbers() -> None:
+    """An optimizer state that is asked for before the first step makes a step with gradients of zeros."""
+    settings = {"w": (("eps", 0.0),)}
+    more = {
+        "loads": [Load(0, "optimizer", 0)],
+        "optimizers": [OptimizerFacts(1, 0, "Adam", settings, 0)],
+    }
+    before, after = arm("FSDP1", {}, **more), arm("FSDP2", {}, **more)
+    before.parts[0, "weight"], after.parts[0, "weight"] = parts([1.0, 2.0]), parts([float("nan")] * 2)
+    assert causes(before, after, first_is(0, "weight"))[0] == "zero-eps"
+    settings["w"] = (("eps", 1e-8),)
+    assert causes(before, after, first_is(0, "weight"))[0] == "uninitialised"
+
+
+def test_keys_that_match_in_the_candidate_alone() -> None:
+    before, after = (
+        arm("FSDP1", {}, loads=[Load(0, "model", 2)]),
+        arm("FSDP2", {}, loads=[Load(0, "model", 0)]),
+    )
+    before.parts[0, "weight"], after.parts[0, "weight"] = parts([1.0, 2.0]), parts([1.0, 3.0])
+    (found,) = likely_causes(Evidence(before, after, first_is(0, "weight")))
+    assert found.code == "load-unmatched" and "2 keys did not match when the original loaded" in found.text
+
+
+def test_dtype_of_buffers_is_told_in_both_directions() -> None:
+    wide, half = parts([1.0], "freq"), parts([1.5], "freq", "bfloat16")
+    for before, after, words in ((half, wide, "FSDP1 casts buffers"), (wide, half, "was cast as a whole")):
+        arms = arm("FSDP1", {}), arm("FSDP2", {})
+        for record, tensors in zip(arms, (before, after), strict=True):
+            record.parts[0, "buffer"] = tensors
+        (found,) = likely_causes(Evidence(*arms, first_is(0, "buffer", "freq (rank 0)")))
+        assert found.code == "buffers" and words in found.text
+
+
+def test_other_inputs_of_the_first_step_come_before_the_statistics_that_they_make() -> None:
+    comparison = first_is(0, "buffer", "bn.running_mean (rank 0)")
+    before, after = arm("FSDP1", {"inputs": ("a",)}), arm("FSDP2", {"inputs": ("b",)})
+    for record, value in ((before, 1.0), (after, 2.0)):
+        record.parts[0, "buffer"] = parts([value], "bn.running_mean")
+    assert causes(before, after, comparison) == ["different-data", "batch-statistics"]
+    after.steps = before.steps
+    assert causes(before, after, comparison) == ["batch-statistics"]
+
+
 def test_errors_of_parameters_outside_of_a_forward_pass() -> None:
     mixed = "RuntimeError: aten.{} got mixed torch.Tensor and DTensor, need to convert all"
     assert "call its reshard()" in known_errors.meaning(mixed.format("lerp_.Scalar"), "")
@@ -148,3 +274,27 @@ def test_errors_of_parameters_outside_of_a_forward_pass() -> None:
     assert "parameter group" in known_errors.meaning(mixed.format("addcdiv_.default"), "torch/optim/adam.py")
     dtype = "RuntimeError: attempting to assign a gradient with dtype 'c10::BFloat16' to a tensor"
     assert "first forward pass" in known_errors.meaning(dtype, "")
+
+
+def test_call_that_one_arm_does_not_make_comes_first_where_nothing_differs_before_it() -> None:
+    answers = [Answer(1, 0, "model1", 1, "x", 0)]
+    before, after = arm("FSDP1", {}, {}), arm("FSDP2", {}, {"inputs": ("b",)}, answers=answers)
+    assert causes(before, after, apart(2, "loss", 1.0, 2.0)) == ["calls-gone", "different-data"]
+    assert causes(before, after, apart(1, "loss", 1.0, 2.0))[-1] == "calls-gone"
+    assert causes(before, after, apart(2, "weight of another model", 1.0, 2.0))[-1] == "calls-gone"
+
+
+def test_seeds_are_told_from_numbers_that_were_drawn() -> None:
+    def ranks(kind: str, *random: str) -> ArmRecord:
+        made = arm(kind, {}, ranks=len(random))
+        made.steps[1] = [replace(made.steps[1][0], random=one) for one in random]
+        return made
+
+    for before, after, words in (
+        ("ab", "aa", "seeds every rank with the same number, and the original each rank with its own"),
+        ("aa", "ab", "seeds each rank with its own number, and the original every rank with the same"),
+        ("ab", "cd", "has drawn more or fewer before, or is seeded otherwise"),
+    ):
+        evidence = Evidence(ranks("FSDP1", *before), ranks("FSDP2", *after), apart(1, "loss", 1.0, 2.0))
+        (found,) = likely_causes(evidence)
+        assert found.code == "random-state" and words in found.text

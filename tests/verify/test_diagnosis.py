@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from traceback import FrameSummary
 
 import pytest
 from bench import Benches
 
 from fsdp_migrate.errors import JobError
-from fsdp_migrate.verify import failures, known_errors
+from fsdp_migrate.verify import failures, known_errors, tracebacks
 from fsdp_migrate.verify.calls import Call, read_calls, where_they_part
 from fsdp_migrate.verify.launcher import LaunchResult, RankExit
 from fsdp_migrate.verify.model import ArmName
@@ -61,6 +62,7 @@ def test_rank_that_stays_away_is_named_in_a_hang_alone() -> None:
     [
         ("RuntimeError: got mixed torch.Tensor and DTensor", "in load_state_dict", "set_model_state_dict"),
         ("RuntimeError: got mixed torch.Tensor and DTensor", "torch/optim/adamw.py", "parameter group of"),
+        ("RuntimeError: got mixed torch.Tensor and DTensor", "torch/optim/optimizer.py", "is not torch's"),
         ("RuntimeError: got mixed torch.Tensor and DTensor", "clip_grad.py", "clip each kind"),
         ("RuntimeError: got mixed torch.Tensor and DTensor", "model.py", "register_fsdp_forward_method"),
         ("AttributeError: 'FSDPModel' object has no attribute 'module'", "", "changes the model in place"),
@@ -71,6 +73,9 @@ def test_rank_that_stays_away_is_named_in_a_hang_alone() -> None:
         ("torch.OutOfMemoryError: CUDA out of memory.", "", "ran out of memory"),
         ("KeyError: 34", "", "the optimizer holds a parameter that the model has no more"),
         ("KeyError: 'batch 34'", "", ""),
+        ("KeyError: 'param_groups.0.initial_lr'", "", "build it before set_optimizer_state_dict"),
+        ("RuntimeError: mixed dtype (CPU): expect parameter to have scalar type of Float", "", "mp_policy"),
+        ("ValueError: SyncBatchNorm expected input tensor to be on GPU", "", "SyncBatchNorm runs on GPUs"),
         ("ValueError: bad batch", "", ""),
     ],
 )  # fmt: skip
@@ -106,7 +111,27 @@ def test_planted_failure_is_explained(zoo: Benches, mistake: str, words: list[st
         zoo.verdict("", 2, mistake=mistake, timeout_s=12.0 if mistake == "hangs" else 60.0)
     said = f"{raised.value.message}\n{raised.value.hint}"
     assert all(each in said for each in words), said
+    assert "fsdp_migrate/verify" not in said  # a stack has the job's frames and torch's, not the probes'
     assert int(raised.value.exit_code) == 3
+
+
+def test_frames_of_probes_are_left_out_of_stacks_but_for_their_own_errors() -> None:
+    verify = Path(tracebacks.__file__).parent
+    probe, job = str(verify / "probes" / "backward.py"), str(verify / "reference_job" / "train.py")
+    files = [str(verify / "worker.py"), "<frozen runpy>", "train.py", probe, "torch/autograd/__init__.py"]
+
+    def shown(*names: str) -> list[str]:
+        return [one.filename for one in tracebacks.shown([FrameSummary(name, 1, "f") for name in names])]
+
+    assert shown(*files) == ["train.py", "torch/autograd/__init__.py"]
+    assert shown(*files, probe) == ["train.py", probe, "torch/autograd/__init__.py", probe]
+    assert shown(files[0], job, probe, "torch/nn.py") == [job, "torch/nn.py"]
+    mode = FrameSummary(probe, 1, "__torch_function__")
+    assert [one.filename for one in tracebacks.shown([FrameSummary("a.py", 1, "f"), mode])] == ["a.py"]
+    lines = [f'  File "{name}", line 1 in f' for name in (*reversed(files), files[0])]
+    stack = "\n".join(["Current thread (most recent call first):", *lines])
+    assert tracebacks.shown_stack(stack).splitlines() == [stack.splitlines()[at] for at in (0, 1, 3)]
+    assert tracebacks.shown_stack(lines[1]) == lines[1]  # there is nothing else to show
 
 
 def test_rank_that_came_to_its_end_is_told_where_others_wait_for_it(tmp_path: Path) -> None:

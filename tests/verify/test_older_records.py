@@ -101,7 +101,7 @@ def test_job_on_fewer_ranks_is_compared_by_what_ranks_share(one_rank: Bench, pro
     ("options", "code", "words"),
     [
         ("--mistake data", "other-batches", "the ranks together did not take in the same batch"),
-        ("--micro 4 --mistake not-divided", "loss-scale", "are 2 times the original's, and so is the loss"),
+        ("--micro 4 --mistake not-divided", "loss-scale", "is 2 times the original's in step 1"),
         ("--mistake optimizer-first", "optimizer-before-shard", "holds 8 parameters"),
     ],
 )

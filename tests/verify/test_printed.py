@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+from pathlib import Path
+
 import pytest
 
+from fsdp_migrate.verify.event_files import scalar_lines
 from fsdp_migrate.verify.printed import counts_whole_parameters, differences, prints_dtensors
+from fsdp_migrate.verify.written import counterparts, gone, written
 
 
 @pytest.mark.parametrize(
@@ -46,6 +51,47 @@ def test_times_rates_and_rounding_are_no_difference(before: str, after: str) -> 
 def test_arms_that_differ_by_rounding_print_other_digits() -> None:
     assert differences(("loss 2.50",), ("loss 2.52",), tolerance=0.02) == []
     assert len(differences(("loss 2.50",), ("loss 2.75",), tolerance=0.02)) == 1
+
+
+def test_numbers_of_the_whole_job_round_less_than_single_tensors() -> None:
+    for words, found in (
+        ("grad norm", 1),
+        ("val loss", 1),
+        ("val acc", 0),
+        ("mean of w", 0),
+    ):
+        line, after = f"{words} 0.50", f"{words} 0.60"
+        assert len(differences((line,), (after,), tolerance=5.0, of_all=0.02)) == found, line
+
+
+def _field(number: int, value: bytes) -> bytes:
+    """A field of bytes of a protocol buffer; all are shorter than 128."""
+    return bytes([number << 3 | 2, len(value)]) + value
+
+
+def _event(step: int, tag: str, value: float) -> bytes:
+    """A record of a TensorBoard file as `SummaryWriter.add_scalar` writes it, but for checksums."""
+    held = _field(1, tag.encode()) + bytes([2 << 3 | 5]) + struct.pack("<f", value)
+    event = b"\x09" + struct.pack("<d", 1.0) + bytes([2 << 3, step & 0x7F | 0x80, step >> 7])
+    event += _field(5, _field(1, held))
+    return struct.pack("<QI", len(event), 0) + event + bytes(4)
+
+
+def test_scalars_of_tensorboard_are_lines(tmp_path: Path) -> None:
+    data = _event(0, "train/loss", 1.5) + _event(300, "grad_norm", 1e-7)
+    lines = ("step 0, train/loss: 1.5", "step 300, grad_norm: 1e-07")
+    assert tuple(scalar_lines(data)) == lines
+    assert [len(list(scalar_lines(data[:cut]))) for cut in (0, 11, 40, len(data) - 8)] == [0, 0, 0, 1]
+    for arm, host in (
+        ("original", "events.out.tfevents.17.node.81.0"),
+        ("candidate", "events.out.tfevents.18.node.93.0"),
+    ):
+        (tmp_path / arm / "runs").mkdir(parents=True)
+        (tmp_path / arm / "runs" / host).write_bytes(data)
+    before, after = (written(tmp_path / arm, 0.0) for arm in ("original", "candidate"))
+    ((left, right),) = counterparts(before, after)
+    assert before[left] == after[right] == lines and gone(before, after) == []
+    assert gone(before, {}) == [left]
 
 
 def test_lines_of_other_steps_are_not_compared() -> None:

@@ -28,6 +28,7 @@ NOT_ANSWERED = {
 }
 PROGRAM = """
 import concurrent.futures, inspect, io, json, threading, torch
+from torch import nn
 from fsdp_migrate.verify import cuda_calls, rehearsal
 
 said = set()
@@ -82,11 +83,18 @@ def read(*place):
     saved.seek(0)
     return torch.load(saved, *place)
 
+def compiled():
+    layer = torch.compile(nn.LayerNorm(2), backend=lambda *_: 1 / 0)
+    return layer(ones) * dict(layer.named_parameters())["_orig_mod.weight"]
+
 saved = io.BytesIO()
 torch.save(ones, saved)
 HABITS = {
     "a slice": lambda: ones.repeat(2, 2)[:, 1:].to("cuda").view(6),
     "a slice by cuda()": lambda: ones.repeat(2, 2)[:, 1:].cuda().view(6),
+    "a number": lambda: nn.LayerNorm(2).to(torch.device(0))(ones.to(0)).to(torch.device(device=1)),
+    "a number's kind": lambda: str(torch.device(1)) == "cuda:1" or 1 / 0,
+    "compiled": compiled,
     "pin_memory": lambda: ones.pin_memory().to("cuda", non_blocking=True),
     "made pinned": lambda: torch.empty(2, pin_memory=True),
     "record_stream": lambda: ones.record_stream(torch.cuda.current_stream()),
@@ -122,6 +130,12 @@ with mode:
             if isinstance(made, torch.Tensor) and made.device.type != "cpu":
                 habits.append(name)
 available = torch.cuda.is_available()
+def is_torch_bf16_gpu_available():
+    return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+bf16 = is_torch_bf16_gpu_available()
+torch.distributed.init_process_group("nccl", store=torch.distributed.HashStore(), rank=0, world_size=1)
+ddp = nn.parallel.DistributedDataParallel(nn.LayerNorm(2), [0], output_device=0)(ones).sum().item()
+torch.distributed.destroy_process_group()
 cuda_calls.apply(said.add, as_gpu=True)
 print(json.dumps({
     "failed": failed,
@@ -133,6 +147,8 @@ print(json.dumps({
     "total": torch.cuda.get_device_properties(0).total_memory,
     "allocated": torch.cuda.memory_stats()["allocated_bytes.all.peak"],
     "capability": torch.cuda.get_device_capability(0),
+    "bf16": bf16,
+    "ddp": ddp,
     "available": [available, torch.cuda.is_available(), torch.amp.GradScaler().is_enabled()],
     "said": sorted(said),
 }))
@@ -151,6 +167,8 @@ def test_scripts_that_ask_cuda_get_an_answer_on_a_cpu() -> None:
     told = json.loads(done.stdout)
     assert set(told["failed"]) <= NOT_ANSWERED
     assert told["habits"] == []
+    assert any("torch.compile compiles nothing" in text for text in told["said"])
+    assert told["bf16"] and told["ddp"] == 0.0
     assert told["forked"] and told["sum"] == 2.0
     assert told["devices"] == 2 and told["allocated"] == 0
     # Scripts print what share of the memory is in use.

@@ -6,6 +6,8 @@ import pytest
 from bench import Benches
 from parity_zoo import RIGHT, Right
 
+from fsdp_migrate.verify.model import Outcome
+
 
 def test_suite_is_as_large_as_it_claims() -> None:
     assert len(set(RIGHT)) == len(RIGHT) >= 35
@@ -22,3 +24,11 @@ def test_right_conversion_passes(zoo: Benches, right: Right) -> None:
     if right.exact:
         assert report.largest == ()
     assert all(one.relative <= one.limit for one in report.largest)
+
+
+def test_no_sharding_may_become_distributed_data_parallel(zoo: Benches) -> None:
+    report = zoo.verdict("--strategy NO_SHARD --accumulate 2 --clip 0.3", 2, "by-ddp")
+    assert report.passed, (report.first, report.causes)
+    assert report.candidate.kind == "DDP"
+    reductions = next(one for one in report.checks if one.title == "Gradient reductions per step")
+    assert reductions.outcome is Outcome.NOT_OBSERVED

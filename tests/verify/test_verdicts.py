@@ -10,7 +10,7 @@ import pytest
 
 from fsdp_migrate.verify.arms import Circumstances
 from fsdp_migrate.verify.model import Outcome, ParityReport
-from fsdp_migrate.verify.record import ArmRecord, Part, StepFacts, Unit
+from fsdp_migrate.verify.record import ArmRecord, Clip, Part, StepFacts, Unit
 from fsdp_migrate.verify.run import report
 
 STEPS = 12
@@ -84,15 +84,28 @@ def test_equal_nans_are_no_proof() -> None:
     arms = []
     for kind in ("FSDP1", "FSDP2"):
         made = arm(kind)
-        made.steps[3] = [replace(made.steps[3][0], losses=(math.nan,))]
+        for step in (1, *range(3, STEPS + 1)):  # the first is left out by the job, which goes on
+            made.steps[step] = [replace(made.steps[step][0], losses=(math.nan,))]
         arms.append(made)
     found = verdict(*arms)
     assert found.passed
     assert "the loss is not a number from step 3 on" in found.warnings[0]
     for made in arms:
-        made.steps[1] = [replace(made.steps[1][0], losses=(math.inf,))]
+        made.steps[2] = [replace(made.steps[2][0], losses=(math.inf,))]
     found = verdict(*arms)
     assert outcome(found, "Enough was observed to judge") is Outcome.DIFFERS
+
+
+def test_norms_that_are_reported_more_often_are_a_warning() -> None:
+    arms = arm("FSDP1"), arm("FSDP2")
+    clip = Clip("clip_grad_norm_", 2.0, 2.0, 0.5, ())
+    for made, times in zip(arms, (1, 2), strict=True):
+        for step, facts in made.steps.items():
+            made.steps[step] = [replace(one, clips=(clip,) * times) for one in facts]
+    found = verdict(*arms)
+    assert found.passed
+    (warning,) = found.warnings
+    assert f"a gradient norm {STEPS} times and the candidate {2 * STEPS} times" in warning
 
 
 def test_parameter_that_nobody_could_read_is_not_equal() -> None:

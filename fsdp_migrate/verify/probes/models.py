@@ -86,6 +86,8 @@ class _Calls:
                 if _is_float(one)
             }
             session.input_dtypes[name] = sorted(dtypes)
+        if name is not None and self.outermost is not None and not session.step and not session.now.losses:
+            self._write_output(name, output)
         if self.depth == 0 and self.take is not None:
             take, self.take = self.take, None
             with session.probing() as active:
@@ -101,6 +103,12 @@ class _Calls:
                 with session.probing() as active:
                     if active:
                         session.now.inputs.append(_digest(exact))
+
+    def _write_output(self, unit: str, output: Any) -> None:
+        """Of the first forward pass: all that it rests on is what the job starts from."""
+        with self.session.probing() as active:
+            if active:
+                self.session.recorder.event("output", unit=unit, digest=_digest(_tensors(output)))
 
     def _beat(self) -> None:
         """Evaluation and long accumulation are progress too."""

@@ -103,6 +103,19 @@ class NothingSharded:
         return loop.nothing()
 
 
+class ByDdp:
+    """A mistake but for NO_SHARD, which DistributedDataParallel is another word for."""
+
+    def shard(self, model):
+        return nn.parallel.DistributedDataParallel(model)
+
+    def accumulating(self, model, is_last):
+        return loop.nothing() if is_last else model.no_sync()
+
+    def clip(self, model, optimizer):
+        return nn.utils.clip_grad_norm_(model.parameters(), self.choice.clip)
+
+
 class IgnoredSharded:
     def settings(self, model):
         found = super().settings(model)
@@ -338,6 +351,18 @@ class LossTimesRanks:
         return value * dist.get_world_size()
 
 
+class OtherLoss:
+    def loss(self, value):
+        return value + 0.1 * value.square()
+
+
+class ZeroGradEarly:
+    def clip(self, model, optimizer):
+        norm = super().clip(model, optimizer)
+        optimizer.zero_grad()
+        return norm
+
+
 class SummedNotAveraged:
     def shard(self, model):
         model = super().shard(model)
@@ -402,6 +427,11 @@ class ClipFirstUnitOnly:
         return nn.utils.clip_grad_norm_(model.blocks[0].parameters(), self.choice.clip).full_tensor()
 
 
+class ClipsElements:
+    def clip(self, model, optimizer):
+        nn.utils.clip_grad_value_(model.parameters(), 0.01)
+
+
 # Data, mode, random numbers, the loop itself.
 
 
@@ -423,6 +453,25 @@ class DrawsMore:
     def begin_step(self, model, step):
         if step == 1:
             torch.rand(1)
+
+
+class SeedsByRank:
+    def begin_step(self, model, step):
+        if step == 0:
+            torch.manual_seed(7 + dist.get_rank())
+
+
+class OtherDropout:
+    def prepare(self, model):
+        super().prepare(model)
+        for block in model.blocks:
+            block.drop.p = 0.3
+
+
+class OtherStatistics:
+    def prepare(self, model):
+        super().prepare(model)
+        model.bn.momentum = 0.5
 
 
 class StopsEarly:
@@ -463,6 +512,27 @@ class AverageOfEarlyList:
                 average(torch.zeros(1, 8, dtype=torch.long))
             self.kept = [p.clone() for p in early]
         return self.kept
+
+
+class AverageInBf16:
+    """The second model that is sharded is the average."""
+
+    sharded = 0
+
+    def shard(self, model):
+        self.sharded += 1
+        return super().shard(model if self.sharded == 1 else model.bfloat16())
+
+
+class AverageWithoutPolicy:
+    sharded = 0
+
+    def shard(self, model):
+        self.sharded += 1
+        return super().shard(model)
+
+    def policy(self):
+        return super().policy() if self.sharded < 2 else MixedPrecisionPolicy(cast_forward_inputs=False)
 
 
 # Saving and showing.
@@ -588,6 +658,15 @@ class SkipsModule:
         if step == 1 and dist.get_rank() == 1:
             first = model.blocks[1]
             model.blocks = nn.ModuleList(block for block in model.blocks if block is not first)
+
+
+class SkipsParameters:
+    """A rank whose batch leaves a part of a unit out of its loss."""
+
+    def begin_step(self, model, step):
+        if step == 1 and dist.get_rank() == 1:
+            down = model.blocks[1].down
+            down.forward = lambda x: nn.functional.linear(x, down.weight.detach(), down.bias)
 
 
 # What ends a job.
