@@ -35,6 +35,11 @@ from codemods.rule import (
 _AWAY = (
     'make `fsdp` True here, and let `fsdp_config` say `"version": 2` and what the words said (`explain fsdp`)'
 )
+_SMOOTHING = (
+    "under FSDP2 Transformers does not shift the labels that it smooths: it asks for the name of the model's "
+    "class, which `fully_shard` changes"
+)
+_OWN_LOSS = "give the trainer a `compute_loss_func` that shifts and smooths, and drop this"
 _FORMER = ("fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params")
 
 
@@ -53,7 +58,8 @@ def training_arguments(project: Project) -> Iterator[Finding]:
     The same translation as in a trainer's files (`explain fsdp`). `fsdp="..." if flag else ""` keeps its
     condition. A file that `fsdp_config` names changes together with all that name it, or not at all. A
     dictionary that is written elsewhere, and a string made at run time, are left to you. Arguments of other
-    classes that happen to be called `fsdp` are not touched.
+    classes that happen to be called `fsdp` are not touched. `label_smoothing_factor` is left to you too: the
+    loss of a causal model is another one under FSDP2, without a word (`Trainer.compute_loss`, 5.x).
     """
     for module, call in trainer_calls(project):
         yield from with_settings(_call(project, module, call), settings_of_call(module, call))
@@ -175,6 +181,9 @@ def _with_config(
     edits = [*(edits or ()), *(replace(module, node, ("True",)) for node in strings)]
     edits += delete_arguments(module, call, former)
     yield finding(module, fsdp, "FM616", "`fsdp` becomes FSDP2's", safety=Safety.SAFE, edits=edits)
+    smoothing = _keyword(call, "label_smoothing_factor")
+    if smoothing is not None and literal_of(smoothing.value) != 0:
+        yield _left(module, smoothing, _SMOOTHING, _OWN_LOSS)
 
 
 def _config_edits(

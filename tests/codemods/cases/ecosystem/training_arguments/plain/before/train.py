@@ -8,3 +8,11 @@ def arguments(large: bool) -> TrainingArguments:
         fsdp_transformer_layer_cls_to_wrap="LlamaDecoderLayer",
         bf16=True,
     )
+
+
+def smoothed(factor):
+    return TrainingArguments("out", fsdp="full_shard", label_smoothing_factor=factor)
+
+
+def not_smoothed():
+    return TrainingArguments("out", fsdp="full_shard", label_smoothing_factor=0.0)
