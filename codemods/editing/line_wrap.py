@@ -213,7 +213,8 @@ class _Breaker:
         inner = indent + _STEP
         pad = " " * inner
         flat = ", ".join(self._text(item) for item in items)
-        if inner + len(flat) <= self.width:
+        is_display = not isinstance(around, ast.Call) and len(items) > 1  # formatters give each item a line
+        if inner + len(flat) <= self.width and not is_display:
             return f"{opening}\n{pad}{flat}\n{' ' * indent}{closing}"
         comma = "," if len(items) > 1 else ""
         rows = [pad + self._item(item, inner, comma) + comma for item in items]

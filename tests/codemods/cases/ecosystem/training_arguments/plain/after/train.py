@@ -21,7 +21,9 @@ def smoothed(factor):
         "out",
         fsdp=True,
         fsdp_config={
-            "version": 2, "reshard_after_forward": True, "auto_wrap_policy": "NO_WRAP"
+            "version": 2,
+            "reshard_after_forward": True,
+            "auto_wrap_policy": "NO_WRAP",
         },
         label_smoothing_factor=factor,
     )
@@ -32,7 +34,9 @@ def not_smoothed():
         "out",
         fsdp=True,
         fsdp_config={
-            "version": 2, "reshard_after_forward": True, "auto_wrap_policy": "NO_WRAP"
+            "version": 2,
+            "reshard_after_forward": True,
+            "auto_wrap_policy": "NO_WRAP",
         },
         label_smoothing_factor=0.0,
     )
