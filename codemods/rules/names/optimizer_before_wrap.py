@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from codemods.analysis.conditions import are_apart
-from codemods.analysis.entry_methods import methods_within
 from codemods.analysis.evidence import OPTIMIZER_NAME
 from codemods.analysis.origins import Origins
-from codemods.editing.moves import moved_behind, names_bound, names_in
+from codemods.built_optimizers import is_item, models_of, optimizer_calls
+from codemods.editing.moves import moved_behind
 from codemods.rule import Edit, Finding, Module, No, Project, Safety, WrapCall, finding, rule
 
 _MANY = 8
@@ -56,8 +56,8 @@ def optimizer(project: Project) -> Iterator[Finding]:
     seen: set[ast.AST | None] = set()
     met: _Met = {}
     origins = Origins(project.links)
-    for module, call in _optimizer_calls(project):
-        for owner in _models_of(project, module, call):
+    for module, call in optimizer_calls(project):
+        for owner in models_of(project, module, call):
             wrap = _later_wrap(project, origins, module, call, owner)
             if wrap is None:
                 built.append((module, call, owner))
@@ -108,20 +108,12 @@ def _wrapped_elsewhere(
         for site, there in wrapped:
             if not isinstance(holding, No) and site not in holding.sites:
                 continue  # sharded by another one already
-            is_same = bool(made & there) or _is_item(module, owner, site)
+            is_same = bool(made & there) or is_item(module, owner, site)
             if is_same and origins.is_earlier((module, call), (site.module, site.node)):
                 is_repaired = _is_repaired(project, site.module, site.module.statement(site.node))
                 met.setdefault(site, []).append((module, call, is_repaired))
                 seen.add(call)
                 break
-
-
-def _is_item(module: Module, owner: ast.expr, site: WrapCall) -> bool:
-    """Whether a wrap in the same function is given the same item of a container: `job["model"]`."""
-    if not isinstance(owner, ast.Subscript) or site.wrapped is None or site.module is not module:
-        return False
-    is_here = module.function(owner) is module.function(site.node)
-    return is_here and ast.unparse(owner) == ast.unparse(site.wrapped)
 
 
 def _wrap_of(project: Project, module: Module, statement: ast.stmt) -> WrapCall | None:
@@ -185,71 +177,6 @@ def _repairs(module: Module) -> Iterator[ast.Call | ast.Assign]:
     for node in module.nodes(ast.Assign) if "param_groups" in module.text else ():
         if isinstance(node, ast.Assign) and any("param_groups" in ast.unparse(t) for t in node.targets):
             yield node
-
-
-def _optimizer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
-    """Every call that builds an optimizer, or calls a function of the project that builds and returns one."""
-    builders: dict[ast.FunctionDef | ast.AsyncFunctionDef, Module] = {}
-    for module in project.looked_at:
-        for call in module.calls():
-            if project.links.builds_optimizer(module, call):
-                yield module, call
-                function = module.function(call)
-                if function is not None:
-                    builders[function] = module
-    calls = [found for function, home in builders.items() for found in project.links.calls_of(home, function)]
-    for module, call in sorted(calls, key=lambda found: (found[0].path, found[0].span(found[1]).start)):
-        if project.links.optimizers(module, call):
-            yield module, call
-    for function in builders:  # asked of what is a wrapper elsewhere: `self.model.configure_optimizers()`
-        for module in project.looked_at:
-            for call in module.called(function.name):
-                model = call.func.value if isinstance(call.func, ast.Attribute) else None
-                holding = project.sharded(module, model) if model is not None else No()
-                sites = () if isinstance(holding, No) else holding.sites
-                if any(function in methods_within(project.links, site, function.name) for site in sites):
-                    yield module, call
-
-
-def _models_of(project: Project, module: Module, call: ast.Call) -> list[ast.expr]:
-    """What an optimizer's parameters are taken from, or what is given to the function that builds it."""
-    owners = project.links.parameter_owners(module, call) or _filled_from(module, call)
-    here = [owner for owner in owners if module.function(owner) is module.function(call)]
-    return here or [*_given(module, call), *owners]
-
-
-def _given(module: Module, call: ast.Call) -> Iterator[ast.expr]:
-    """Names and attributes that a call is given, the object whose method it is, and those given to the
-    functions that group parameters for it: `AdamW(groups(model))`, `groups = grouped(model); AdamW(groups)`,
-    `model.configure_optimizers()`, `AdamW(model.groups())`."""
-    statement = module.statement(call)
-    block = module.block(statement)
-    bound = {
-        target.id: earlier.value
-        for earlier in block[: block.index(statement)]
-        if isinstance(earlier, ast.Assign)
-        for target in earlier.targets
-        if isinstance(target, ast.Name)
-    }
-    values = [call, *(bound[name] for name in names_in(call) if name in bound)]
-    for inner in (n for value in values for n in ast.walk(value) if isinstance(n, ast.Call)):
-        receivers = [inner.func.value] if isinstance(inner.func, ast.Attribute) else []
-        for argument in (*inner.args, *(k.value for k in inner.keywords), *receivers):
-            if isinstance(argument, ast.Name | ast.Attribute):
-                yield argument
-
-
-def _filled_from(module: Module, call: ast.Call) -> list[ast.expr]:
-    """`model` of the loops over `model.parameters()` that fill a list which the call is given."""
-    function = module.function(call) or module.tree
-    needed = names_in(call)
-    found = []
-    for loop in (n for n in ast.walk(function) if isinstance(n, ast.For)):
-        match loop.iter:
-            case ast.Call(func=ast.Attribute(value=model, attr="parameters" | "named_parameters")):
-                if names_bound(loop) & needed and module.span(loop).end <= module.span(call).start:
-                    found.append(model)
-    return found
 
 
 def _later_wrap(

@@ -1,6 +1,7 @@
 import functools
 import types
 import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp import fully_shard
 
 
@@ -83,6 +84,35 @@ def made_by_a_function():
     model, optimizer = made()
     fully_shard(model)
     return model, optimizer
+
+
+def comprehensions(models):
+    # TODO(fsdp-migrate FM504): build the optimizer after the model is sharded, from the
+    #   sharded model's parameters
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in models]
+    # TODO(fsdp-migrate FM103): build the modules first, then shard each and the model
+    #   around them with fully_shard
+    models = [FSDP(m, use_orig_params=True) for m in models]
+    return models, optimizers
+
+
+def loops(models):
+    optimizers = []
+    for model in models.values():
+        # TODO(fsdp-migrate FM504): build the optimizer after the model is sharded, from
+        #   the sharded model's parameters
+        optimizers.append(torch.optim.SGD(model.parameters(), lr=0.1))
+    for name, model in models.items():
+        models[name] = fully_shard(model)
+    return models, optimizers
+
+
+def loops_behind(models, others):
+    for name, model in models.items():
+        models[name] = fully_shard(model)
+    first = [torch.optim.SGD(m.parameters(), lr=0.1) for m in models.values()]
+    second = [torch.optim.SGD(m.parameters(), lr=0.1) for m in others.values()]
+    return models, first, second
 
 
 def renamed():

@@ -75,6 +75,29 @@ def made_by_a_function():
     return model, optimizer
 
 
+def comprehensions(models):
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in models]
+    models = [FSDP(m, use_orig_params=True) for m in models]
+    return models, optimizers
+
+
+def loops(models):
+    optimizers = []
+    for model in models.values():
+        optimizers.append(torch.optim.SGD(model.parameters(), lr=0.1))
+    for name, model in models.items():
+        models[name] = FSDP(model, use_orig_params=True)
+    return models, optimizers
+
+
+def loops_behind(models, others):
+    for name, model in models.items():
+        models[name] = FSDP(model, use_orig_params=True)
+    first = [torch.optim.SGD(m.parameters(), lr=0.1) for m in models.values()]
+    second = [torch.optim.SGD(m.parameters(), lr=0.1) for m in others.values()]
+    return models, first, second
+
+
 def renamed():
     model = Net()
     opt = torch.optim.SGD
