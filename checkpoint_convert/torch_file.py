@@ -122,7 +122,7 @@ def _read_zip(files: OpenFiles, path: Path, start: int, size_bytes: int) -> Torc
             raise ValueError(
                 f"storage {name} should take {count * dtype.itemsize} bytes, not {found.size_bytes}"
             )
-        return TypedStorage(found, dtype, location)
+        return TypedStorage(found, dtype)
 
     where = f"{path}, record data.pkl"
     raw, _ = unpickle(archive.read(pickled), where=where, persistent_load=load)
@@ -159,8 +159,9 @@ def zip_storage(archive: ZipArchive, name: str, location: str) -> TypedStorage:
     if record is None:
         raise archive.damaged(f"record {name} is missing")
     at = archive.data_position(record)
-    storage = Storage(archive.files, archive.path, at, record.size_bytes, archive.checksum(record, at))
-    return TypedStorage(storage, None, location)
+    checksum = archive.checksum(record, at)
+    storage = Storage(archive.files, archive.path, at, record.size_bytes, checksum, location)
+    return TypedStorage(storage, None)
 
 
 def check_apart(archive: ZipArchive, storages: tuple[Storage, ...], pickled: ZipRecord) -> None:
@@ -205,10 +206,10 @@ def _read_legacy(files: OpenFiles, path: Path, data: mmap.mmap, at: int) -> Torc
         if not isinstance(key, tuple) or (len(key) > 5 and key[5] is not None):
             raise ValueError("storage views of torch 0.4 and older are not read")
         item = dtype.itemsize if dtype is not None else 1
-        known = storages.setdefault(name, (Storage(files, path, -1, count * item), item))
+        known = storages.setdefault(name, (Storage(files, path, -1, count * item, None, location), item))
         if known[0].size_bytes != count * item:
             raise ValueError(f"storage {name} is given two sizes")
-        return TypedStorage(known[0], dtype, location)
+        return TypedStorage(known[0], dtype)
 
     raw, at = unpickle(data, where=where, start=at, persistent_load=load)
     names, at = unpickle(data, where=where, start=at)
