@@ -47,7 +47,8 @@ _WHOLE_NUMBERS = frozenset(
         DType.BOOL,
     }
 )
-_PARAMETER_NAMES = ("weight", "bias")
+PARAMETER_NAMES = ("weight", "bias")
+"""What the names of most parameters end with, and those of no buffer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,7 +240,7 @@ def _is_named_like_model(tensors: Mapping[str, object], at: KeyPath) -> bool:
     shaped = [name for name, item in tensors.items() if getattr(item, "shape", ())]
     if at and at[-1] in MODEL_NAMES:
         return bool(shaped)
-    return any(name.rpartition(".")[2].endswith(_PARAMETER_NAMES) for name in shaped)
+    return any(name.rpartition(".")[2].endswith(PARAMETER_NAMES) for name in shaped)
 
 
 def _extra_name(at: KeyPath, chosen: Choice) -> str:

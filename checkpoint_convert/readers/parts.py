@@ -25,13 +25,14 @@ from checkpoint_convert.readers.names import clean_names, flat_prefix
 from checkpoint_convert.readers.rank_sets import RankSet, last_number
 from checkpoint_convert.readers.resolve import whole_tensors
 from checkpoint_convert.readers.sharded import OnRanks, merge
-from checkpoint_convert.readers.unsharded import unsharded
+from checkpoint_convert.readers.unsharded import differences, unsharded
 from checkpoint_convert.tensor_sources import ConcatTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 from checkpoint_convert.values import is_tensor
 
 LEFT = "CK107"
 """A file holds other models or optimizers than those taken, which are not carried over."""
+_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +94,7 @@ def part_of(ranks: RankSet) -> Part:
     if ranks.first.model is not None and not any(map(_sharded_values, ranks.holdings)):
         settled = unsharded(ranks)
         if isinstance(settled, Holding):
-            return _alone(settled)
+            return _alone(settled, differences(ranks) if settled is ranks.first else ())
         if isinstance(settled, CheckpointError):
             if ranks.ranks != tuple(range(len(ranks.ranks))):
                 raise settled
@@ -138,7 +139,7 @@ def with_candidates(part: Part, holding: Holding) -> Part:
     return replace(part, notices=(*part.notices, Notice(LEFT, text)))
 
 
-def _alone(holding: Holding) -> Part:
+def _alone(holding: Holding, differing: Sequence[str] = ()) -> Part:
     model = None
     if holding.model is not None:
         model = whole_tensors(clean_names(holding.model, str(holding.path)), str(holding.path))
@@ -150,6 +151,7 @@ def _alone(holding: Holding) -> Part:
         None,
         SourceFormat.FULL if holding.optimizer is not None else None,
         extras=holding.extras,
+        notices=(differs(str(holding.path), differing),) if differing else (),
         files=((str(holding.path), last_number(holding.path)),),
     )
     return with_candidates(part, holding)
@@ -176,10 +178,15 @@ def _complete(ranks: RankSet) -> tuple[Holding, ...]:
     missing = sorted(set(range(world)) - set(numbers))
     if missing and not _hybrid(ranks):
         raise IncompleteError(
-            f"{ranks.name}: the file of rank {', '.join(map(str, missing))} of {world} is missing",
+            f"{ranks.name}: the file of rank {_listed(missing)} of {world} is missing",
             hint="Give the files of all ranks: the directory, or a quoted glob.",
         )
     return ranks.holdings
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:_SHOWN]))
+    return shown + (f" and {len(numbers) - _SHOWN} others" if len(numbers) > _SHOWN else "")
 
 
 def _worlds(holding: Holding) -> set[int]:
