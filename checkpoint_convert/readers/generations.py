@@ -29,8 +29,8 @@ def one_of_several(paths: Sequence[Path]) -> str:
 def by_save(paths: Sequence[Path]) -> list[list[Path]]:
     """The files of each save, by its number; one list where no number tells saves apart.
 
-    That number is called a step or an epoch; or it counts neither ranks nor parts, which begin with 0 or 1, and
-    all saves have the same files. Files without numbers are of no save.
+    That number is called a step or an epoch; or it counts neither ranks nor parts, which begin with 0 or 1,
+    and all saves have the same files. Files without numbers are of no save.
     """
     rows = [(path, found) for path in paths if (found := [*_DIGITS.finditer(str(path))])]
     best: list[list[Path]] = [list(paths)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checkpoint_convert.errors import UnsupportedError
-from checkpoint_convert.model import DType
+from checkpoint_convert.model import DType, Opaque
 from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, read_saved
 from checkpoint_convert.plain_values import walk
 from checkpoint_convert.readers.choices import (
@@ -26,6 +26,7 @@ from checkpoint_convert.readers.find import OLMO_LOCAL, is_olmo_local
 from checkpoint_convert.readers.flattened_optim import unflattened
 from checkpoint_convert.readers.names import clean
 from checkpoint_convert.readers.options import ReadOptions
+from checkpoint_convert.readers.pickled_objects import state_dicts_of
 from checkpoint_convert.readers.strange_tensors import refuse_strange_tensors
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 from checkpoint_convert.values import is_module_state, is_tensor, module_state_key
@@ -89,7 +90,7 @@ def read_holding(value: object, path: Path, options: ReadOptions) -> Holding:
     if not isinstance(value, dict | list | tuple):
         raise UnsupportedError(
             f"{path}: holds one {_kind(value)}, not a state dict",
-            hint="Save model.state_dict() instead of the object itself, and convert that.",
+            hint=state_dicts_of(str(path)) if isinstance(value, Opaque) else "Give the file of a state dict.",
         )
     _refuse_deepspeed(value, path)
     _refuse_olmo_local(value, path)

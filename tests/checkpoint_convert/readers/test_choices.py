@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from typer.testing import CliRunner
 
-from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError
+from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError, UnsupportedError
 from checkpoint_convert.readers.open import ReadOptions, open_source
 from fsdp_migrate.cli.app import app
 from tests.checkpoint_convert.readers.comparing import assert_same_model, assert_same_state
@@ -204,3 +205,35 @@ def test_states_of_generators_and_samplers_are_no_model(tmp_path: Path) -> None:
     said = "neither a model nor an optimizer"
     with pytest.raises(UnreadableError, match=said), open_source([tmp_path / "a.pt"]):
         pass
+
+
+@pytest.mark.parametrize("key", [None, "model", "trainer.module", "net_g"])
+@pytest.mark.parametrize("optimizer", ["none", "state", "object"])
+def test_the_way_from_a_pickled_module_is_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None, optimizer: str
+) -> None:
+    """What the message says is run, and the result converts, with all there was beside the module."""
+    module = torch.nn.Linear(3, 2)
+    adam = torch.optim.AdamW(module.parameters())
+    module(torch.ones(3)).sum().backward()
+    adam.step()
+    value: Any = module
+    for part in reversed(key.split(".") if key else ()):
+        value = {part: value}
+    if key and optimizer != "none":
+        value["optimizer"] = adam if optimizer == "object" else adam.state_dict()
+    path = tmp_path / "whole.pt"
+    torch.save(value, path)
+    options = ReadOptions()
+    if key == "net_g" and optimizer == "state":  # it may be anything
+        return
+    with pytest.raises(UnsupportedError, match=r"of class torch\.nn\.modules\.linear\.Linear") as caught:
+        open_source([path], options).__enter__()
+    assert ("--only optim" in caught.value.hint) == (bool(key) and optimizer == "state")
+    program = re.search(r"run in Python: (.*) and convert (state\.pt)\.", caught.value.hint)
+    assert program is not None
+    monkeypatch.chdir(tmp_path)
+    exec(program[1], {"torch": torch})
+    with open_source([tmp_path / program[2]], options) as contents:
+        assert_same_model(contents, dict(module.state_dict()))
+        assert (contents.optimizer is not None) == (bool(key) and optimizer != "none")
