@@ -12,7 +12,7 @@ from pathlib import Path
 
 from checkpoint_convert.errors import UnsupportedError
 from checkpoint_convert.model import DType, Opaque
-from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, read_saved
+from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, of_one_model, read_saved
 from checkpoint_convert.plain_values import walk
 from checkpoint_convert.readers.choices import (
     MODEL_NAMES,
@@ -100,22 +100,22 @@ def read_holding(value: object, path: Path, options: ReadOptions) -> Holding:
         models = dict(_models(value, (), set(optimizers), _is_named_like_model))
     chosen = choose_model(list(models), path, options)
     chosen_optimizer = choose_optimizer(list(optimizers), path, options)
-    optimizer_at = chosen_optimizer.only
     model = _joined(models, chosen)
     if options.use_model and not options.only_listed:
         for at in chosen.members:
             refuse_strange_tensors(_below(value, at), path)
     taken = {(*at, name) for at in chosen.members for name in models[at]}
-    if optimizer_at is not None:
-        taken |= {(*optimizer_at, key) for key, _ in _below(value, optimizer_at) if _is_of_optimizer(key)}
+    for at in chosen_optimizer.members:
+        taken |= {(*at, key) for key, _ in _below(value, at) if _is_of_optimizer(key)}
     left = _left(models, chosen) | _left(optimizers, chosen_optimizer)
-    if optimizer_at is None:
+    if not chosen_optimizer.members:
         left |= set(optimizers)
-    opened = (*chosen.members, *left, *([optimizer_at] if optimizer_at is not None else []))
+    opened = (*chosen.members, *left, *chosen_optimizer.members)
     extras = {_extra_name(at, chosen): item for at, item in _extras(value, (), opened, taken | left)}
     optimizer = None
-    if optimizer_at is not None:
-        optimizer = read_saved(optimizers[optimizer_at], str(path))
+    if chosen_optimizer.members:
+        saved = {dotted(at): read_saved(optimizers[at], str(path)) for at in chosen_optimizer.members}
+        optimizer = of_one_model(saved, str(path))
         if options.use_optimizer and not options.only_listed:
             for key, state in optimizer.state.items():
                 refuse_strange_tensors(((f"{name} of {key}", item) for name, item in state.items()), path)

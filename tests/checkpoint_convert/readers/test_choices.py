@@ -98,6 +98,28 @@ def test_two_optimizers_ask_for_one_unless_the_model_is_wanted_alone(saved: Any)
         assert_same_state(contents.optimizer, optimizer(2.0)["state"])
 
 
+@pytest.mark.parametrize("keys", [("adam", "muon"), ("optimizers",), ("optimizers.adam", "optimizers.muon")])
+def test_two_optimizers_of_one_model_are_taken_together(saved: Any, keys: tuple[str, ...]) -> None:
+    both = {"adam": optimizer(1.0, "a.w"), "muon": optimizer(2.0, "b.w")}
+    nested = {"model": G, "optimizers": both} if keys[0] != "adam" else {"model": G, **both}
+    with open_source([saved(nested)], ReadOptions(keys=keys)) as contents:
+        assert_same_state(contents.optimizer, {**both["adam"]["state"], **both["muon"]["state"]})
+        assert contents.optimizer is not None
+        assert [list(group.params) for group in contents.optimizer.groups] == [["a.w"], ["b.w"]]
+        assert not contents.extras and not contents.notices
+
+
+def test_optimizers_that_cannot_be_of_one_model_do_not_join(saved: Any) -> None:
+    options = ReadOptions(keys=("adam", "muon"))
+    same = {"model": G, "adam": optimizer(1.0, "a.w"), "muon": optimizer(2.0)}
+    with pytest.raises(UnsupportedError, match=r"adam and muon both have state of a\.w"):
+        open_source([saved(same)], options).__enter__()
+    numbered = {"state": {0: {"exp_avg": torch.ones(2, 3)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
+    path = saved({"model": G, "adam": numbered, "muon": numbered})
+    with pytest.raises(UnsupportedError, match="adam numbers its parameters"):
+        open_source([path], options).__enter__()
+
+
 def test_a_model_that_was_saved_in_parts_is_taken_together(saved: Any) -> None:
     path = saved(PARTS)
     with pytest.raises(AmbiguousFormatError) as caught, open_source([path]):
