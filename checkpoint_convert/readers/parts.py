@@ -25,7 +25,7 @@ from checkpoint_convert.readers.names import clean_names, flat_prefix
 from checkpoint_convert.readers.rank_sets import RankSet, last_number
 from checkpoint_convert.readers.resolve import whole_tensors
 from checkpoint_convert.readers.sharded import OnRanks, merge
-from checkpoint_convert.readers.unsharded import differences, unsharded
+from checkpoint_convert.readers.unsharded import OPTIMIZER, differences, unsharded
 from checkpoint_convert.tensor_sources import ConcatTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 from checkpoint_convert.values import is_tensor
@@ -94,7 +94,7 @@ def part_of(ranks: RankSet) -> Part:
     if ranks.first.model is not None and not any(map(_sharded_values, ranks.holdings)):
         settled = unsharded(ranks)
         if isinstance(settled, Holding):
-            return _alone(settled, differences(ranks) if settled is ranks.first else ())
+            return _alone(settled) if settled is not ranks.first else _copies(ranks)
         if isinstance(settled, CheckpointError):
             if ranks.ranks != tuple(range(len(ranks.ranks))):
                 raise settled
@@ -127,6 +127,26 @@ def part_of(ranks: RankSet) -> Part:
     extras = merge_extras(holdings, notices, ranks.name)
     part = replace(part, extras=extras, notices=tuple(notices))
     return with_candidates(part, holdings[0])
+
+
+def _copies(ranks: RankSet) -> Part:
+    """Files that hold the whole model each; the optimizer may be each rank's own, over its flat shards."""
+    differing = differences(ranks)
+    shares = tuple(holding.optimizer for holding in ranks.holdings if holding.optimizer is not None)
+    is_raw = len(shares) == len(ranks.holdings) and all(one.by_number for one in shares)
+    if OPTIMIZER not in differing or not is_raw:
+        return _alone(ranks.first, differing)
+    numbers = ranks.ranks or ()
+    files = tuple((str(one.path), rank) for one, rank in zip(_complete(ranks), numbers, strict=True))
+    return replace(
+        _alone(ranks.first, [name for name in differing if name != OPTIMIZER]),
+        name=ranks.name,
+        optimizer=None,
+        raw=shares,
+        optimizer_format=SourceFormat.RAW_OPTIM,
+        files=files,
+        told=ranks.told,
+    )
 
 
 def with_candidates(part: Part, holding: Holding) -> Part:

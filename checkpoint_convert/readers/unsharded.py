@@ -12,6 +12,9 @@ from checkpoint_convert.readers.rank_sets import RankSet
 from checkpoint_convert.same_values import same_value
 from checkpoint_convert.values import is_tensor
 
+OPTIMIZER = "the optimizer's state"
+"""What `differences` calls it."""
+
 
 def unsharded(ranks: RankSet) -> Holding | bool | CheckpointError:
     """What files whose models are not sharded make together.
@@ -83,7 +86,7 @@ def differences(ranks: RankSet) -> list[str]:
     names = _differing([dict(holding.model or {}) for holding in ranks.holdings])
     saved = [one.optimizer for one in others if one.optimizer is not None and one.optimizer.state]
     if first.optimizer is not None and not all(same_value(first.optimizer.state, one.state) for one in saved):
-        names.append("the optimizer's states")
+        names.append(OPTIMIZER)
     return names + [
         key
         for key, value in first.extras.items()
