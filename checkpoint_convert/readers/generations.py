@@ -11,8 +11,10 @@ from pathlib import Path
 
 _DIGITS = re.compile(r"\d+")
 _STEP_FIELD = re.compile(
-    r"(?:step|epoch|ep|e|iter|iteration|it|batch|global|ckpt|checkpoint)s?[_.=-]?$", re.IGNORECASE
+    r"(?<![a-z])(?:step|epoch|ep|e|iter|iteration|it|batch|ba|ckpt|checkpoint)s?[_.=-]?$", re.IGNORECASE
 )
+_SMALLEST_STEP = 10
+"""Smaller numbers that nothing calls steps may count ranks or parts."""
 _SHOWN = 6
 
 
@@ -29,7 +31,7 @@ def one_of_several(paths: Sequence[Path]) -> str:
 def by_save(paths: Sequence[Path]) -> list[list[Path]]:
     """The files of each save, by its number; one list where no number tells saves apart.
 
-    That number is called a step or an epoch; or it counts neither ranks nor parts, which begin with 0 or 1,
+    That number is called a step or an epoch; or it is too large and too scattered to count ranks or parts,
     and all saves have the same files. Files without numbers are of no save.
     """
     rows = [(path, found) for path in paths if (found := [*_DIGITS.finditer(str(path))])]
@@ -42,7 +44,7 @@ def by_save(paths: Sequence[Path]) -> list[list[Path]]:
             is_named &= _STEP_FIELD.search(before) is not None
             saves.setdefault(int(found[column].group()), {})[f"{before}*{after}"] = path
         numbers = sorted(saves)
-        counted = numbers[0] < 2 and numbers[-1] - numbers[0] < len(numbers)
+        counted = numbers[0] < _SMALLEST_STEP or numbers[-1] - numbers[0] < len(numbers)
         alike = len({frozenset(files) for files in saves.values()}) == 1
         if is_named or (alike and not counted):
             best = max(best, [list(saves[number].values()) for number in numbers], key=len)

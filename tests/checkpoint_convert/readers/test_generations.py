@@ -69,6 +69,9 @@ def test_no_save_is_taken_for_all(tmp_path: Path, case: str) -> None:
         ["rank0.pt", "rank1.pt"],
         ["model-00001-of-00002.bin", "model-00002-of-00002.bin", "model.bin"],
         ["best.pt", "last.pt"],
+        ["state_0.pt", "state_1.pt"],
+        ["rank0.pt", "rank1.pt", "rank3.pt"],
+        ["shard8.pt", "shard9.pt", "shard10.pt", "shard11.pt"],
     ],
 )
 def test_one_save(names: list[str]) -> None:

@@ -144,3 +144,26 @@ def test_a_number_that_ranks_have_not_in_common(tmp_path: Path, name: str, said:
     with pytest.raises(IncompleteError, match=f"{name} is 1.0 on rank 0 and 2.0 on rank 1") as caught:
         open_source([tmp_path], ReadOptions(model=f"{__name__}:Model")).__enter__()
     assert said in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "refused"),
+    [
+        ("iteration", (3, 4), "iteration is 3 on rank 0 and 4 on rank 1"),
+        ("scheduler", ({"last_epoch": 3}, {"last_epoch": 4}), "scheduler.last_epoch is 3"),
+        ("sampler", ({"epoch": 3}, {"epoch": 4}), ""),
+    ],
+)
+def test_a_save_that_was_cut_short(tmp_path: Path, key: str, values: Sequence[Any], refused: str) -> None:
+    """Some ranks wrote over their files and others did not; the state of Lion or SGD counts no steps."""
+    rank_files(tmp_path, 2)
+    for rank in range(2):
+        path = tmp_path / f"rank{rank}.pt"
+        torch.save(torch.load(path) | {"model": {"_flat_param": torch.ones(20)}, key: values[rank]}, path)
+    options = ReadOptions(model=f"{__name__}:Model")
+    if refused:
+        with pytest.raises(IncompleteError, match=refused):
+            open_source([tmp_path], options).__enter__()
+    else:
+        with open_source([tmp_path], options) as contents:
+            assert contents.extras[key] == dict(enumerate(values))
