@@ -127,9 +127,9 @@ def of_one_model(saved: Mapping[str, SavedOptimizer], where: str) -> SavedOptimi
     for name, one in saved.items():
         if one.by_number:
             raise UnsupportedError(
-                f"{where}: {name} numbers its parameters, which must be told before it can join another",
-                hint=f"Convert each by itself, --from-key {name} --only optim say, or save what "
-                "FSDP.optim_state_dict(model, optimizer) returns for each.",
+                f"{where}: the optimizer {name} numbers its parameters and cannot be joined with another",
+                hint="Save what FSDP.optim_state_dict(model, optimizer) returns for each, or convert the "
+                "model alone (--only model), or with one of them (--from-key).",
             )
         for key in dict.fromkeys([*one.state, *(key for group in one.groups for key in group_keys(group))]):
             if owners.setdefault(key, name) != name:

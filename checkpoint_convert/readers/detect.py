@@ -73,7 +73,7 @@ def _contents(
         if ranks.first in fairscale:
             parts.append(fairscale_part(ranks, use_optimizer=options.use_optimizer))
         else:
-            parts.append(part_of(ranks))
+            parts.append(part_of(ranks, use_optimizer=options.use_optimizer))
     contents = assemble(parts, options)
     if not found.unread:
         return contents

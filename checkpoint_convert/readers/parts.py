@@ -81,8 +81,11 @@ class Part:
         return () if self.told or len(self.files) < 2 else self.files
 
 
-def part_of(ranks: RankSet) -> Part:
+def part_of(ranks: RankSet, *, use_optimizer: bool = True) -> Part:
     """Put the files of one save together.
+
+    Args:
+        use_optimizer: False where only the model is wanted.
 
     Raises:
         IncompleteError: a rank is missing or superfluous, or ranks disagree.
@@ -92,9 +95,9 @@ def part_of(ranks: RankSet) -> Part:
     pieced = False
     refusal: CheckpointError | None = None
     if ranks.first.model is not None and not any(map(_sharded_values, ranks.holdings)):
-        settled = unsharded(ranks)
+        settled = unsharded(ranks, use_optimizer=use_optimizer)
         if isinstance(settled, Holding):
-            return _alone(settled) if settled is not ranks.first else _copies(ranks)
+            return _copies(ranks) if settled is ranks.first else _alone(settled, _besides(ranks))
         if isinstance(settled, CheckpointError):
             if ranks.ranks != tuple(range(len(ranks.ranks))):
                 raise settled
@@ -139,7 +142,7 @@ def _copies(ranks: RankSet) -> Part:
     numbers = ranks.ranks or ()
     files = tuple((str(one.path), rank) for one, rank in zip(_complete(ranks), numbers, strict=True))
     return replace(
-        _alone(ranks.first, [name for name in differing if name != OPTIMIZER]),
+        _alone(ranks.first, _besides(ranks)),
         name=ranks.name,
         optimizer=None,
         raw=shares,
@@ -147,6 +150,10 @@ def _copies(ranks: RankSet) -> Part:
         files=files,
         told=ranks.told,
     )
+
+
+def _besides(ranks: RankSet) -> list[str]:
+    return [name for name in differences(ranks) if name != OPTIMIZER]
 
 
 def with_candidates(part: Part, holding: Holding) -> Part:

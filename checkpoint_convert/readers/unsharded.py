@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import repeat
 
 from checkpoint_convert.errors import AmbiguousFormatError, CheckpointError, UnsupportedError
+from checkpoint_convert.optim_state import of_one_model
 from checkpoint_convert.readers.holdings import PARAMETER_NAMES, Holding
 from checkpoint_convert.readers.names import clean, flat_prefix
 from checkpoint_convert.readers.rank_sets import RankSet
@@ -16,8 +17,11 @@ OPTIMIZER = "the optimizer's state"
 """What `differences` calls it."""
 
 
-def unsharded(ranks: RankSet) -> Holding | bool | CheckpointError:
+def unsharded(ranks: RankSet, *, use_optimizer: bool) -> Holding | bool | CheckpointError:
     """What files whose models are not sharded make together.
+
+    Args:
+        use_optimizer: False where only the model is wanted.
 
     Returns:
         The one holding they amount to; or True where each file holds 1-D pieces of the parameters, and
@@ -29,7 +33,7 @@ def unsharded(ranks: RankSet) -> Holding | bool | CheckpointError:
     if any(flat_prefix(clean(name)) is not None for name in first):
         return False
     if all(not set(first) & set(other) for other in models[1:]):
-        return _completed(ranks)
+        return _completed(ranks, use_optimizer=use_optimizer)
     if all(map(_is_left_over, repeat(first), models[1:])):
         return ranks.first
     if _are_copies(models) and (ranks.ranks == tuple(range(len(models))) or not _differing(models)):
@@ -60,14 +64,16 @@ def _is_left_over(first: Mapping[str, object], other: Mapping[str, object]) -> b
     return all(same_value(first[name], other[name]) for name in other)
 
 
-def _completed(ranks: RankSet) -> Holding:
-    """One model cut into files by name (`pytorch_model-00001-of-00002.bin`)."""
+def _completed(ranks: RankSet, *, use_optimizer: bool) -> Holding:
+    """One model cut into files by name (`pytorch_model-00001-of-00002.bin`), and its optimizer likewise."""
     model: dict[str, object] = {}
     extras: dict[str, object] = {}
     for holding in ranks.holdings:
         model.update(holding.model or {})
-        extras.update(holding.extras)
-    return Holding(ranks.first.path, model, ranks.first.optimizer, extras)
+        extras = {**holding.extras, **extras}
+    saved = {str(one.path): one.optimizer for one in ranks.holdings if one.optimizer is not None}
+    optimizer = of_one_model(saved, ranks.name) if saved and use_optimizer else ranks.first.optimizer
+    return Holding(ranks.first.path, model, optimizer, extras)
 
 
 def _differing(models: list[dict[str, object]]) -> list[str]:

@@ -259,3 +259,24 @@ def test_the_way_from_a_pickled_module_is_a_program(
     with open_source([tmp_path / program[2]], options) as contents:
         assert_same_model(contents, dict(module.state_dict()))
         assert (contents.optimizer is not None) == (bool(key) and optimizer != "none")
+
+
+def test_a_model_in_parts_brings_all_of_its_optimizer(tmp_path: Path) -> None:
+    """Each stage of a pipeline saves its own parameters, and an optimizer of them."""
+    for number, name in enumerate(("a.w", "b.w")):
+        stage = {"model": model(number, name), "optimizer": optimizer(number, name), "seed": number}
+        torch.save(stage, tmp_path / f"stage_{number}.pt")
+    with open_source([tmp_path]) as contents:
+        assert set(contents.model) == {"a.w", "b.w"} and contents.optimizer is not None
+        wanted = {**optimizer(0, "a.w")["state"], **optimizer(1, "b.w")["state"]}
+        assert_same_state(contents.optimizer, wanted)
+        assert [list(group.params) for group in contents.optimizer.groups] == [["a.w"], ["b.w"]]
+        assert contents.extras == {"seed": 0}
+        assert [notice.code for notice in contents.notices] == ["CK102"]
+    numbered = {"state": {0: {"exp_avg": torch.ones(2, 3)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
+    for number, name in enumerate(("a.w", "b.w")):
+        torch.save({"model": model(number, name), "optimizer": numbered}, tmp_path / f"stage_{number}.pt")
+    with pytest.raises(UnsupportedError, match="numbers its parameters"):
+        open_source([tmp_path]).__enter__()
+    with open_source([tmp_path], ReadOptions(use_optimizer=False)) as contents:
+        assert set(contents.model) == {"a.w", "b.w"}
