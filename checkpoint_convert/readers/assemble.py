@@ -76,7 +76,7 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
         notices=(*notices, *lost),
         world_size=leader.world_size,
         saver_torch=leader.saver_torch,
-        loadable_as_is=leader.loadable_as_is,
+        loadable_as_is=all(one.loadable_as_is for one in (leader, chosen.optimizer) if one is not None),
     )
 
 

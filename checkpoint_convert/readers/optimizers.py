@@ -139,12 +139,18 @@ def _numbers(saved: SavedOptimizer) -> list[object]:
 
 
 def _parameters(known: Known, count: int) -> dict[str, tuple[int, ...]]:
-    """Shapes of `named_parameters()` in order; {} where buffers cannot be told from parameters."""
+    """Shapes of `named_parameters()` in order; {} where buffers cannot be told from parameters.
+
+    Only a state dict has the model's order: safetensors files sort names, so that h.10 is before h.2, and DCP
+    has them as ranks wrote them.
+    """
     if known.layout is not None:
         specs = known.layout.unique_parameters()
         for chosen in (specs, [spec for spec in specs if spec.requires_grad]):
             if len(chosen) == count:
                 return {spec.fqn: spec.shape for spec in chosen}
+        return {}
+    if known.part is None or known.part.model_format is not SourceFormat.FULL:
         return {}
     found = {name: source.shape for name, source in known.model.items() if name not in known.aliases}
     return found if len(found) == count else {}

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
+from safetensors.torch import save_file
 from torch import nn
 
 from checkpoint_convert.errors import IncompleteError, LayoutError
@@ -167,3 +169,37 @@ def test_a_save_that_was_cut_short(tmp_path: Path, key: str, values: Sequence[An
     else:
         with open_source([tmp_path], options) as contents:
             assert contents.extras[key] == dict(enumerate(values))
+
+
+class Layers(nn.Sequential):
+    """Twelve alike."""
+
+    def __init__(self) -> None:
+        super().__init__(*(nn.Linear(3, 3, bias=False) for _ in range(12)))
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("form", ["safetensors", "dcp", "torch"])
+def test_only_a_state_dict_has_the_order_of_the_model(tmp_path: Path, form: str, groups: int) -> None:
+    """Sorted names put layer 10 before layer 2, and all layers are of one size."""
+    model = Layers().state_dict()
+    if form == "safetensors":
+        save_file(model, tmp_path / "model.safetensors")
+    elif form == "dcp":
+        dcp.save({"model": dict(sorted(model.items()))}, checkpoint_id=tmp_path / "model", no_dist=True)
+    else:
+        torch.save(model, tmp_path / "model.pt")
+    names = list(model)
+    listed = [{"params": list(range(12))}, {"params": []}][:groups]
+    state = {number: {"exp_avg": model[name] * 2} for number, name in enumerate(names)}
+    torch.save({"state": state, "param_groups": listed}, tmp_path / "optimizer.pt")
+    options = ReadOptions(model=f"{__name__}:Layers")
+    if form != "torch":
+        with pytest.raises(LayoutError, match="kept by parameter numbers"):
+            open_source([tmp_path]).__enter__()
+    for given in (options, ReadOptions()) if form == "torch" else (options,):
+        with open_source([tmp_path], given) as contents:
+            assert contents.optimizer is not None and not contents.loadable_as_is
+            for name in names:
+                found: Any = contents.optimizer.state[name]["exp_avg"]
+                assert_same_tensor(found, model[name] * 2, name)
