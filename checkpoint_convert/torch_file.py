@@ -13,7 +13,7 @@ from pathlib import Path
 
 from checkpoint_convert.errors import UnreadableError, UnsupportedError
 from checkpoint_convert.file_bytes import OpenFiles, read_at
-from checkpoint_convert.model import DType
+from checkpoint_convert.model import DType, Opaque
 from checkpoint_convert.plain_values import plain
 from checkpoint_convert.stored_tensor import Storage
 from checkpoint_convert.torch_objects import TypedStorage, storage_dtype
@@ -24,6 +24,9 @@ LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _MAX_PICKLE_BYTES = 1 << 30
 _HEAD_BYTES = 4096
 """What is looked at to tell text."""
+BY_PICKLE = "pickle.dump"
+"""In place of what `pickle.dump` wrote with tensors in it: their elements are in the pickle itself."""
+_STORAGE_IN_PICKLE = b"_load_from_bytes"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,7 +187,8 @@ def _read_stream(files: OpenFiles, path: Path) -> TorchFile:
                     f"{path}: no checkpoint: after a pickle of {at} bytes there are {len(data) - at} more",
                     hint="Give a file that torch.save wrote.",
                 )
-            return TorchFile(path, plain(first, str(path)), ())
+            by_pickle = data.find(_STORAGE_IN_PICKLE) >= 0
+            return TorchFile(path, Opaque(BY_PICKLE) if by_pickle else plain(first, str(path)), ())
         _, at = unpickle(data, where=str(path), start=at)
         info, at = unpickle(data, where=str(path), start=at)
         if not isinstance(info, dict) or info.get("little_endian") is not True:

@@ -28,6 +28,7 @@ from checkpoint_convert.readers.names import clean
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.pickled_objects import state_dicts_of
 from checkpoint_convert.readers.strange_tensors import refuse_strange_tensors
+from checkpoint_convert.torch_file import BY_PICKLE
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 from checkpoint_convert.values import is_module_state, is_tensor, module_state_key
 
@@ -87,6 +88,12 @@ def read_holding(value: object, path: Path, options: ReadOptions) -> Holding:
         UnsupportedError: neither model nor optimizer nor plain values, a pickled module, say; or a tensor of
             theirs has no elements that lie in the file.
     """
+    if isinstance(value, Opaque) and value.class_name == BY_PICKLE:
+        raise UnsupportedError(
+            f"{path}: pickle.dump wrote it, and its tensors lie inside of the pickle",
+            hint="Save it again in Python: import pickle, torch; torch.save(pickle.load(open("
+            f"{str(path)!r}, 'rb')), 'saved.pt') and convert saved.pt.",
+        )
     if not isinstance(value, dict | list | tuple):
         raise UnsupportedError(
             f"{path}: holds one {_kind(value)}, not a state dict",

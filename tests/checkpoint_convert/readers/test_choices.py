@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -280,3 +281,20 @@ def test_a_model_in_parts_brings_all_of_its_optimizer(tmp_path: Path) -> None:
         open_source([tmp_path]).__enter__()
     with open_source([tmp_path], ReadOptions(use_optimizer=False)) as contents:
         assert set(contents.model) == {"a.w", "b.w"}
+
+
+@pytest.mark.parametrize("value", [model(1.0), {"model": model(1.0), "optim": optimizer(1.0)}])
+def test_what_pickle_wrote_is_told_and_beside_others_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: State
+) -> None:
+    path = tmp_path / "state.pkl"
+    path.write_bytes(pickle.dumps(value))
+    with pytest.raises(UnsupportedError, match=r"pickle\.dump wrote it") as caught:
+        open_source([path]).__enter__()
+    program = re.search(r"in Python: (.*) and convert (saved\.pt)\.", caught.value.hint)
+    assert program is not None
+    monkeypatch.chdir(tmp_path)
+    exec(program[1])
+    with open_source([tmp_path]) as contents:
+        assert_same_model(contents, model(1.0))
+        assert [notice.code for notice in contents.notices] == ["CK101"]
