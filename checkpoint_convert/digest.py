@@ -6,16 +6,26 @@ Anyone can recompute one: `xxhash.xxh3_128(tensor.contiguous().view(torch.uint8)
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import xxhash
 
-from checkpoint_convert.model import TensorSource, Value, numel
+from checkpoint_convert.model import BLOCK_BYTES, TensorSource, Value, numel
 from checkpoint_convert.values import is_tensor
 
 NAME = "xxh3_128"
 
 new = xxhash.xxh3_128
 """Starts a digest; `update` takes bytes, `digest` gives 16 of them."""
+
+
+def of_file(path: Path) -> bytes:
+    """The digest of a whole file."""
+    running = new()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(BLOCK_BYTES):
+            running.update(block)
+    return running.digest()
 
 
 def of_tensor(source: TensorSource) -> bytes:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
+from checkpoint_convert import digest
 from checkpoint_convert.file_bytes import OpenFiles
 from checkpoint_convert.items import Items
 from checkpoint_convert.laid_out_safetensors import check_bytes, find_in_safetensors
@@ -50,6 +51,19 @@ def _sections(layout: Layout) -> Sequence[Section]:
 
 def _directories(layout: Layout) -> Sequence[Section]:
     return [section for section in _sections(layout) if isinstance(section.layout, DcpLayout)]
+
+
+def file_digests(directory: Path, layout: Layout) -> Iterator[tuple[str, bytes]]:
+    """Of DCP directories' `.metadata` and files of scalars, by name; what was sent away is not here any more.
+
+    Digests of tensors and values say nothing of what is around them, which the small ones consist of.
+    """
+    for section in _directories(layout):
+        if isinstance(section.layout, DcpLayout):
+            for name in (METADATA_NAME, section.layout.scalars_name):
+                path = Path(section.folder) / name
+                if (directory / path).is_file():
+                    yield str(path), digest.of_file(directory / path)
 
 
 @contextmanager
