@@ -10,7 +10,8 @@ from pathlib import Path
 
 import xxhash
 
-from checkpoint_convert.model import BLOCK_BYTES, TensorSource, Value, numel
+from checkpoint_convert.file_bytes import OpenFiles, read_blocks
+from checkpoint_convert.model import TensorSource, Value, numel
 from checkpoint_convert.values import is_tensor
 
 NAME = "xxh3_128"
@@ -19,12 +20,11 @@ new = xxhash.xxh3_128
 """Starts a digest; `update` takes bytes, `digest` gives 16 of them."""
 
 
-def of_file(path: Path) -> bytes:
+def of_file(files: OpenFiles, path: Path) -> bytes:
     """The digest of a whole file."""
     running = new()
-    with path.open("rb", buffering=0) as file:
-        while block := file.read(BLOCK_BYTES):
-            running.update(block)
+    for block in read_blocks(files, path, 0, path.stat().st_size):
+        running.update(block)
     return running.digest()
 
 

@@ -53,17 +53,23 @@ def _directories(layout: Layout) -> Sequence[Section]:
     return [section for section in _sections(layout) if isinstance(section.layout, DcpLayout)]
 
 
-def file_digests(directory: Path, layout: Layout) -> Iterator[tuple[str, bytes]]:
-    """Of DCP directories' `.metadata` and files of scalars, by name; what was sent away is not here any more.
+def file_digests(directory: Path | None, layout: Layout) -> Iterator[tuple[str, bytes]]:
+    """Of DCP directories' `.metadata` and files of scalars, by name.
 
     Digests of tensors and values say nothing of what is around them, which the small ones consist of.
+
+    Args:
+        directory: the output; None where files are sent away and not here any more.
     """
+    files = OpenFiles()
     for section in _directories(layout):
         if isinstance(section.layout, DcpLayout):
-            for name in (METADATA_NAME, section.layout.scalars_name):
-                path = Path(section.folder) / name
-                if (directory / path).is_file():
-                    yield str(path), digest.of_file(directory / path)
+            if section.layout.metadata_digest is not None:
+                yield str(Path(section.folder) / METADATA_NAME), section.layout.metadata_digest
+            scalars = Path(section.folder) / section.layout.scalars_name
+            if directory is not None and (directory / scalars).is_file():
+                yield str(scalars), digest.of_file(files, directory / scalars)
+    files.close()
 
 
 @contextmanager
