@@ -8,6 +8,7 @@ moments), in the page cache; with `--cold` it is put out of it before every run,
 What the tool flushes to the disk is compared with a copy that is flushed, the rest (`--no-flush`) with `cp`,
 rank files with `cp` of rank files; where a source has more bytes or fewer than what is copied, the time of
 the copy counts per byte. The slow peers run in the first round alone. "10 MB" rows are the cost of a start.
+The second "x copy" is of processor seconds, the least of each: others on the machine blur them less.
 Takes about four minutes with `--gib 3` on two cores.
 
 Just before every run as many bytes leave the page cache as it will fill: the output of the run before, or a
@@ -23,14 +24,13 @@ import argparse
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from convert_peers import Peers
+from convert_report import Contender, Run, show, show_peers
 from convert_sources import ENVIRONMENT, make_sources
 
 TORCH_TO_DCP = """
@@ -53,15 +53,6 @@ merge_fsdp_weights(sys.argv[1] + "/pytorch_model_fsdp_0", sys.argv[2])
 """
 
 
-@dataclass
-class Run:
-    """One run of one contender."""
-
-    wall_s: float
-    cpu_s: float
-    rss_mib: float
-
-
 def python(code: str, *arguments: str) -> list[str]:
     """The command line of a peer."""
     return [sys.executable, "-W", "ignore", "-c", code, *arguments]
@@ -76,35 +67,6 @@ def rank_files(folder: Path, *arguments: str) -> list[str]:
     """Convert what the ranks of an FSDP1 job wrote; the layout is known, so that no torch is imported."""
     ranks = folder / "ranks"
     return tool(f"{ranks}/rank*.pt", str(folder / "out"), "--layout-from", f"{ranks}/layout.json", *arguments)
-
-
-@dataclass(frozen=True)
-class Contender:
-    """A command line, which writes `out` in the folder.
-
-    Attributes:
-        reads: what it reads, below the folder; a copy of as many bytes is its yardstick.
-        limit: times the copy that it may take; None where there is none.
-        is_slow: runs once.
-    """
-
-    command: list[str]
-    reads: str = "full.pt"
-    limit: float | None = None
-    is_slow: bool = False
-
-
-FASTER, LEANER = 5, 20
-"""Times that the tool should be faster and leaner than each peer."""
-
-PAIRS = (
-    ("torch_save_to_dcp", "full -> dcp, 2 jobs"),
-    ("dcp_to_torch_save", "dcp -> torch, 2 jobs"),
-    ("accelerate merge-weights", "dcp -> safetensors, model, 2 jobs"),
-    ("DeepSpeed zero_to_fp32", "rank files -> safetensors, model, 2 jobs"),
-    ("verl model_merger", "verl's files -> safetensors, bf16, 2 jobs"),
-)
-"""A peer, and the tool at the same work: without a read-back, which no peer has, and with it; not flushed."""
 
 
 def contenders(folder: Path, peers: Peers) -> dict[str, Contender]:
@@ -276,48 +238,6 @@ def run_rounds(
             if is_wanted and not (one.is_slow and number):
                 results.setdefault(name, []).append(run(one))
     return results, sizes
-
-
-def show(results: dict[str, list[Run]], chosen: dict[str, Contender], sizes: dict[str, int]) -> None:
-    """A table of medians; ratios are taken within each round."""
-    print(f"{'':<54}{'wall s':>8}{'x copy':>8}{'limit':>7}{'CPU s':>8}{'MiB':>8}")
-    for name, runs in results.items():
-        copy = _yardstick(name, chosen[name])
-        copies = results[copy]
-        share = sizes[chosen[name].reads] / sizes[chosen[copy].reads]
-        ratio = statistics.median(
-            run.wall_s / copy.wall_s / share for run, copy in zip(runs, copies, strict=False)
-        )
-        limit = chosen[name].limit
-        verdict = "" if limit is None else f"{limit}{' ' if ratio <= limit else '!'}"
-        wall = statistics.median(run.wall_s for run in runs)
-        cpu = statistics.median(run.cpu_s for run in runs)
-        rss = max(run.rss_mib for run in runs)
-        print(f"{name:<54}{wall:>8.2f}{ratio:>8.2f}{verdict:>7}{cpu:>8.2f}{rss:>8.0f}")
-
-
-def _yardstick(name: str, one: Contender) -> str:
-    """The copy that a contender's time is held against."""
-    if "->" in name and "no flush" not in name:
-        return "cp, flushed"
-    return "cp of rank files" if one.reads == "ranks" else "cp"
-
-
-def show_peers(results: dict[str, list[Run]]) -> None:
-    """How much slower and larger each peer is than the tool at the same work."""
-    for peer, work in PAIRS:
-        for ours in (f"{work}, no check, no flush", f"{work}, no flush"):
-            if peer in results and ours in results:
-                slower = _median_wall(results[peer]) / _median_wall(results[ours])
-                larger = max(run.rss_mib for run in results[peer]) / max(run.rss_mib for run in results[ours])
-                print(
-                    f"{peer} takes {slower:.1f} times as long as {ours!r} (at least {FASTER}) "
-                    f"and {larger:.0f} times the memory (at least {LEANER})"
-                )
-
-
-def _median_wall(runs: list[Run]) -> float:
-    return statistics.median(run.wall_s for run in runs)
 
 
 if __name__ == "__main__":

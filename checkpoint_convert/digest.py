@@ -6,9 +6,11 @@ Anyone can recompute one: `xxhash.xxh3_128(tensor.contiguous().view(torch.uint8)
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import xxhash
 
+from checkpoint_convert.file_bytes import OpenFiles, read_blocks
 from checkpoint_convert.model import TensorSource, Value, numel
 from checkpoint_convert.values import is_tensor
 
@@ -16,6 +18,14 @@ NAME = "xxh3_128"
 
 new = xxhash.xxh3_128
 """Starts a digest; `update` takes bytes, `digest` gives 16 of them."""
+
+
+def of_file(files: OpenFiles, path: Path) -> bytes:
+    """The digest of a whole file."""
+    running = new()
+    for block in read_blocks(files, path, 0, path.stat().st_size):
+        running.update(block)
+    return running.digest()
 
 
 def of_tensor(source: TensorSource) -> bytes:

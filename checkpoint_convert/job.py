@@ -93,7 +93,7 @@ class Job:
             self._check(partial, resumed)
             options.ranks.hand_in("checked")
             out.settle()  # the disk took in what was written while it was read back
-            done = self._done(same)
+            done = self._done(partial, same)
             if not options.keep_journal:
                 shutil.rmtree(partial / journal.WORK_NAME, ignore_errors=True)
             with out.stream(REPORT_NAME) as write:
@@ -170,7 +170,9 @@ class Job:
     def _size_of(self, number: int) -> int:
         return self.plan.items.tensors[number].size_bytes
 
-    def _done(self, same: int | None) -> Conversion:
+    def _done(self, partial: Path, same: int | None) -> Conversion:
+        from checkpoint_convert.laid_out import file_digests
+
         write, plan = self.options.write, self.plan
         return Conversion(
             plan.target,
@@ -182,6 +184,7 @@ class Job:
             self.digests,
             self.options.verify,
             same,
+            dict(file_digests(partial if self.options.then is None else None, plan.layout)),
         )
 
 

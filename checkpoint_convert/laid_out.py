@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
+from checkpoint_convert import digest
 from checkpoint_convert.file_bytes import OpenFiles
 from checkpoint_convert.items import Items
 from checkpoint_convert.laid_out_safetensors import check_bytes, find_in_safetensors
@@ -50,6 +51,25 @@ def _sections(layout: Layout) -> Sequence[Section]:
 
 def _directories(layout: Layout) -> Sequence[Section]:
     return [section for section in _sections(layout) if isinstance(section.layout, DcpLayout)]
+
+
+def file_digests(directory: Path | None, layout: Layout) -> Iterator[tuple[str, bytes]]:
+    """Of DCP directories' `.metadata` and files of scalars, by name.
+
+    Digests of tensors and values say nothing of what is around them, which the small ones consist of.
+
+    Args:
+        directory: the output; None where files are sent away and not here any more.
+    """
+    files = OpenFiles()
+    for section in _directories(layout):
+        if isinstance(section.layout, DcpLayout):
+            if section.layout.metadata_digest is not None:
+                yield str(Path(section.folder) / METADATA_NAME), section.layout.metadata_digest
+            scalars = Path(section.folder) / section.layout.scalars_name
+            if directory is not None and (directory / scalars).is_file():
+                yield str(scalars), digest.of_file(files, directory / scalars)
+    files.close()
 
 
 @contextmanager

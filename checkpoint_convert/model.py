@@ -91,9 +91,11 @@ class Opaque:
 
     Attributes:
         class_name: module and name, such as `argparse.Namespace`.
+        rank: its attribute of that name, if it is a number: what a job's arguments say.
     """
 
     class_name: str
+    rank: int | None = field(default=None, compare=False)
 
 
 Value: TypeAlias = (

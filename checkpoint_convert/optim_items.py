@@ -72,6 +72,11 @@ def optimizer_values(contents: Contents, *, fill_missing: bool) -> OptimizerValu
             notices.append(Notice(STATE_FILLED, f"{text}: filled with zeros and step 0"))
         else:
             notices.append(Notice(STATE_MISSING, f"{text}: none written; --fill-optim-state writes zeros"))
+    if not state and any(group.params and "betas" in group.options for group in optimizer.groups):
+        text = (
+            "no parameter has optimizer state (saved before the first step?), of which a loader asks an Adam"
+        )
+        notices.append(Notice(STATE_MISSING, f"{text}: --only model leaves the optimizer out"))
     # torch flattens an empty state away; written whole, a reader still sees that this is an optimizer.
     found = list(_state_leaves(state)) or [Leaf(("optim", "state"), {})]
     found += _group_leaves(optimizer, notices)

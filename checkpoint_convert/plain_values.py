@@ -152,7 +152,8 @@ class _Converter:
             return self._numpy(record)
         if record.pairs is not None:  # a subclass of dict: its class is lost, its contents are not
             return self._mapping(record, record.pairs, depth)
-        return Opaque(name)
+        rank = record.attributes().get("rank")
+        return Opaque(name, rank if type(rank) is int else None)
 
     def _bytes(self, record: Record) -> object:
         first = record.args[0] if record.args else b""

@@ -18,7 +18,6 @@ from checkpoint_convert.model import (
     Contents,
     DType,
     Notice,
-    Opaque,
     SourceFormat,
     TensorSource,
     size_bytes,
@@ -26,7 +25,6 @@ from checkpoint_convert.model import (
 from checkpoint_convert.optim_groups import OLD_GROUPS
 from checkpoint_convert.optim_items import optimizer_values
 from checkpoint_convert.places import stored_keys
-from checkpoint_convert.readers.choices import MODEL_NAMES
 from checkpoint_convert.readers.resolve import OPAQUE_EXTRA
 from checkpoint_convert.tied import first_names
 from checkpoint_convert.values import Leaf, leaves, module_of_state
@@ -122,17 +120,6 @@ def plan_items(contents: Contents, options: WriteOptions, *, unequal_ties: Colle
     return draft.finish(options)
 
 
-def _refuse_whole_module(contents: Contents) -> None:
-    """Where a model should be is an object: an output without a model is not what was meant."""
-    for key, value in contents.extras.items():
-        if isinstance(value, Opaque) and key.rpartition(".")[2] in MODEL_NAMES:
-            raise UnsupportedError(
-                f"{key} is an object of class {value.class_name}, not a state dict; there is no other model",
-                hint="save model.state_dict() instead of the object itself, and convert that; "
-                "--only optim converts the optimizer alone",
-            )
-
-
 def _check_parts(contents: Contents, options: WriteOptions) -> None:
     if options.only is Part.OPTIM and contents.optimizer is None:
         raise UnsupportedError(
@@ -144,8 +131,6 @@ def _check_parts(contents: Contents, options: WriteOptions) -> None:
             f"--only model: the source ({contents.format.value}) holds no model",
             hint="name the model's file as well, or leave --only out",
         )
-    if options.only is None and not contents.model:
-        _refuse_whole_module(contents)
     if not contents.model and contents.optimizer is None and not contents.extras:
         raise UnsupportedError("the source holds neither a model nor optimizer state")
     linkable = options.to is OutputFormat.DCP and contents.format is SourceFormat.DCP

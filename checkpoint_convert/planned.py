@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,6 +83,7 @@ class Conversion:
         digests: by number of `items.tensors`.
         verified: the output was read back and is equal.
         against: tensors that are equal to those of the reference of `--against`; None without one.
+        file_digests: of small files that are looked at as a whole later, by name.
     """
 
     target: Path
@@ -94,6 +95,7 @@ class Conversion:
     digests: DigestTable
     verified: bool
     against: int | None = None
+    file_digests: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def notices(self) -> tuple[Notice, ...]:

@@ -23,7 +23,7 @@ from checkpoint_convert.optim_state import (
     state_value,
 )
 from checkpoint_convert.plain_values import walk
-from checkpoint_convert.same_values import same_value
+from checkpoint_convert.same_values import differing_hint, same_value
 from checkpoint_convert.tensor_sources import ConcatTensor
 from checkpoint_convert.values import holds_tensor, is_tensor
 
@@ -46,6 +46,11 @@ class Slot:
     numels: tuple[int, ...]
     members: tuple[tuple[str, int, ParameterSpec], ...]
     whole: bool = False
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is of one parameter and nothing else, so that no unit matters to it."""
+        return len(self.members) == 1 and self.members[0][2].numel == sum(self.numels)
 
 
 def unit_slot(unit: UnitLayout, world_size: int) -> Slot:
@@ -208,7 +213,7 @@ def _common(slot: Slot, item: str, entries: Sequence[Mapping[str, object]], labe
             )
             raise IncompleteError(
                 f"{label} is {one} on rank {held[0]} and {two} on rank {rank}",
-                hint="The files were saved at different moments. Give the files of one save only.",
+                hint=differing_hint(item),
             )
     return first
 

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias, cast
 from checkpoint_convert import digest
 from checkpoint_convert.destination import REPORT_NAME, beside
 from checkpoint_convert.errors import CheckpointError, UnreadableError
+from checkpoint_convert.file_bytes import OpenFiles
+from checkpoint_convert.frames import damaged_frame
 from checkpoint_convert.items import dotted
 from checkpoint_convert.model import Contents, TensorSource, Value, size_bytes
 from checkpoint_convert.parallel import Workers
@@ -145,6 +147,12 @@ def _file_problems(target: Path, report: Mapping[str, Any]) -> Iterator[str]:
             continue
         if size != file["size_bytes"]:
             yield f"file {file['name']} has {size:,} bytes, {file['size_bytes']:,} were written"
+    files = OpenFiles()
+    for name, expected in report.get("file_digests", {}).items():
+        path = target / name
+        if path.is_file() and digest.of_file(files, path).hex() != expected:
+            yield f"file {name} has other bytes than were written"
+    files.close()
 
 
 @contextlib.contextmanager
@@ -229,6 +237,8 @@ def _damaged(
         try:
             if digest.of_tensor(tensors[key]).hex() != rows[key]["digest"]:
                 problems[key] = f"{key} has other bytes than were written"
+            elif place := damaged_frame(tensors[key]):
+                problems[key] = f"{key}: what torch needs around its bytes is not what was written ({place})"
         except UnreadableError as error:
             problems[key] = f"{key} cannot be read: {error.message}"
         progress.advance(sizes[number])

@@ -40,6 +40,7 @@ def write_report(write: Callable[[str], object], done: Conversion) -> None:
         "against": None if done.against is None else {"equal_tensors": done.against},
         "notices": [{"code": notice.code, "text": notice.text} for notice in done.notices],
         "files": [{"name": file.name, "size_bytes": file.size_bytes} for file in done.files],
+        "file_digests": {name: found.hex() for name, found in done.file_digests.items()},
         "values": [
             {"key": dotted(leaf.path), **at(leaf.path), "digest": digest.of_value(leaf.value).hex()}
             for leaf in done.items.objects

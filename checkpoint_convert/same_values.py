@@ -45,3 +45,13 @@ def same_value(one: object, two: object) -> bool:
     if isinstance(one, list | tuple) and isinstance(two, list | tuple):
         return len(one) == len(two) and all(map(same_value, one, two))
     return type(one) is type(two) and one == two
+
+
+def differing_hint(name: str) -> str:
+    """What to do where ranks differ in a number of an optimizer's state."""
+    if name.endswith("step"):
+        return "The files were saved at different moments. Give the files of one save only."
+    return (
+        "If it is a statistic of each rank's share, as Adafactor's RMS is, no file has the whole one: "
+        "convert the model alone (--only model). Else the files are of several saves: give those of one."
+    )

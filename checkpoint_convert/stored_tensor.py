@@ -24,6 +24,7 @@ class Storage:
         position: where it begins in the file; set late for the legacy format, whose bytes come last.
         size_bytes: its length; the same.
         checksum: verifies the bytes as they are read; None where the file holds none.
+        location: torch's location tag, of the device that the saver had it on (`cpu`, `cuda:0`).
     """
 
     files: OpenFiles
@@ -31,6 +32,7 @@ class Storage:
     position: int
     size_bytes: int
     checksum: Checksum | None = None
+    location: str = "cpu"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from checkpoint_convert.errors import UnreadableError, UnsupportedError
 from checkpoint_convert.file_bytes import OpenFiles, read_at
-from checkpoint_convert.model import DType
+from checkpoint_convert.model import DType, Opaque
 from checkpoint_convert.plain_values import plain
 from checkpoint_convert.stored_tensor import Storage
 from checkpoint_convert.torch_objects import TypedStorage, storage_dtype
@@ -24,6 +24,9 @@ LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _MAX_PICKLE_BYTES = 1 << 30
 _HEAD_BYTES = 4096
 """What is looked at to tell text."""
+BY_PICKLE = "pickle.dump"
+"""In place of what `pickle.dump` wrote with tensors in it: their elements are in the pickle itself."""
+_STORAGE_IN_PICKLE = b"_load_from_bytes"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +125,7 @@ def _read_zip(files: OpenFiles, path: Path, start: int, size_bytes: int) -> Torc
             raise ValueError(
                 f"storage {name} should take {count * dtype.itemsize} bytes, not {found.size_bytes}"
             )
-        return TypedStorage(found, dtype, location)
+        return TypedStorage(found, dtype)
 
     where = f"{path}, record data.pkl"
     raw, _ = unpickle(archive.read(pickled), where=where, persistent_load=load)
@@ -159,8 +162,9 @@ def zip_storage(archive: ZipArchive, name: str, location: str) -> TypedStorage:
     if record is None:
         raise archive.damaged(f"record {name} is missing")
     at = archive.data_position(record)
-    storage = Storage(archive.files, archive.path, at, record.size_bytes, archive.checksum(record, at))
-    return TypedStorage(storage, None, location)
+    checksum = archive.checksum(record, at)
+    storage = Storage(archive.files, archive.path, at, record.size_bytes, checksum, location)
+    return TypedStorage(storage, None)
 
 
 def check_apart(archive: ZipArchive, storages: tuple[Storage, ...], pickled: ZipRecord) -> None:
@@ -183,7 +187,8 @@ def _read_stream(files: OpenFiles, path: Path) -> TorchFile:
                     f"{path}: no checkpoint: after a pickle of {at} bytes there are {len(data) - at} more",
                     hint="Give a file that torch.save wrote.",
                 )
-            return TorchFile(path, plain(first, str(path)), ())
+            by_pickle = data.find(_STORAGE_IN_PICKLE) >= 0
+            return TorchFile(path, Opaque(BY_PICKLE) if by_pickle else plain(first, str(path)), ())
         _, at = unpickle(data, where=str(path), start=at)
         info, at = unpickle(data, where=str(path), start=at)
         if not isinstance(info, dict) or info.get("little_endian") is not True:
@@ -205,10 +210,10 @@ def _read_legacy(files: OpenFiles, path: Path, data: mmap.mmap, at: int) -> Torc
         if not isinstance(key, tuple) or (len(key) > 5 and key[5] is not None):
             raise ValueError("storage views of torch 0.4 and older are not read")
         item = dtype.itemsize if dtype is not None else 1
-        known = storages.setdefault(name, (Storage(files, path, -1, count * item), item))
+        known = storages.setdefault(name, (Storage(files, path, -1, count * item, None, location), item))
         if known[0].size_bytes != count * item:
             raise ValueError(f"storage {name} is given two sizes")
-        return TypedStorage(known[0], dtype, location)
+        return TypedStorage(known[0], dtype)
 
     raw, at = unpickle(data, where=where, start=at, persistent_load=load)
     names, at = unpickle(data, where=where, start=at)

@@ -75,9 +75,9 @@ def _recipe(pickled: bytes) -> _Recipe | None:
     seen: list[tuple[str, int]] = []
 
     def load(key: object) -> TypedStorage:
-        name, dtype, count, location = storage_key(key)
+        name, dtype, count, _ = storage_key(key)
         seen.append((name, count * (dtype.itemsize if dtype else 1)))
-        return TypedStorage(Storage(_NOWHERE, Path(), 0, seen[-1][1]), dtype, location)
+        return TypedStorage(Storage(_NOWHERE, Path(), 0, seen[-1][1]), dtype)
 
     try:
         raw, _ = unpickle(pickled, where="", persistent_load=load)

@@ -27,12 +27,10 @@ class TypedStorage:
 
     Attributes:
         dtype: of its elements; None for an untyped one, whose tensors say their dtype themselves.
-        location: torch's location tag (`cpu`, `cuda:0`).
     """
 
     storage: Storage
     dtype: DType | None
-    location: str
 
 
 @dataclass(frozen=True, slots=True)

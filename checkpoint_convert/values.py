@@ -112,7 +112,8 @@ def holds_tensor(value: Value) -> bool:
 def _refusal(value: Value) -> str:
     """Why a value cannot be written as one object; empty where it can."""
     if isinstance(value, Opaque):
-        return f"an object of class {value.class_name}"
+        unsaved = ", saved instead of its state_dict()" if value.class_name.startswith("torch.optim.") else ""
+        return f"an object of class {value.class_name}{unsaved}"
     if is_tensor(value):
         size = size_bytes(value)
         return f"a tensor of {size} bytes inside a tuple" if size > INLINE_BYTES else ""

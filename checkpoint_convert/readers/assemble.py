@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError
-from checkpoint_convert.model import Contents, Opaque, SourceFormat, TensorSource
+from checkpoint_convert.model import Contents, SourceFormat, TensorSource
 from checkpoint_convert.readers.ddp_prefix import without_ddp_prefix
 from checkpoint_convert.readers.names import flat_prefix
 from checkpoint_convert.readers.optimizers import Known, read_optimizer
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.parts import Part
+from checkpoint_convert.readers.pickled_objects import refuse_objects
 from checkpoint_convert.readers.resolve import plain_extras
 from checkpoint_convert.readers.tying import tied, with_ties
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from checkpoint_convert.readers.local import LocalModel
 
 
-_SHOWN = 3
 _LISTED = 12
 
 
@@ -76,7 +76,7 @@ def assemble(parts: Sequence[Part], options: ReadOptions) -> Contents:
         notices=(*notices, *lost),
         world_size=leader.world_size,
         saver_torch=leader.saver_torch,
-        loadable_as_is=leader.loadable_as_is,
+        loadable_as_is=all(one.loadable_as_is for one in (leader, chosen.optimizer) if one is not None),
     )
 
 
@@ -150,22 +150,16 @@ def choose(parts: Sequence[Part], options: ReadOptions) -> Chosen:
             [] if any(part.optimizer_format is wanted for part in optimizers) else models
         )
     model = _only(models, "model", wanted)
+    if model is None and options.use_model and wanted is not SourceFormat.RAW_OPTIM:
+        for part in parts:
+            refuse_objects(part.extras, part.name, has_optimizer=bool(optimizers))
     optimizer = _only(_closest(optimizers, model, wanted), "optimizer", wanted)
     if model is None and optimizer is None:
         asked = f" of format {wanted.value}" if wanted is not None else ""
-        objects = [
-            f"{key} is an object of class {value.class_name}"
-            for part in parts
-            for key, value in part.extras.items()
-            if isinstance(value, Opaque)
-        ]
         found = ", ".join(part.name for part in parts)
-        said = f"; {', '.join(objects[:_SHOWN])}" if objects else ""
         raise UnreadableError(
-            f"{found}: neither a model nor an optimizer{asked} in there{said}",
-            hint="Save model.state_dict() instead of the object itself, and convert that."
-            if objects
-            else "Give the files that hold the state dicts.",
+            f"{found}: neither a model nor an optimizer{asked} in there",
+            hint="Give the files that hold the state dicts.",
         )
     return Chosen(model, optimizer)
 

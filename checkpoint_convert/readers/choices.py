@@ -80,24 +80,22 @@ def choose_model(models: Sequence[KeyPath], path: Path, options: ReadOptions) ->
 
 
 def choose_optimizer(optimizers: Sequence[KeyPath], path: Path, options: ReadOptions) -> Choice:
-    """The optimizer among those a file holds.
+    """The optimizer among those a file holds; several where the user names them, which then are of one model.
 
     Raises:
-        AmbiguousFormatError: several could be meant, and one is wanted.
+        AmbiguousFormatError: several could be meant.
     """
-    chosen = _by_key(optimizers, "optimizer", path, options)
-    if chosen is not None and chosen.only is not None:
+    if (chosen := _by_key(optimizers, "optimizer", path, options)) is not None:
         return chosen
     if len(optimizers) <= 1:
         return _one(optimizers[0]) if optimizers else Choice()
     if not options.use_optimizer:
         return Choice()
-    candidates = optimizers if chosen is None else chosen.members
-    said = _none_of(options) if chosen is None else ""
-    names = ",".join((*options.keys, dotted(candidates[0])))
+    names = [",".join((*options.keys, *map(dotted, some))) for some in (optimizers[:1], optimizers)]
     raise AmbiguousFormatError(
-        f"{path}: holds {len(candidates)} optimizers: {_listed(candidates)}{said}",
-        hint=f"Choose one by its name, --from-key {names} say, or convert the model alone (--only model).",
+        f"{path}: holds {len(optimizers)} optimizers: {_listed(optimizers)}{_none_of(options)}",
+        hint=f"Choose one by its name, --from-key {names[0]} say; all, if they are of one model "
+        f"(--from-key {names[1]}); or convert the model alone (--only model).",
     )
 
 
@@ -128,13 +126,16 @@ def _by_key(places: Sequence[KeyPath], what: str, path: Path, options: ReadOptio
     found = [choice for key in options.keys for choice in _named(places, key, what)]
     if not found:
         return None
+    by_key = frozenset().union(*(one.by_key for one in found))
+    if what == "optimizer":
+        return Choice(tuple(dict.fromkeys(at for one in found for at in one.members)), (), by_key)
     if len({choice.members for choice in found}) > 1:
         named = ", ".join(" and ".join(map(dotted, choice.members)) for choice in found)
         raise AmbiguousFormatError(
             f"{path}: --from-key {','.join(options.keys)} leaves more than one {what}: {named}",
             hint="Write out the keys before it too, as they are listed here, and name one at a time.",
         )
-    return Choice(found[0].members, found[0].root, frozenset().union(*(one.by_key for one in found)))
+    return Choice(found[0].members, found[0].root, by_key)
 
 
 def _named(places: Sequence[KeyPath], key: str, what: str) -> list[Choice]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from checkpoint_convert.errors import AmbiguousFormatError, IncompleteError
 from checkpoint_convert.file_bytes import OpenFiles
 from checkpoint_convert.model import Contents, Notice, Opaque, SourceFormat
 from checkpoint_convert.places import META_NAME
@@ -36,6 +37,18 @@ def detect(
         opened: takes every torch file that was read, for the check of checksums at the end.
     """
     found = find(paths)
+    try:
+        return _contents(files, paths, found, options, opened)
+    except (AmbiguousFormatError, IncompleteError) as error:
+        from checkpoint_convert.readers.generations import one_of_several
+
+        error.hint += one_of_several([*found.torch_files, *found.dcp, *found.safetensors])
+        raise
+
+
+def _contents(
+    files: OpenFiles, paths: Sequence[Path], found: Found, options: ReadOptions, opened: list[TorchFile]
+) -> Contents:
     parts, holdings = _safetensors(files, found)
     parts = [*_dcp_parts(files, found, options), *parts]
     for path in found.torch_files:
@@ -60,7 +73,7 @@ def detect(
         if ranks.first in fairscale:
             parts.append(fairscale_part(ranks, use_optimizer=options.use_optimizer))
         else:
-            parts.append(part_of(ranks))
+            parts.append(part_of(ranks, use_optimizer=options.use_optimizer))
     contents = assemble(parts, options)
     if not found.unread:
         return contents

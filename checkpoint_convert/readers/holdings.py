@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checkpoint_convert.errors import UnsupportedError
-from checkpoint_convert.model import DType
-from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, read_saved
+from checkpoint_convert.model import DType, Opaque
+from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, of_one_model, read_saved
 from checkpoint_convert.plain_values import walk
 from checkpoint_convert.readers.choices import (
     MODEL_NAMES,
@@ -26,7 +26,9 @@ from checkpoint_convert.readers.find import OLMO_LOCAL, is_olmo_local
 from checkpoint_convert.readers.flattened_optim import unflattened
 from checkpoint_convert.readers.names import clean
 from checkpoint_convert.readers.options import ReadOptions
+from checkpoint_convert.readers.pickled_objects import state_dicts_of
 from checkpoint_convert.readers.strange_tensors import refuse_strange_tensors
+from checkpoint_convert.torch_file import BY_PICKLE
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 from checkpoint_convert.values import is_module_state, is_tensor, module_state_key
 
@@ -47,7 +49,8 @@ _WHOLE_NUMBERS = frozenset(
         DType.BOOL,
     }
 )
-_PARAMETER_NAMES = ("weight", "bias")
+PARAMETER_NAMES = ("weight", "bias")
+"""What the names of most parameters end with, and those of no buffer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,10 +88,16 @@ def read_holding(value: object, path: Path, options: ReadOptions) -> Holding:
         UnsupportedError: neither model nor optimizer nor plain values, a pickled module, say; or a tensor of
             theirs has no elements that lie in the file.
     """
+    if isinstance(value, Opaque) and value.class_name == BY_PICKLE:
+        raise UnsupportedError(
+            f"{path}: pickle.dump wrote it, and its tensors lie inside of the pickle",
+            hint="Save it again in Python: import pickle, torch; torch.save(pickle.load(open("
+            f"{str(path)!r}, 'rb')), 'saved.pt') and convert saved.pt.",
+        )
     if not isinstance(value, dict | list | tuple):
         raise UnsupportedError(
             f"{path}: holds one {_kind(value)}, not a state dict",
-            hint="Save model.state_dict() instead of the object itself, and convert that.",
+            hint=state_dicts_of(str(path)) if isinstance(value, Opaque) else "Give the file of a state dict.",
         )
     _refuse_deepspeed(value, path)
     _refuse_olmo_local(value, path)
@@ -98,22 +107,22 @@ def read_holding(value: object, path: Path, options: ReadOptions) -> Holding:
         models = dict(_models(value, (), set(optimizers), _is_named_like_model))
     chosen = choose_model(list(models), path, options)
     chosen_optimizer = choose_optimizer(list(optimizers), path, options)
-    optimizer_at = chosen_optimizer.only
     model = _joined(models, chosen)
     if options.use_model and not options.only_listed:
         for at in chosen.members:
             refuse_strange_tensors(_below(value, at), path)
     taken = {(*at, name) for at in chosen.members for name in models[at]}
-    if optimizer_at is not None:
-        taken |= {(*optimizer_at, key) for key, _ in _below(value, optimizer_at) if _is_of_optimizer(key)}
+    for at in chosen_optimizer.members:
+        taken |= {(*at, key) for key, _ in _below(value, at) if _is_of_optimizer(key)}
     left = _left(models, chosen) | _left(optimizers, chosen_optimizer)
-    if optimizer_at is None:
+    if not chosen_optimizer.members:
         left |= set(optimizers)
-    opened = (*chosen.members, *left, *([optimizer_at] if optimizer_at is not None else []))
+    opened = (*chosen.members, *left, *chosen_optimizer.members)
     extras = {_extra_name(at, chosen): item for at, item in _extras(value, (), opened, taken | left)}
     optimizer = None
-    if optimizer_at is not None:
-        optimizer = read_saved(optimizers[optimizer_at], str(path))
+    if chosen_optimizer.members:
+        saved = {dotted(at): read_saved(optimizers[at], str(path)) for at in chosen_optimizer.members}
+        optimizer = of_one_model(saved, str(path))
         if options.use_optimizer and not options.only_listed:
             for key, state in optimizer.state.items():
                 refuse_strange_tensors(((f"{name} of {key}", item) for name, item in state.items()), path)
@@ -239,7 +248,7 @@ def _is_named_like_model(tensors: Mapping[str, object], at: KeyPath) -> bool:
     shaped = [name for name, item in tensors.items() if getattr(item, "shape", ())]
     if at and at[-1] in MODEL_NAMES:
         return bool(shaped)
-    return any(name.rpartition(".")[2].endswith(_PARAMETER_NAMES) for name in shaped)
+    return any(name.rpartition(".")[2].endswith(PARAMETER_NAMES) for name in shaped)
 
 
 def _extra_name(at: KeyPath, chosen: Choice) -> str:

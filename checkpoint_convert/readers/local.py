@@ -94,10 +94,11 @@ def _is_whole(source: TensorSource, spec: ParameterSpec) -> bool:
     return source.shape == spec.shape and len(spec.shape) != 1
 
 
-def _whole_on_all(on_ranks: Sequence[object], spec: ParameterSpec) -> bool:
-    return len(on_ranks) > 1 and all(
-        isinstance(view, StoredTensor) and view.shape == spec.shape for view in on_ranks
-    )
+def _are_pieces(on_ranks: Sequence[object], spec: ParameterSpec | None, *, pieced: bool) -> bool:
+    if spec is None or not (pieced or not spec.numel):  # without elements there is no storage to share
+        return False
+    views = [isinstance(view, StoredTensor) and view.shape == spec.shape for view in on_ranks]
+    return len(views) < 2 or not all(views)
 
 
 def _has_views(part: Part, specs: Mapping[str, ParameterSpec]) -> bool:
@@ -138,7 +139,7 @@ def _from_views(
         shared = any(
             isinstance(view, StoredTensor) and id(view.storage) in known
             for view, known in zip(on_ranks, storages, strict=True)
-        ) or (part.pieced and name in specs and not _whole_on_all(on_ranks, specs[name]))
+        ) or _are_pieces(on_ranks, specs.get(name), pieced=part.pieced)
         if not shared:
             tensors[name] = value
             if name in specs:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from checkpoint_convert.errors import IncompleteError
 from checkpoint_convert.model import Notice
 from checkpoint_convert.optim_state import SavedOptimizer, number_of
+from checkpoint_convert.plain_values import walk
 from checkpoint_convert.readers.holdings import Holding
 from checkpoint_convert.readers.rank_sets import RankSet
 from checkpoint_convert.readers.sharded import OnRanks, equal_numbers, merge
-from checkpoint_convert.same_values import same_value
+from checkpoint_convert.same_values import differing_hint, same_value
 from checkpoint_convert.values import module_of_state
 
 DIFFERS_BY_RANK = "CK102"
 """A value that every rank has for itself differs between ranks; the first rank's is taken."""
+
+_PROGRESS = frozenset(
+    {"step", "steps", "global_step", "step_idx", "train_steps", "iter", "iter_num", "iteration", "epoch"}
+    | {"num_updates", "current_step", "trained_steps"}
+)
+"""What jobs call how far they are, among the values they save."""
+_OF_SCHEDULERS = frozenset({"last_epoch", "_step_count"})
 
 
 def on_ranks(name: str, ranks: RankSet, models: Sequence[Mapping[str, object]]) -> OnRanks:
@@ -74,6 +83,7 @@ def merge_extras(holdings: Sequence[Holding], notices: list[Notice], where: str)
             merged[key] = next(value for value in values if value is not None)
             notices.append(differs(where, [key]))
         else:
+            _refuse_other_moments(key, values, where)
             merged[key] = dict(enumerate(values))
             notices.append(
                 Notice(
@@ -81,3 +91,24 @@ def merge_extras(holdings: Sequence[Holding], notices: list[Notice], where: str)
                 )
             )
     return merged
+
+
+def _refuse_other_moments(key: str, values: Sequence[object], where: str) -> None:
+    """How far a job was is the same on all ranks; a save that was cut short leaves some ranks' files older.
+
+    Raises:
+        IncompleteError: two ranks were not equally far.
+    """
+    found: dict[tuple[object, ...], tuple[int, int]] = {}
+    for rank, value in enumerate(values):
+        for path, leaf in walk({key: value}):
+            told = path[-1] in _OF_SCHEDULERS or (len(path) == 1 and key.lower() in _PROGRESS)
+            if not told or type(leaf) is not int:
+                continue
+            first, before = found.setdefault(path, (rank, leaf))
+            if leaf != before:
+                name = ".".join(map(str, path))
+                raise IncompleteError(
+                    f"{where}: {name} is {before} on rank {first} and {leaf} on rank {rank}",
+                    hint=differing_hint("step"),
+                )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,22 +53,51 @@ def read_optimizer(
         refuse_joint_state(one, part.name)
     if saved is not None and not saved.by_number:
         return named_optimizer(saved, shapes, part.name), ()
+    parameters: dict[str, tuple[int, ...]] = {}
     if len(ranks) == 1 and known.local is None:
         parameters = _parameters(known, len(_numbers(ranks[0])))
-        if parameters and _sizes_fit(ranks[0], parameters):
+        if parameters and _sizes_fit(ranks[0], parameters) and _numbers_are_the_models(ranks[0], options):
+            _check_names(parameters, known, part.name)
             return numbered_optimizer(ranks[0], parameters, part.name), ()
     from checkpoint_convert.readers.layouts import memory_order, needed
     from checkpoint_convert.readers.raw_optim import read_raw
 
-    layout = known.layout or _layout_beside(known)
+    layout = known.layout or _layout_beside(known, parameters)
     layout = needed(layout, part.name, "this optimizer state is kept by parameter numbers")
     order = memory_order(options, layout, part.saver_torch)
     try:
         unnamed = () if _names_are_ranks(known.part) else part.unnamed
-        return read_raw(ranks, layout, known.local, options, order, part.name, unnamed)
+        found = read_raw(ranks, layout, known.local, options, order, part.name, unnamed)
+        _check_names(found[0].state, known, part.name)
+        return found
     except LayoutError:
         _check_ranks(part, known.part, len(ranks))
         raise
+
+
+def _check_names(names: Collection[str], known: Known, where: str) -> None:
+    """The given model calls its parameters as the checkpoint's model does; some may not have been saved.
+
+    Raises:
+        LayoutError: it calls none so.
+    """
+    if not known.model or not names or any(name in known.model or name in known.aliases for name in names):
+        return
+    name = next(iter(names))
+    longer = next((other for other in known.model if other.endswith(f".{name}")), None)
+    if longer is None:
+        hint = "Give the --model that the checkpoint is of."
+    else:
+        nested = "".join(f"torch.nn.ModuleDict({{{part!r}: " for part in longer[: -len(name) - 1].split("."))
+        hint = (
+            "Let the factory return what the job saved, whose names they are (a LightningModule, say), or "
+            f"{nested}model{'})' * nested.count('{')}."
+        )
+    raise LayoutError(
+        f"{where}: none of the names of the given model, such as {name}, is in the checkpoint, which has "
+        f"{longer or next(iter(known.model))}",
+        hint=hint,
+    )
 
 
 def _names_are_ranks(model: Part | None) -> bool:
@@ -110,12 +139,18 @@ def _numbers(saved: SavedOptimizer) -> list[object]:
 
 
 def _parameters(known: Known, count: int) -> dict[str, tuple[int, ...]]:
-    """Shapes of `named_parameters()` in order; {} where buffers cannot be told from parameters."""
+    """Shapes of `named_parameters()` in order; {} where buffers cannot be told from parameters.
+
+    Only a state dict has the model's order: safetensors files sort names, so that h.10 is before h.2, and DCP
+    has them as ranks wrote them.
+    """
     if known.layout is not None:
         specs = known.layout.unique_parameters()
         for chosen in (specs, [spec for spec in specs if spec.requires_grad]):
             if len(chosen) == count:
                 return {spec.fqn: spec.shape for spec in chosen}
+        return {}
+    if known.part is None or known.part.model_format is not SourceFormat.FULL:
         return {}
     found = {name: source.shape for name, source in known.model.items() if name not in known.aliases}
     return found if len(found) == count else {}
@@ -131,8 +166,30 @@ def _sizes_fit(saved: SavedOptimizer, parameters: Mapping[str, tuple[int, ...]])
     return True
 
 
-def _layout_beside(known: Known) -> ModelLayout | None:
-    """The layout a sharded model beside the optimizer tells: its sharded tensors are the parameters."""
+def _numbers_are_the_models(saved: SavedOptimizer, options: ReadOptions) -> bool:
+    """Whether an optimizer's numbers count the model's parameters.
+
+    torch counts through the groups, one after another. Only for a single group is that the model's order, and
+    where numbers do not follow each other somebody else has counted (`rekey_optim_state_dict`).
+    """
+    groups = [group for group in saved.groups if group_keys(group)]
+    if len(groups) < 2 or all("param_names" in group for group in groups):
+        return True
+    numbers = _numbers(saved)
+    return options.param_groups is None and numbers != list(range(len(numbers)))
+
+
+def _layout_beside(known: Known, parameters: Collection[str]) -> ModelLayout | None:
+    """The layout that a model beside the optimizer tells.
+
+    Args:
+        parameters: names of a whole model's; of a sharded one, its sharded tensors are the parameters.
+    """
+    if parameters:
+        from checkpoint_convert.readers.layouts import layout_from_names
+
+        whole = {name: known.model[name] for name in parameters}
+        return layout_from_names(whole, {}, known.part.name if known.part is not None else "")
     part = known.part
     if part is None or part.model_format is not SourceFormat.SHARDED or not part.local:
         return None

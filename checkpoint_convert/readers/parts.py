@@ -25,13 +25,14 @@ from checkpoint_convert.readers.names import clean_names, flat_prefix
 from checkpoint_convert.readers.rank_sets import RankSet, last_number
 from checkpoint_convert.readers.resolve import whole_tensors
 from checkpoint_convert.readers.sharded import OnRanks, merge
-from checkpoint_convert.readers.unsharded import unsharded
+from checkpoint_convert.readers.unsharded import OPTIMIZER, differences, unsharded
 from checkpoint_convert.tensor_sources import ConcatTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 from checkpoint_convert.values import is_tensor
 
 LEFT = "CK107"
 """A file holds other models or optimizers than those taken, which are not carried over."""
+_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,8 +81,11 @@ class Part:
         return () if self.told or len(self.files) < 2 else self.files
 
 
-def part_of(ranks: RankSet) -> Part:
+def part_of(ranks: RankSet, *, use_optimizer: bool = True) -> Part:
     """Put the files of one save together.
+
+    Args:
+        use_optimizer: False where only the model is wanted.
 
     Raises:
         IncompleteError: a rank is missing or superfluous, or ranks disagree.
@@ -91,9 +95,9 @@ def part_of(ranks: RankSet) -> Part:
     pieced = False
     refusal: CheckpointError | None = None
     if ranks.first.model is not None and not any(map(_sharded_values, ranks.holdings)):
-        settled = unsharded(ranks)
+        settled = unsharded(ranks, use_optimizer=use_optimizer)
         if isinstance(settled, Holding):
-            return _alone(settled)
+            return _copies(ranks) if settled is ranks.first else _alone(settled, _besides(ranks))
         if isinstance(settled, CheckpointError):
             if ranks.ranks != tuple(range(len(ranks.ranks))):
                 raise settled
@@ -128,6 +132,30 @@ def part_of(ranks: RankSet) -> Part:
     return with_candidates(part, holdings[0])
 
 
+def _copies(ranks: RankSet) -> Part:
+    """Files that hold the whole model each; the optimizer may be each rank's own, over its flat shards."""
+    differing = differences(ranks)
+    shares = tuple(holding.optimizer for holding in ranks.holdings if holding.optimizer is not None)
+    is_raw = len(shares) == len(ranks.holdings) and all(one.by_number for one in shares)
+    if OPTIMIZER not in differing or not is_raw:
+        return _alone(ranks.first, differing)
+    numbers = ranks.ranks or ()
+    files = tuple((str(one.path), rank) for one, rank in zip(_complete(ranks), numbers, strict=True))
+    return replace(
+        _alone(ranks.first, _besides(ranks)),
+        name=ranks.name,
+        optimizer=None,
+        raw=shares,
+        optimizer_format=SourceFormat.RAW_OPTIM,
+        files=files,
+        told=ranks.told,
+    )
+
+
+def _besides(ranks: RankSet) -> list[str]:
+    return [name for name in differences(ranks) if name != OPTIMIZER]
+
+
 def with_candidates(part: Part, holding: Holding) -> Part:
     """What there was to choose from, and a notice of what is left in the source."""
     part = replace(part, candidates=holding.candidates, by_key=holding.by_key)
@@ -138,7 +166,7 @@ def with_candidates(part: Part, holding: Holding) -> Part:
     return replace(part, notices=(*part.notices, Notice(LEFT, text)))
 
 
-def _alone(holding: Holding) -> Part:
+def _alone(holding: Holding, differing: Sequence[str] = ()) -> Part:
     model = None
     if holding.model is not None:
         model = whole_tensors(clean_names(holding.model, str(holding.path)), str(holding.path))
@@ -150,6 +178,7 @@ def _alone(holding: Holding) -> Part:
         None,
         SourceFormat.FULL if holding.optimizer is not None else None,
         extras=holding.extras,
+        notices=(differs(str(holding.path), differing),) if differing else (),
         files=((str(holding.path), last_number(holding.path)),),
     )
     return with_candidates(part, holding)
@@ -176,10 +205,15 @@ def _complete(ranks: RankSet) -> tuple[Holding, ...]:
     missing = sorted(set(range(world)) - set(numbers))
     if missing and not _hybrid(ranks):
         raise IncompleteError(
-            f"{ranks.name}: the file of rank {', '.join(map(str, missing))} of {world} is missing",
+            f"{ranks.name}: the file of rank {_listed(missing)} of {world} is missing",
             hint="Give the files of all ranks: the directory, or a quoted glob.",
         )
     return ranks.holdings
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:_SHOWN]))
+    return shown + (f" and {len(numbers) - _SHOWN} others" if len(numbers) > _SHOWN else "")
 
 
 def _worlds(holding: Holding) -> set[int]:

@@ -17,6 +17,7 @@ from checkpoint_convert.optim_state import group_keys
 from checkpoint_convert.plain_values import walk
 from checkpoint_convert.readers.holdings import Holding
 from checkpoint_convert.readers.names import clean, flat_prefix
+from checkpoint_convert.readers.rank_hints import in_order, suggested
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 
 _DIGITS = re.compile(r"\d+")
@@ -146,9 +147,11 @@ def _unnumbered(group: list[Holding], given: Collection[Path]) -> RankSet:
         raise AmbiguousFormatError(
             f"{', '.join(map(str, paths[:_SHOWN]))}: are of several ranks, and neither what they hold nor "
             "their names say which",
-            hint="Name them one by one, in the order of the ranks: rank 0's file, rank 1's, ...",
+            hint="Name them one by one, in the order of the ranks: rank 0's file, rank 1's, ..."
+            + suggested(group),
         )
-    return RankSet(_common(paths), tuple(group), tuple(range(len(group))), told=False)
+    told_aside = in_order(group, _common(paths))
+    return RankSet(_common(paths), tuple(group), tuple(range(len(group))), told_aside)
 
 
 def _common(paths: Sequence[Path]) -> str:
@@ -198,8 +201,8 @@ def _rank_set(group: list[Holding]) -> RankSet:
                 f"{one.path} and {two.path} both are rank {rank}",
                 hint="Give the files of one save only.",
             )
-    in_order = tuple(holding for _, holding in ordered)
-    return RankSet(name, in_order, tuple(rank for rank, _ in ordered), told)
+    put = tuple(holding for _, holding in ordered)
+    return RankSet(name, put, tuple(rank for rank, _ in ordered), told or in_order(put, name))
 
 
 def _leaves(holding: Holding) -> list[object]:

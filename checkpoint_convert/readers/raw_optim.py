@@ -93,7 +93,7 @@ def read_raw(
     state = named_state(chosen.slots, numbers, replica, cut_out, where)
     groups = _groups(ranks[0], dict(zip(numbers, chosen.slots, strict=True)), where)
     notices = []
-    if chosen.found_by_search:
+    if chosen.found_by_search and not all(slot.is_alone and world == 1 for slot in chosen.slots):
         text = f"{where}: the FSDP1 policy was found by sizes: {chosen.found_by_search}"
         notices.append(Notice(SEARCHED, text))
     if unnamed and not proven:

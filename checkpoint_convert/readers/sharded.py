@@ -13,7 +13,7 @@ from typing import cast
 from checkpoint_convert.errors import IncompleteError, UnreadableError, UnsupportedError
 from checkpoint_convert.model import DType, TensorSource, numel
 from checkpoint_convert.optim_state import number_of
-from checkpoint_convert.same_values import same_elements
+from checkpoint_convert.same_values import differing_hint, same_elements
 from checkpoint_convert.tensor_sources import Box, BoxTensor, ConcatTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 
@@ -191,5 +191,5 @@ def equal_numbers(found: OnRanks, where: str) -> None:
         if number != first and not (number != number and first != first):
             raise IncompleteError(
                 f"{where}: {found.name} is {first} on rank {found.ranks[0]} and {number} on rank {rank}",
-                hint="The files were saved at different moments. Give the files of one save only.",
+                hint=differing_hint(found.name),
             )

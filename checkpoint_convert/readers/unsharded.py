@@ -6,15 +6,22 @@ from collections.abc import Mapping
 from itertools import repeat
 
 from checkpoint_convert.errors import AmbiguousFormatError, CheckpointError, UnsupportedError
-from checkpoint_convert.readers.holdings import Holding
+from checkpoint_convert.optim_state import of_one_model
+from checkpoint_convert.readers.holdings import PARAMETER_NAMES, Holding
 from checkpoint_convert.readers.names import clean, flat_prefix
 from checkpoint_convert.readers.rank_sets import RankSet
 from checkpoint_convert.same_values import same_value
 from checkpoint_convert.values import is_tensor
 
+OPTIMIZER = "the optimizer's state"
+"""What `differences` calls it."""
 
-def unsharded(ranks: RankSet) -> Holding | bool | CheckpointError:
+
+def unsharded(ranks: RankSet, *, use_optimizer: bool) -> Holding | bool | CheckpointError:
     """What files whose models are not sharded make together.
+
+    Args:
+        use_optimizer: False where only the model is wanted.
 
     Returns:
         The one holding they amount to; or True where each file holds 1-D pieces of the parameters, and
@@ -26,10 +33,10 @@ def unsharded(ranks: RankSet) -> Holding | bool | CheckpointError:
     if any(flat_prefix(clean(name)) is not None for name in first):
         return False
     if all(not set(first) & set(other) for other in models[1:]):
-        return _completed(ranks)
+        return _completed(ranks, use_optimizer=use_optimizer)
     if all(map(_is_left_over, repeat(first), models[1:])):
         return ranks.first
-    if _all_equal(models):
+    if _are_copies(models) and (ranks.ranks == tuple(range(len(models))) or not _differing(models)):
         return ranks.first
     if all(len(shape) <= 1 for shape in _differing_shapes(models)):
         return True
@@ -57,14 +64,40 @@ def _is_left_over(first: Mapping[str, object], other: Mapping[str, object]) -> b
     return all(same_value(first[name], other[name]) for name in other)
 
 
-def _completed(ranks: RankSet) -> Holding:
-    """One model cut into files by name (`pytorch_model-00001-of-00002.bin`)."""
+def _completed(ranks: RankSet, *, use_optimizer: bool) -> Holding:
+    """One model cut into files by name (`pytorch_model-00001-of-00002.bin`), and its optimizer likewise."""
     model: dict[str, object] = {}
     extras: dict[str, object] = {}
     for holding in ranks.holdings:
         model.update(holding.model or {})
-        extras.update(holding.extras)
-    return Holding(ranks.first.path, model, ranks.first.optimizer, extras)
+        extras = {**holding.extras, **extras}
+    saved = {str(one.path): one.optimizer for one in ranks.holdings if one.optimizer is not None}
+    optimizer = of_one_model(saved, ranks.name) if saved and use_optimizer else ranks.first.optimizer
+    return Holding(ranks.first.path, model, optimizer, extras)
+
+
+def _differing(models: list[dict[str, object]]) -> list[str]:
+    """Names of the first model whose values are not the same on all ranks that have them."""
+    first = models[0]
+    return [
+        name
+        for name in first
+        if any(name in model and not same_value(first[name], model[name]) for model in models)
+    ]
+
+
+def differences(ranks: RankSet) -> list[str]:
+    """What of the first file, which stands for all, others have otherwise; for the notice."""
+    first, others = ranks.first, ranks.holdings[1:]
+    names = _differing([dict(holding.model or {}) for holding in ranks.holdings])
+    saved = [one.optimizer for one in others if one.optimizer is not None and one.optimizer.state]
+    if first.optimizer is not None and not all(same_value(first.optimizer.state, one.state) for one in saved):
+        names.append(OPTIMIZER)
+    return names + [
+        key
+        for key, value in first.extras.items()
+        if any(key in one.extras and not same_value(value, one.extras[key]) for one in others)
+    ]
 
 
 def _differing_shapes(models: list[dict[str, object]]) -> set[tuple[int, ...]]:
@@ -83,13 +116,11 @@ def _shapes(model: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
     return {name: value.shape for name, value in model.items() if is_tensor(value)}
 
 
-def _all_equal(models: list[dict[str, object]]) -> bool:
-    """Copies: the same names and elements, but for the few buffers each rank keeps for itself."""
-    first = models[0]
-    for other in models[1:]:
-        if _shapes(other) != _shapes(first):
-            return False
-        differing = sum(not same_value(first[name], other[name]) for name in first)
-        if differing * 4 > len(first):
-            return False
-    return True
+def _are_copies(models: list[dict[str, object]]) -> bool:
+    """The same names and elements, but for the few buffers each rank keeps for itself; no parameter."""
+    if any(_shapes(other) != _shapes(models[0]) for other in models[1:]):
+        return False
+    differing = _differing(models)
+    return len(differing) * 4 <= len(models[0]) and not any(
+        name.endswith(PARAMETER_NAMES) for name in differing
+    )

@@ -108,7 +108,7 @@ class DcpLayout:
             if rank is None or limit is None or self._files[number].size_bytes < limit:
                 return number
         if rank is None:
-            name = f"{self._prefix}0_0.distcp"
+            name = self.scalars_name
         else:
             rotation = self._rotations.get(rank, 0) + 1
             self._rotations[rank] = rotation
@@ -116,6 +116,11 @@ class DcpLayout:
         self._open[rank] = len(self._files)
         self._files.append(_File(name))
         return len(self._files) - 1
+
+    @property
+    def scalars_name(self) -> str:
+        """The file of 0-dim tensors and plain values, where there are any."""
+        return f"{self._prefix}0_0.distcp"
 
     @property
     def files(self) -> Sequence[PlannedFile]:

@@ -9,7 +9,7 @@ import torch
 
 from checkpoint_convert.errors import LayoutError, UnsupportedError
 from checkpoint_convert.items import Items, dotted
-from checkpoint_convert.model import Contents, DType, Opaque, OptimizerContents, ParamGroup, SourceFormat
+from checkpoint_convert.model import Contents, DType, OptimizerContents, ParamGroup, SourceFormat
 from checkpoint_convert.optim_groups import complete_group
 from checkpoint_convert.plan import plan_items
 from checkpoint_convert.tied import tied_pairs
@@ -59,17 +59,6 @@ def test_only() -> None:
         plan_items(replace(contents, optimizer=None), WriteOptions(only=Part.OPTIM))
     with pytest.raises(UnsupportedError, match="no model"):
         plan_items(replace(contents, model={}, aliases={}), WriteOptions(only=Part.MODEL))
-
-
-@pytest.mark.parametrize("key", ["model", "trainer.module"])
-def test_an_object_where_the_model_should_be_is_refused(key: str) -> None:
-    contents = replace(trained_contents(), model={}, aliases={}, extras={key: Opaque("project.Net")})
-    with pytest.raises(UnsupportedError, match=r"is an object of class project\.Net") as caught:
-        plan_items(contents, WriteOptions())
-    assert "model.state_dict()" in caught.value.hint and "--only optim" in caught.value.hint
-    assert plan_items(contents, WriteOptions(only=Part.OPTIM)).tensors
-    other = replace(contents, extras={"tokenizer": Opaque("project.Tokenizer")})
-    assert "CK201" in notices(plan_items(other, WriteOptions()))
 
 
 def test_an_empty_source_is_refused() -> None:
@@ -139,6 +128,12 @@ def test_missing_state_is_listed_or_filled() -> None:
     items = plan_items(contents, WriteOptions())
     assert "frozen" in notices(items)["CK212"]
     assert not any(key.startswith("optim.state.frozen") for key in keys(items))
+    assert contents.optimizer is not None
+    [group] = contents.optimizer.groups
+    for options, said in ((group.options, True), ({"lr": 0.1, "momentum": 0.0}, False)):
+        unused = OptimizerContents({}, [ParamGroup(group.params, options)])
+        told = notices(plan_items(replace(contents, optimizer=unused), WriteOptions()))
+        assert ("--only model" in told.get("CK212", "")) == said  # plain SGD never has state
     filled = plan_items(contents, WriteOptions(fill_optim_state=True))
     assert "frozen" in notices(filled)["CK211"]
     added = {

@@ -281,3 +281,26 @@ def test_without_a_report_nothing_is_judged(tmp_path: Path, content: str | None,
     with pytest.raises(UnreadableError, match=says) as raised:
         checked(tmp_path)
     assert raised.value.hint
+
+
+@pytest.mark.parametrize("form", ["dcp", "shards", Preset.ACCELERATE.value])
+def test_what_is_around_the_tensors_counts_too(source: Path, tmp_path: Path, form: str) -> None:
+    """A name in a header, a table of pieces: torch loads nothing without, and no tensor's digest shows it."""
+    target = converted(source, tmp_path / "out", FORMS[form])
+    assert not checked(target).problems
+    for file in sorted([*target.rglob("*.distcp"), *target.rglob(".metadata")]):
+        whole = file.read_bytes()
+        for mark in (
+            b"archive/data.pkl",
+            b"archive/version",
+            b"archive/data/0",
+            b"PK\x05\x06",
+            b"_rebuild_tensor",
+        ):
+            for at in {whole.find(mark), whole.rfind(mark)} - {-1}:
+                changed = bytearray(whole)
+                changed[at + 3] ^= 1
+                file.write_bytes(changed)
+                assert checked(target).problems, (file.name, mark, at)
+        file.write_bytes(whole)
+    assert not checked(target).problems

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from typer.testing import CliRunner
 
-from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError
+from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError, UnsupportedError
 from checkpoint_convert.readers.open import ReadOptions, open_source
 from fsdp_migrate.cli.app import app
 from tests.checkpoint_convert.readers.comparing import assert_same_model, assert_same_state
@@ -95,6 +97,28 @@ def test_two_optimizers_ask_for_one_unless_the_model_is_wanted_alone(saved: Any)
         assert contents.optimizer is None and not contents.extras
     with open_source([path], ReadOptions(keys=("muon",))) as contents:
         assert_same_state(contents.optimizer, optimizer(2.0)["state"])
+
+
+@pytest.mark.parametrize("keys", [("adam", "muon"), ("optimizers",), ("optimizers.adam", "optimizers.muon")])
+def test_two_optimizers_of_one_model_are_taken_together(saved: Any, keys: tuple[str, ...]) -> None:
+    both = {"adam": optimizer(1.0, "a.w"), "muon": optimizer(2.0, "b.w")}
+    nested = {"model": G, "optimizers": both} if keys[0] != "adam" else {"model": G, **both}
+    with open_source([saved(nested)], ReadOptions(keys=keys)) as contents:
+        assert_same_state(contents.optimizer, {**both["adam"]["state"], **both["muon"]["state"]})
+        assert contents.optimizer is not None
+        assert [list(group.params) for group in contents.optimizer.groups] == [["a.w"], ["b.w"]]
+        assert not contents.extras and not contents.notices
+
+
+def test_optimizers_that_cannot_be_of_one_model_do_not_join(saved: Any) -> None:
+    options = ReadOptions(keys=("adam", "muon"))
+    same = {"model": G, "adam": optimizer(1.0, "a.w"), "muon": optimizer(2.0)}
+    with pytest.raises(UnsupportedError, match=r"adam and muon both have state of a\.w"):
+        open_source([saved(same)], options).__enter__()
+    numbered = {"state": {0: {"exp_avg": torch.ones(2, 3)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
+    path = saved({"model": G, "adam": numbered, "muon": numbered})
+    with pytest.raises(UnsupportedError, match="adam numbers its parameters"):
+        open_source([path], options).__enter__()
 
 
 def test_a_model_that_was_saved_in_parts_is_taken_together(saved: Any) -> None:
@@ -204,3 +228,73 @@ def test_states_of_generators_and_samplers_are_no_model(tmp_path: Path) -> None:
     said = "neither a model nor an optimizer"
     with pytest.raises(UnreadableError, match=said), open_source([tmp_path / "a.pt"]):
         pass
+
+
+@pytest.mark.parametrize("key", [None, "model", "trainer.module", "net_g"])
+@pytest.mark.parametrize("optimizer", ["none", "state", "object"])
+def test_the_way_from_a_pickled_module_is_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None, optimizer: str
+) -> None:
+    """What the message says is run, and the result converts, with all there was beside the module."""
+    module = torch.nn.Linear(3, 2)
+    adam = torch.optim.AdamW(module.parameters())
+    module(torch.ones(3)).sum().backward()
+    adam.step()
+    value: Any = module
+    for part in reversed(key.split(".") if key else ()):
+        value = {part: value}
+    if key and optimizer != "none":
+        value["optimizer"] = adam if optimizer == "object" else adam.state_dict()
+    path = tmp_path / "whole.pt"
+    torch.save(value, path)
+    options = ReadOptions()
+    if key == "net_g" and optimizer == "state":  # it may be anything
+        return
+    with pytest.raises(UnsupportedError, match=r"of class torch\.nn\.modules\.linear\.Linear") as caught:
+        open_source([path], options).__enter__()
+    assert ("--only optim" in caught.value.hint) == (bool(key) and optimizer == "state")
+    program = re.search(r"run in Python: (.*) and convert (state\.pt)\.", caught.value.hint)
+    assert program is not None
+    monkeypatch.chdir(tmp_path)
+    exec(program[1], {"torch": torch})
+    with open_source([tmp_path / program[2]], options) as contents:
+        assert_same_model(contents, dict(module.state_dict()))
+        assert (contents.optimizer is not None) == (bool(key) and optimizer != "none")
+
+
+def test_a_model_in_parts_brings_all_of_its_optimizer(tmp_path: Path) -> None:
+    """Each stage of a pipeline saves its own parameters, and an optimizer of them."""
+    for number, name in enumerate(("a.w", "b.w")):
+        stage = {"model": model(number, name), "optimizer": optimizer(number, name), "seed": number}
+        torch.save(stage, tmp_path / f"stage_{number}.pt")
+    with open_source([tmp_path]) as contents:
+        assert set(contents.model) == {"a.w", "b.w"} and contents.optimizer is not None
+        wanted = {**optimizer(0, "a.w")["state"], **optimizer(1, "b.w")["state"]}
+        assert_same_state(contents.optimizer, wanted)
+        assert [list(group.params) for group in contents.optimizer.groups] == [["a.w"], ["b.w"]]
+        assert contents.extras == {"seed": 0}
+        assert [notice.code for notice in contents.notices] == ["CK102"]
+    numbered = {"state": {0: {"exp_avg": torch.ones(2, 3)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
+    for number, name in enumerate(("a.w", "b.w")):
+        torch.save({"model": model(number, name), "optimizer": numbered}, tmp_path / f"stage_{number}.pt")
+    with pytest.raises(UnsupportedError, match="numbers its parameters"):
+        open_source([tmp_path]).__enter__()
+    with open_source([tmp_path], ReadOptions(use_optimizer=False)) as contents:
+        assert set(contents.model) == {"a.w", "b.w"}
+
+
+@pytest.mark.parametrize("value", [model(1.0), {"model": model(1.0), "optim": optimizer(1.0)}])
+def test_what_pickle_wrote_is_told_and_beside_others_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: State
+) -> None:
+    path = tmp_path / "state.pkl"
+    path.write_bytes(pickle.dumps(value))
+    with pytest.raises(UnsupportedError, match=r"pickle\.dump wrote it") as caught:
+        open_source([path]).__enter__()
+    program = re.search(r"in Python: (.*) and convert (saved\.pt)\.", caught.value.hint)
+    assert program is not None
+    monkeypatch.chdir(tmp_path)
+    exec(program[1])
+    with open_source([tmp_path]) as contents:
+        assert_same_model(contents, model(1.0))
+        assert [notice.code for notice in contents.notices] == ["CK101"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,55 @@ def test_the_first_file_has_no_number(tmp_path: Path) -> None:
     save(own, [WHOLE, *flat_files(2)], ["model.pt", "model.pt.0", "model.pt.1"])
     with pytest.raises(AmbiguousFormatError, match="two candidates for the model"):
         open_source([own], OPTIONS).__enter__()
+
+
+def aside_files(told: str, monkeypatch: pytest.MonkeyPatch, folder: Path, order: Sequence[int]) -> list[Path]:
+    """Files of three ranks in an order, each with what tells its rank by the way."""
+    paths = []
+    for name, rank in zip(LETTERS[3], order, strict=True):
+        file = flat_files(3)[rank]
+        if told == "arguments":
+            file["args"] = Namespace(rank=rank, local_rank=0, lora_rank=7)
+        elif told == "value":
+            file["sampler"] = {"state": {"global_rank": rank, "epoch": 3}}
+        else:
+            monkeypatch.setattr("torch.serialization.location_tag", lambda _, number=rank: f"cuda:{number}")
+        paths += save(folder, [file], [name])
+    monkeypatch.undo()
+    return paths
+
+
+@pytest.mark.parametrize("told", ["arguments", "value", "device"])
+def test_what_tells_a_rank_by_the_way_confirms_or_refuses_an_order(
+    tmp_path: Path, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FSDP1's padding cannot tell the first two of three ranks apart."""
+    for order in itertools.permutations(range(3)):
+        paths = aside_files(told, monkeypatch, tmp_path, order)
+        in_order = [path.name for _, path in sorted(zip(order, paths, strict=True))]
+        if list(order) == [0, 1, 2]:
+            assert "CK108" not in check(paths, optimizer=True)
+        else:
+            with pytest.raises(IncompleteError, match="not in order") as caught:
+                open_source(paths, OPTIONS).__enter__()
+            assert ", ".join(in_order) in caught.value.hint
+        with pytest.raises(AmbiguousFormatError) as unnamed:
+            open_source([tmp_path], OPTIONS).__enter__()
+        assert ", ".join(in_order) in unnamed.value.hint
+        numbered = [path.rename(tmp_path / f"rank{at}.pth") for at, path in enumerate(paths)]
+        if list(order) != [0, 1, 2]:
+            with pytest.raises(IncompleteError, match=r"rank.\.pth is taken for rank"):
+                open_source(numbered, OPTIONS).__enter__()
+        for path in numbered:
+            path.unlink()
+
+
+def test_devices_that_nodes_repeat_tell_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = flat_files(3)
+    for device, file, name in zip((0, 1, 0), files, LETTERS[3], strict=True):
+        monkeypatch.setattr("torch.serialization.location_tag", lambda _, number=device: f"cuda:{number}")
+        save(tmp_path, [file], [name])
+    assert "CK108" in check([tmp_path / name for name in LETTERS[3]], optimizer=True)
 
 
 def test_the_report_says_it(tmp_path: Path) -> None:

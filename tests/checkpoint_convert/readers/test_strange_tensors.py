@@ -62,3 +62,29 @@ def test_other_objects_among_the_weights_are_left_behind(tmp_path: Path) -> None
     torch.save({"model": {**PLAIN, "_extra_state": Path("x")}}, tmp_path / "model.pt")
     with open_source([tmp_path / "model.pt"]) as contents:
         assert list(contents.model) == ["v"] and list(contents.extras) == ["model._extra_state"]
+
+
+class WithNothing(torch.nn.Module):
+    """A parameter without elements among others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = torch.nn.Parameter(torch.ones(2, 3))
+        self.nothing = torch.nn.Parameter(torch.empty(0, 4))
+        self.b = torch.nn.Parameter(torch.ones(4))
+
+
+def test_a_parameter_without_elements_has_its_shape(tmp_path: Path) -> None:
+    """With use_orig_params=True its pieces are storages of their own, as ignored parameters are."""
+    flat = torch.arange(10.0)
+    for rank, (cut, shard) in enumerate(zip((5, 1), flat.chunk(2), strict=True)):
+        shard = shard.clone()
+        pieces = {"a": shard[:cut], "nothing": torch.empty(0), "b": shard[cut:]}
+        torch.save({"_flat_param": shard, **pieces}, tmp_path / f"rank{rank}.pt")
+    with open_source([tmp_path], ReadOptions(model=f"{__name__}:WithNothing")) as contents:
+        assert {name: source.shape for name, source in contents.model.items()} == {
+            "a": (2, 3),
+            "nothing": (0, 4),
+            "b": (4,),
+        }
+        assert b"".join(contents.model["a"].blocks(0, 6)) == flat[:6].numpy().tobytes()
