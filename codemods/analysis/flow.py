@@ -139,8 +139,10 @@ class _Walker:
 
     def _try(self, statement: ast.Try, live: _Live) -> _Live | None:
         done = self.block(statement.orelse, self.block(statement.body, live))
-        within = {n for s in statement.body for n in ast.walk(s)}
-        partial = live | {b for bound in self._at.values() for b in bound if b.node in within}
+        first, last = statement.body[0].lineno, statement.body[-1].end_lineno or 0
+        partial = live.union(
+            *(new for at, new in self._at.items() if first <= at.lineno <= last and at is not statement)
+        )
         ends = [self.block(h.body, self._bound(statement, partial, h)) for h in statement.handlers]
         after = _either(done, *ends)
         if after is None:
