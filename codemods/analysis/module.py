@@ -36,7 +36,6 @@ class Module:
         self.tree = ast.parse(source.text, filename=source.path)
         self.table = ScopeTable()
         self.table.build(self.tree)
-        self._line_starts = [0, *(m.end() for m in _LINE_END.finditer(source.text))]
         self._named: dict[str, list[ast.Name | ast.Attribute]] | None = None
         self._ordered: dict[str, list[ast.Name | ast.Attribute]] = {}
         self._lines: list[str] | None = None
@@ -70,6 +69,10 @@ class Module:
             first = bisect.bisect_left(lines, _first_line(block))
             nodes = nodes[first : bisect.bisect_right(lines, block.end_lineno or 0)]
         return cast("list[_Node]", nodes)
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return [0, *(m.end() for m in _LINE_END.finditer(self.text))]
 
     @cached_property
     def says_fsdp(self) -> bool:
