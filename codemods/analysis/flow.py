@@ -66,6 +66,8 @@ if sys.version_info >= (3, 11):
     _TRY = (ast.Try, ast.TryStar)
 else:
     _TRY = (ast.Try,)
+_SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign)
+"""Most statements."""
 _WITH_STATEMENTS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -95,6 +97,8 @@ class _Walker:
             else live
         )
         self.hits[statement] = here if known is None else known | here
+        if isinstance(statement, _SIMPLE):
+            return self._bound(statement, live)
         match statement:
             case ast.If():
                 live = self._bound(statement, live)

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, reduce
 from operator import or_
+from typing import TypeAlias
 
 from codemods.analysis.module import Module
 from codemods.analysis.reach import Files, Groups, gathered, turned
@@ -33,6 +34,10 @@ _WORDS = frozenset(byte for byte in range(128) if re.match(rb"\w", bytes([byte])
 """What words consist of."""
 _ALONE = bytes(byte if re.match(rb"\w", bytes([byte])) else ord(" ") for byte in range(256))
 """What stands in no word becomes a space: splitting takes a fifth of the time of a pattern."""
+
+
+TextTest: TypeAlias = "bytes | Callable[[bytes], bool]"
+"""A pattern, or what says whether a text is of interest."""
 
 
 class Before(enum.Enum):
@@ -120,9 +125,9 @@ class Shelf:
         """Whether a file may give an imported thing a name of its own."""
         return re.search(rb"\bas\s+%s\b" % re.escape(name.encode()), self._code_of(path)) is not None
 
-    def speaking(self, text: bytes, pattern: bytes) -> list[str]:
-        """The files with a text that match a pattern."""
-        search = re.compile(pattern).search
+    def speaking(self, text: bytes, pattern: TextTest) -> list[str]:
+        """The files with a text that match a pattern, or pass a test."""
+        search = re.compile(pattern).search if isinstance(pattern, bytes) else pattern
         return [path for path in self.paths if text in self._code_of(path) and search(self._code_of(path))]
 
     def with_word(self, word: str) -> list[str]:

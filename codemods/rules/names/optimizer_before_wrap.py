@@ -6,6 +6,7 @@ new one)."""
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -22,14 +23,24 @@ _REMEDY_FOR_MANY = (
 )
 _Met: TypeAlias = "dict[WrapCall, list[tuple[Module, ast.Call, bool]]]"
 """Wrap call -> the optimizers of other functions before it, and whether each gets the sharded parameters."""
+_MADE = [
+    *(re.compile(rb"%s(?<!\w%s)\w*[ \t]*\(" % (w, w)).search for w in (b"optim", b"adam", b"sgd", b"lion")),
+    *(re.compile(rb"%s(?<=\w%s)[ \t]*\(" % (w, w)).search for w in (b"optimizer", b"adamw")),
+]
 _REMEDY = "build the optimizer after the model is sharded, from the sharded model's parameters"
+
+
+def _may_build(code: bytes) -> bool:
+    """Whether something is called that has the name of an optimizer, in capital letters or not."""
+    lower = code.lower()  # eight times as fast as patterns that ignore case
+    return any(search(lower) for search in _MADE)
 
 
 @rule(
     "optimizer",
     {"FM504": "an optimizer built before the model is sharded"},
     order=20,
-    where={b"param": rb"(?i)(?:\b(?:optim|adam|sgd|lion)\w*|\w(?:optimizer|adamw))[ \t]*\("},
+    where={b"param": _may_build},
 )
 def optimizer(project: Project) -> Iterator[Finding]:
     """An optimizer built from `model.parameters()` before the wrap is moved behind it.
