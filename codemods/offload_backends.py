@@ -48,7 +48,7 @@ def _can_be_with(project: Project, module: Module, call: ast.Call, home: Module)
     FSDP. Workers of two classes are processes of their own: a third file that starts both does not make them
     one program.
     """
-    if is_where_unsharded(module, call) or (may_be_ddp(module) and "fsdp" not in module.text.lower()):
+    if is_where_unsharded(module, call) or (may_be_ddp(module) and not module.says_fsdp):
         return False
     return module.class_of(call) is None or project.is_imported(module.path, home.path)
 

@@ -17,18 +17,20 @@ def is_plain_test(module: Module) -> bool:
     """Whether a file is a test that does not speak of FSDP."""
     *folders, name = module.path.split("/")
     is_test = name.startswith("test_") or bool(_TESTS & set(folders))
-    return is_test and "fsdp" not in module.text.lower()
+    return is_test and not module.says_fsdp
 
 
 def is_of_other_engine(module: Module) -> bool:
     """Whether a file is about Megatron or DeepSpeed, or imports it, and does not speak of FSDP."""
+    if module.says_fsdp:
+        return False
     is_named = any(engine in module.path.lower() for engine in ("megatron", "deepspeed"))
-    return (is_named or _OTHER_ENGINES.search(module.text) is not None) and "fsdp" not in module.text.lower()
+    return is_named or _OTHER_ENGINES.search(module.text) is not None
 
 
 def is_of_traced_models(module: Module) -> bool:
     """Whether a file traces models with FX, which no sharded model can be, and does not speak of FSDP."""
-    return _TRACES.search(module.text) is not None and "fsdp" not in module.text.lower()
+    return not module.says_fsdp and _TRACES.search(module.text) is not None
 
 
 def is_one_process(module: Module) -> bool:

@@ -197,7 +197,7 @@ class Project:
         speaking = {
             path
             for path in reached(programs, self.links.shelf.importers)
-            if path in self.modules and "fsdp" in self.modules[path].text.lower()
+            if path in self.modules and self.modules[path].says_fsdp
         }
         found = reached(programs, self.imports) | speaking
         return frozenset(path for path in found if not is_test_path(path)) | sites

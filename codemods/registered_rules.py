@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from codemods.analysis.shelf import TextTest
 from codemods.model import Finding
 from codemods.project import Project
 
@@ -24,9 +25,9 @@ class Rule:
         check: yields the findings; None for keyword rules, which the wrap call asks.
         manual: the docstring.
         order: rules with lower numbers have the first word where edits conflict.
-        where: text -> pattern of files that the rule has to see, though no sharded model may get there: those
-            with such a text that match its pattern. Files that name FSDP, and those that a model gets to, are
-            always there.
+        where: text -> pattern or test of files that the rule has to see, though no sharded model may get
+            there: those with such a text that match its pattern. Files that name FSDP, and those that a
+            model gets to, are always there.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Rule:
     check: Callable[[Project], Iterable[Finding]] | None
     manual: str
     order: int = 50
-    where: Mapping[bytes, bytes] = field(default_factory=dict)
+    where: Mapping[bytes, TextTest] = field(default_factory=dict)
 
     @property
     def first_sentence(self) -> str:
@@ -52,7 +53,7 @@ def register(found: Rule) -> None:
 
 
 def rule(
-    name: str, codes: Mapping[str, str], *, order: int = 50, where: Mapping[bytes, bytes] | None = None
+    name: str, codes: Mapping[str, str], *, order: int = 50, where: Mapping[bytes, TextTest] | None = None
 ) -> Callable[[Callable[[Project], Iterator[Finding]]], Callable[[Project], Iterator[Finding]]]:
     """Register a rule function; see `codemods.rule`."""
 

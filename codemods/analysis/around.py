@@ -87,7 +87,7 @@ class Around:
 
     def _of_attributes(self, instance: Instance, depth: int) -> Iterator[_Kept]:
         for owner, home in self.links.classes.family(instance):
-            for statement in (n for n in ast.walk(owner) if isinstance(n, ast.Assign)):
+            for statement in home.within(owner, ast.Assign):
                 targets = [(t, a) for t in statement.targets if (a := _attribute(t)) is not None]
                 for target, attribute in targets:
                     held = self.links.held(home, statement.value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from codemods.analysis.callers import Callers
-from codemods.analysis.holding import HeldSet, Instance
+from codemods.analysis.holding import HeldSet, Instance, in_order
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
 from codemods.analysis.shelf import Shelf
@@ -157,8 +157,7 @@ class Classes:
         """The methods that `x.<name>` can mean, of whatever object."""
         known = self._methods_of.get((held, name))
         if known is None:
-            objects = [one for one in held if isinstance(one, Instance)]
-            objects.sort(key=lambda one: (one.module.path, one.node.lineno))
+            objects = (one for one in in_order(held) if isinstance(one, Instance))
             found = (method for one in objects for method in self.methods(one, name))
             known = self._methods_of[held, name] = dict.fromkeys(found)
         return known

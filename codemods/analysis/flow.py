@@ -66,6 +66,8 @@ if sys.version_info >= (3, 11):
     _TRY = (ast.Try, ast.TryStar)
 else:
     _TRY = (ast.Try,)
+_SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign)
+"""Most statements."""
 _WITH_STATEMENTS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -95,6 +97,8 @@ class _Walker:
             else live
         )
         self.hits[statement] = here if known is None else known | here
+        if isinstance(statement, _SIMPLE):
+            return self._bound(statement, live)
         match statement:
             case ast.If():
                 live = self._bound(statement, live)
@@ -139,8 +143,10 @@ class _Walker:
 
     def _try(self, statement: ast.Try, live: _Live) -> _Live | None:
         done = self.block(statement.orelse, self.block(statement.body, live))
-        within = {n for s in statement.body for n in ast.walk(s)}
-        partial = live | {b for bound in self._at.values() for b in bound if b.node in within}
+        first, last = statement.body[0].lineno, statement.body[-1].end_lineno or 0
+        partial = live.union(
+            *(new for at, new in self._at.items() if first <= at.lineno <= last and at is not statement)
+        )
         ends = [self.block(h.body, self._bound(statement, partial, h)) for h in statement.handlers]
         after = _either(done, *ends)
         if after is None:

@@ -46,6 +46,7 @@ class Functions:
     _indirect_calls: IndirectCalls = field(init=False)
     _calls: dict[ast.AST, list[CallOf]] = field(default_factory=dict)
     _searching: dict[ast.AST, int] = field(default_factory=dict)
+    _given: dict[ast.arg, list[tuple[Module, ast.expr, Path]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         links = self.links
@@ -219,14 +220,30 @@ class Functions:
         """What every call gives to a parameter."""
         calls = self.calls(module, function)
         held: set[Held] = set()
-        for call in calls:
-            arguments = arguments_for(function, parameter, call.node, path, bound=call.is_bound)
-            for argument, inner in arguments:
-                held |= self.links.at(call.module, argument, inner)
-            default = default_of(function, parameter.arg) if not arguments else None
-            if default is not None:
-                held |= self.links.at(module, default, path)
+        if parameter in (function.args.vararg, function.args.kwarg):
+            for call in calls:
+                arguments = arguments_for(function, parameter, call.node, path, bound=call.is_bound)
+                for argument, inner in arguments:
+                    held |= self.links.at(call.module, argument, inner)
+        elif calls:
+            for home, given, at in self._arguments(module, function, parameter, calls):
+                held |= self.links.at(home, given, (*at, *path))
         return frozenset(held) if calls else frozenset({UNSEEN})
+
+    def _arguments(
+        self, module: Module, function: Function, parameter: ast.arg, calls: list[CallOf]
+    ) -> list[tuple[Module, ast.expr, Path]]:
+        """What calls give to a parameter, or its default, and where in it: the same for whatever is asked."""
+        found = self._given.get(parameter)
+        if found is None:
+            found = self._given[parameter] = []
+            default = default_of(function, parameter.arg)
+            for call in calls:
+                arguments = arguments_for(function, parameter, call.node, (), bound=call.is_bound)
+                found += [(call.module, argument, at) for argument, at in arguments]
+                if not arguments and default is not None:
+                    found.append((module, default, ()))
+        return found
 
 
 def _is_super(node: ast.expr) -> bool:

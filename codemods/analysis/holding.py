@@ -191,6 +191,18 @@ Path: TypeAlias = "tuple[Key, ...]"
 """From a container to something in it: `x["a"][0]` is at ("a", 0) of x."""
 
 
+def in_order(held: HeldSet) -> list[Instance | Defined]:
+    """The objects and definitions of the project among what is held, in the order of files and lines: a set's
+    own order is another in each run."""
+    return sorted((one for one in held if isinstance(one, Instance | Defined)), key=_place)
+
+
+def _place(held: Instance | Defined) -> tuple[str, int, bool, int]:
+    within = held.within if isinstance(held, Instance) else None
+    is_exact = isinstance(held, Instance) and held.is_exact
+    return held.module.path, held.node.lineno, is_exact, within.lineno if within is not None else 0
+
+
 def can_be(one: Key, other: Key) -> bool:
     """Whether two keys can be the same: a negative position counts from an end that is not known."""
     if one is None or other is None or one == other:

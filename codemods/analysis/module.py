@@ -7,7 +7,8 @@ import bisect
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from typing import cast
+from functools import cached_property
+from typing import TypeVar, cast
 
 from codemods.analysis.scopes import Binding, Scope
 from codemods.analysis.strings_in_strings import mend_positions
@@ -16,6 +17,7 @@ from codemods.model import Place, Span
 from codemods.sources import SourceFile
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_Node = TypeVar("_Node", bound=ast.AST)
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -34,10 +36,10 @@ class Module:
         self.tree = ast.parse(source.text, filename=source.path)
         self.table = ScopeTable()
         self.table.build(self.tree)
-        self._line_starts = [0, *(m.end() for m in _LINE_END.finditer(source.text))]
         self._named: dict[str, list[ast.Name | ast.Attribute]] | None = None
         self._ordered: dict[str, list[ast.Name | ast.Attribute]] = {}
         self._lines: list[str] | None = None
+        self._by_line: dict[type[ast.AST], tuple[list[int], list[ast.AST]]] = {}
         self._results: dict[ast.AST, tuple[list[ast.expr], list[ast.expr]]] | None = None
         self.flows: dict[tuple[Scope, str], dict[ast.stmt, frozenset[Binding]]] = {}
         if sys.version_info < (3, 12):
@@ -55,6 +57,27 @@ class Module:
     def nodes(self, kind: type[ast.AST]) -> list[ast.AST]:
         """All nodes of exactly that type, in the order of the tree walk."""
         return self.table.nodes.get(kind, [])
+
+    def within(self, block: ast.stmt | ast.Module, kind: type[_Node]) -> list[_Node]:
+        """All statements or expressions of exactly that type in a class, function or other statement that has
+        its lines for itself, in the order of the text."""
+        if kind not in self._by_line:
+            ordered = sorted(self.nodes(kind), key=_start)
+            self._by_line[kind] = [node.lineno for node in ordered], ordered  # type: ignore[attr-defined]
+        lines, nodes = self._by_line[kind]
+        if not isinstance(block, ast.Module):
+            first = bisect.bisect_left(lines, _first_line(block))
+            nodes = nodes[first : bisect.bisect_right(lines, block.end_lineno or 0)]
+        return cast("list[_Node]", nodes)
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return [0, *(m.end() for m in _LINE_END.finditer(self.text))]
+
+    @cached_property
+    def says_fsdp(self) -> bool:
+        """Whether the file says FSDP anywhere."""
+        return "fsdp" in self.text.lower()
 
     def named(self, *words: str) -> list[ast.Name | ast.Attribute]:
         """Every use of these names and every attribute of these names, in the order of the text."""
@@ -255,6 +278,10 @@ class Module:
 def _first_line(node: ast.stmt) -> int:
     decorators = getattr(node, "decorator_list", None)
     return decorators[0].lineno if decorators else node.lineno
+
+
+def _start(node: ast.AST) -> tuple[int, int]:
+    return node.lineno, node.col_offset  # type: ignore[attr-defined]
 
 
 def _end(node: ast.expr) -> tuple[int, int]:

@@ -102,7 +102,12 @@ def below(base: str, name: str) -> str:
 
 
 def bindings_of(node: ast.AST) -> Iterator[Binding]:
-    match node:
+    match node:  # the commonest first
+        case ast.arg():
+            yield Binding(node.arg, BindingKind.PARAMETER, node)
+        case ast.Assign():
+            for assigned in node.targets:
+                yield from _targets(assigned, BindingKind.ASSIGN, node, node.value)
         case ast.Import():
             for alias in node.names:
                 name = alias.asname or alias.name.split(".")[0]
@@ -114,17 +119,12 @@ def bindings_of(node: ast.AST) -> Iterator[Binding]:
                 if alias.name != "*":
                     target = below(base, alias.name)
                     yield Binding(alias.asname or alias.name, BindingKind.IMPORT, node, target=target)
-        case ast.Assign():
-            for assigned in node.targets:
-                yield from _targets(assigned, BindingKind.ASSIGN, node, node.value)
         case ast.AnnAssign():
             yield from _targets(node.target, BindingKind.ASSIGN, node, node.value)
         case ast.AugAssign():
             yield from _targets(node.target, BindingKind.AUGMENT, node, node.value)
         case ast.NamedExpr():
             yield from _targets(node.target, BindingKind.ASSIGN, node, node.value)
-        case ast.arg():
-            yield Binding(node.arg, BindingKind.PARAMETER, node)
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             yield Binding(node.name, BindingKind.DEFINITION, node)
         case ast.For() | ast.AsyncFor():

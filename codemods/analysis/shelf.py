@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, reduce
 from operator import or_
+from typing import TypeAlias
 
 from codemods.analysis.module import Module
 from codemods.analysis.reach import Files, Groups, gathered, turned
@@ -29,8 +30,14 @@ _LOOKED_BACK = 400
 _MOST_WORDS = 64
 """How many words' places are kept: the same word is looked for in several ways, one after the other."""
 _WORD = re.compile(rb"[A-Za-z_]\w*")
+_WORDS = frozenset(byte for byte in range(128) if re.match(rb"\w", bytes([byte])))
+"""What words consist of."""
 _ALONE = bytes(byte if re.match(rb"\w", bytes([byte])) else ord(" ") for byte in range(256))
 """What stands in no word becomes a space: splitting takes a fifth of the time of a pattern."""
+
+
+TextTest: TypeAlias = "bytes | Callable[[bytes], bool]"
+"""A pattern, or what says whether a text is of interest."""
 
 
 class Before(enum.Enum):
@@ -118,9 +125,9 @@ class Shelf:
         """Whether a file may give an imported thing a name of its own."""
         return re.search(rb"\bas\s+%s\b" % re.escape(name.encode()), self._code_of(path)) is not None
 
-    def speaking(self, text: bytes, pattern: bytes) -> list[str]:
-        """The files with a text that match a pattern."""
-        search = re.compile(pattern).search
+    def speaking(self, text: bytes, pattern: TextTest) -> list[str]:
+        """The files with a text that match a pattern, or pass a test."""
+        search = re.compile(pattern).search if isinstance(pattern, bytes) else pattern
         return [path for path in self.paths if text in self._code_of(path) and search(self._code_of(path))]
 
     def with_word(self, word: str) -> list[str]:
@@ -148,15 +155,15 @@ class Shelf:
         key = word, after, just_before, before
         found = self._where.get(key)
         if found is None:
-            name, follows = word.encode(), _compiled(after)
+            length, follows = len(word.encode()), _compiled(after) if after else None
             ends = _compiled(b"(?:" + before + rb")\Z") if before else None
             found = []
             for path, starts in self._places(word):
                 text = self._code_of(path)
                 for start in starts:
-                    if (
-                        follows.match(text, start + len(name))
-                        and _stands(text, start, just_before)
+                    if (  # what costs least first: most questions are answered by that
+                        _stands(text, start, just_before)
+                        and (follows is None or follows.match(text, start + length))
                         and (ends is None or ends.search(text[max(0, start - _LOOKED_BACK) : start]))
                     ):
                         found.append(path)
@@ -293,28 +300,23 @@ def _starts(text: bytes, name: bytes) -> Iterator[int]:
     start = text.find(name)
     while start >= 0:
         end = start + len(name)
-        if not _is_in_word(text[start - 1 : start]) and not _is_in_word(text[end : end + 1]):
+        if (start == 0 or text[start - 1] not in _WORDS) and (end == len(text) or text[end] not in _WORDS):
             yield start
         start = text.find(name, end)
-
-
-def _is_in_word(character: bytes) -> bool:
-    return character.isalnum() or character == b"_"
 
 
 def _stands(text: bytes, start: int, just_before: Before) -> bool:
     if just_before is Before.ANYTHING:
         return True
-    last = text[max(0, start - 12) : start]
     if just_before is Before.A_DEFINITION:
-        return last.endswith(b"def ")
+        return text.endswith(b"def ", 0, start)
     if just_before is Before.NO_DEFINITION:
-        return not last.endswith((b"def ", b"class "))
-    if not last.endswith(b"."):
+        return not text.endswith((b"def ", b"class "), 0, start)
+    if not text.endswith(b".", 0, start):
         return False
-    if just_before is Before.ANOTHER_CALLED and last.endswith(b"super()."):
+    if just_before is Before.ANOTHER_CALLED and text.endswith(b"super().", 0, start):
         return False
-    return just_before is Before.A_DOT or _OWN.search(last) is None
+    return just_before is Before.A_DOT or _OWN.search(text[max(0, start - 12) : start]) is None
 
 
 @cache

@@ -62,6 +62,7 @@ class Spread:
         self._followed: dict[tuple[Family, str], ast.AST] = {}
         self._apart: dict[str, list[Family]] = {}
         self._annotations: dict[Module, list[ast.Constant]] = {}
+        self._own: dict[Module, dict[tuple[ast.ClassDef | None, str], list[ast.expr]]] = {}
 
     def has(self, node: ast.AST, *marks: Mark) -> bool:
         """Whether one of some marks arrives at an expression."""
@@ -211,13 +212,23 @@ class Spread:
         if cell is None:
             cell = cells[name] = Cell()
             for node, home in owner.classes if isinstance(owner, Family) else ():
-                for read in home.named(name):
-                    is_read = isinstance(read, ast.Attribute) and isinstance(read.ctx, ast.Load)
-                    if not is_read or home.class_of(read) is not node:
-                        continue
-                    if isinstance(read, ast.Attribute) and _is_own(read.value):
-                        cell.take(self.adds(home, read))
+                for read in self._own_uses(home, node, name):
+                    cell.take(self.adds(home, read))
         return cell
+
+    def _own_uses(self, module: Module, owner: ast.ClassDef, name: str = "") -> list[ast.expr]:
+        """Where a class reads an attribute of `self`, `cls` or `super()`; without a name where it uses `self`
+        and `cls` for something else."""
+        if module not in self._own:
+            found = self._own[module] = {}
+            for own in _own(module):
+                read = module.parent(own)
+                if not isinstance(read, ast.Attribute):
+                    if isinstance(own, ast.Name):
+                        found.setdefault((module.class_of(own), ""), []).append(own)
+                elif isinstance(read.ctx, ast.Load):
+                    found.setdefault((module.class_of(own), read.attr), []).append(read)
+        return self._own[module].get((owner, name), [])
 
     def _look_for_objects(self, family: Family) -> None:
         """Follow the objects of a family, once something about them is of interest."""
@@ -234,11 +245,8 @@ class Spread:
             outer = home.parent(node)
             if isinstance(outer, ast.ClassDef):  # `self.Models(...)`
                 self._attribute(self.family(outer, home), node.name).put(node)
-            for word in ("self", "cls"):
-                for own in home.named(word):
-                    is_bare = isinstance(own, ast.Name) and not isinstance(home.parent(own), ast.Attribute)
-                    if is_bare and home.class_of(own) is node:
-                        self.add(home, own, kind)
+            for own in self._own_uses(home, node):
+                self.add(home, own, kind)
 
     def _put_among_others(self, kind: Family, name: str, mark: Mark) -> None:
         """Say that a mark arrives in an attribute of objects that are not told apart: their methods are one,
@@ -318,12 +326,10 @@ class Spread:
         return self._results.setdefault(function, Cell())
 
 
-def _is_own(node: ast.expr) -> bool:
-    """Whether an expression is `self`, `cls` or `super()`."""
-    if isinstance(node, ast.Call):
-        node = node.func
-        return isinstance(node, ast.Name) and node.id == "super"
-    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+def _own(module: Module) -> Iterator[ast.expr]:
+    """Every `self`, `cls` and `super()`."""
+    yield from (name for name in module.named("self", "cls") if isinstance(name, ast.Name))
+    yield from (call for call in module.called("super") if isinstance(call.func, ast.Name))
 
 
 def _last(dotted: str) -> str:

@@ -69,10 +69,8 @@ def _methods(links: Links, module: Module, function: ast.Attribute) -> Iterator[
     if links.asked > max(_PATIENCE, _PATIENCE_PER_FILE * len(links.shelf.paths)):
         yield from _of_that_name(links, module, name)
         return
-    for held in links.held(module, receiver):
-        if isinstance(held, Instance):
-            for home, method in links.classes.methods(held, name):
-                yield home, method, not is_static(method)
+    for home, method in links.classes.methods_of(links.held(module, receiver), name):
+        yield home, method, not is_static(method)
 
 
 def _of_that_name(links: Links, module: Module, name: str) -> Iterator[FunctionAt]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from codemods.analysis.calls import PREPARED, UNWRAPPED
 from codemods.analysis.containers import KEEPING
-from codemods.analysis.holding import Instance
+from codemods.analysis.holding import Instance, in_order
 from codemods.analysis.indirect_calls import handed_on, meant_by
 from codemods.analysis.module import Module
 from codemods.analysis.own_classes import meant_by_self
@@ -77,7 +77,7 @@ class Given:
                 spread.take_attribute(RECORD, any_of, lambda found: spread.add(module, call, found))
 
     def _replaced(self, module: Module, call: ast.Call, name: str) -> Iterator[Taker]:
-        for held in self._links.held(module, call.args[0]) if call.args else ():
+        for held in in_order(self._links.held(module, call.args[0])) if call.args else ():
             if isinstance(held, Instance):
                 yield partial(self._spread.put_attribute, self._spread.family(held.node, held.module), name)
 

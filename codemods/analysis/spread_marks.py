@@ -31,15 +31,18 @@ Taker: TypeAlias = "Callable[[Mark], None]"
 
 @dataclass(slots=True)
 class Cell:
-    """A variable, an attribute or what a function gives: marks, and who takes them."""
+    """A variable, an attribute or what a function gives: marks, in the order they came, and who takes them.
 
-    marks: set[Mark] = field(default_factory=set)
+    Which families are told apart depends on that order, and it is to be the same in every run.
+    """
+
+    marks: dict[Mark, None] = field(default_factory=dict)
     takers: list[Taker] = field(default_factory=list)
 
     def put(self, mark: Mark) -> None:
         """Say that a mark arrives."""
         if mark not in self.marks:
-            self.marks.add(mark)
+            self.marks[mark] = None
             for taker in list(self.takers):
                 taker(mark)
 

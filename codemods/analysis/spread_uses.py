@@ -8,7 +8,7 @@ from functools import partial
 
 from codemods.analysis.containers import METHODS
 from codemods.analysis.frames import PASS_THROUGH
-from codemods.analysis.holding import Defined, Instance, Record
+from codemods.analysis.holding import Record, in_order
 from codemods.analysis.module import Module
 from codemods.analysis.parameter_lists import NAMES
 from codemods.analysis.scopes import targets_of
@@ -158,10 +158,11 @@ class Uses:
         if symbol is not None and symbol.module is not None and isinstance(symbol.node, ast.Module):
             yield partial(spread.put_variable, symbol.module, symbol.module.scope, name)
         owners: dict[Family | str, None] = {}
-        for held in self._links.held(module, holder):
-            if isinstance(held, Record):
-                owners[RECORD] = None
-            elif isinstance(held, Instance | Defined) and isinstance(held.node, ast.ClassDef):
+        found = self._links.held(module, holder)
+        if any(isinstance(held, Record) for held in found):
+            owners[RECORD] = None
+        for held in in_order(found):
+            if isinstance(held.node, ast.ClassDef):
                 owners[spread.family(held.node, held.module)] = None
         yield from (partial(spread.put_attribute, one, name) for one in owners)
         yield from self._same_text(module, holder, name)

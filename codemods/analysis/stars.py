@@ -26,9 +26,8 @@ _BINDING = re.compile(
 _ARGUMENTS = re.compile(rb"(?<=[\w)\]\"'])[ \t]*[(\[][^()\[\]]*[)\]]")
 """The innermost brackets of a call or subscript."""
 _TARGETS = re.compile(rb"(.*)(?<![=!<>])=(?!=)")
-_AT_ITS_EDGE = (
-    rb"(?m)^(?:(?:async[ \t]+)?def|class)[ \t]+%s\b"
-    rb"|^(?! )[\w .,\[\]*]*\b%s\b[\w .,\[\]*]*(?::[^=\n]*)?=(?!=)"
+_AT_ITS_EDGE = re.compile(
+    rb"^(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)|^(?! )([\w .,\[\]*]+)(?::[^=\n]*)?=(?!=)", re.MULTILINE
 )
 _COMPOUND = re.compile(rb"[ \t]*(?:if|elif|else|try|finally|while|for|with|except|case|async|class|def)\b")
 
@@ -44,6 +43,7 @@ class Stars:
     shelf: Shelf
     locate: Callable[[str, str], str | None]
     _bound: dict[str, frozenset[bytes]] = field(default_factory=dict)
+    _edges: dict[str, frozenset[bytes]] = field(default_factory=dict)
     _taken: dict[str, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
 
     def may_have(self, path: str, name: str) -> bool:
@@ -63,9 +63,11 @@ class Stars:
 
         Prose speaks of `any` and `set`, and functions have such variables: a package of a thousand files with
         stars would be parsed for them."""
-        if word in self.shelf.import_words(path):
-            return True
-        return re.search(_AT_ITS_EDGE % (word, word), self.shelf.code_of(path)) is not None
+        if path not in self._edges:
+            bound = _AT_ITS_EDGE.findall(self.shelf.code_of(path))
+            words = _WORD.findall(b" ".join(one for pair in bound for one in pair))
+            self._edges[path] = self.shelf.import_words(path).union(words)
+        return word in self._edges[path]
 
     def _bound_in(self, path: str) -> frozenset[bytes]:
         """The names that a file may bind anywhere."""

@@ -97,14 +97,17 @@ class ScopeTable:
             deeper: list[ast.AST] = []
             for name in _child_fields[kind] or ():
                 value: Any = getattr(node, name, None)
+                if not value:
+                    continue
+                home = inner if inner is not None and _is_inside(node, name) else scope
+                if kind is ast.comprehension and name == "iter" and _is_first(parents[node], node):
+                    home = scope.parent or scope
                 for child in value if value.__class__ is list else (value,):
                     fields = _child_fields[child.__class__]
                     if fields is None:
                         continue
                     parents[child] = node
-                    homes[child] = inner if inner is not None and _is_inside(node, name) else scope
-                    if kind is ast.comprehension and name == "iter" and _is_first(parents[node], node):
-                        homes[child] = scope.parent or scope
+                    homes[child] = home
                     nodes[child.__class__].append(child)
                     if fields or child.__class__ in _BINDERS:
                         deeper.append(child)

@@ -114,16 +114,17 @@ def _names_class(home: ast.expr) -> bool:
 
 def _is_set_behind(site: WrapCall, test: ast.expr) -> bool:
     """Whether something that a test reads is changed behind the wrap: `self.pending = False`."""
-    module, function = site.module, site.module.function(site.node) or site.module.tree
+    module, function = site.module, site.module.function(site.node)
     end = module.span(site.node).end
-    stored = {
-        ast.unparse(node)
-        for node in ast.walk(function)
-        if isinstance(node, ast.Name | ast.Attribute)
-        and isinstance(node.ctx, ast.Store)
-        and module.span(node).start >= end
-    }
-    return any(ast.unparse(n) in stored for n in ast.walk(test) if isinstance(n, ast.Name | ast.Attribute))
+    return any(
+        isinstance(stored.ctx, ast.Store)
+        and module.span(stored).start >= end
+        and (function is None or function in module.ancestors(stored))
+        and ast.unparse(stored) == ast.unparse(read)
+        for read in ast.walk(test)
+        if isinstance(read, ast.Name | ast.Attribute)
+        for stored in module.named(read.id if isinstance(read, ast.Name) else read.attr)
+    )
 
 
 def _is_same(one: ast.expr, other: ast.expr, is_one_function: bool, is_one_class: bool) -> bool:

@@ -86,7 +86,7 @@ def check_is_root(project: Project) -> Iterator[Finding]:
 def _is_stream_of_any(module: Module, node: ast.Attribute) -> bool:
     """Whether FSDP1's streams are meant wherever the object comes from: `self.student.head._streams`, in a
     file about FSDP, of no class that has such an attribute itself."""
-    is_stream = node.attr in _STREAMS and "fsdp" in module.text.lower()
+    is_stream = node.attr in _STREAMS and module.says_fsdp
     is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
     return is_stream and not is_own
 

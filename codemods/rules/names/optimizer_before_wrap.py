@@ -6,11 +6,12 @@ new one)."""
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TypeAlias
 
 from codemods.analysis.conditions import are_apart
-from codemods.analysis.evidence import OPTIMIZER_NAME
+from codemods.analysis.evidence import names_optimizer
 from codemods.analysis.origins import Origins
 from codemods.built_optimizers import is_item, models_of, optimizer_calls
 from codemods.editing.moves import moved_behind
@@ -24,19 +25,35 @@ _REMEDY_FOR_MANY = (
 )
 _Met: TypeAlias = "dict[WrapCall, list[tuple[Module, ast.Call, bool]]]"
 """Wrap call -> the optimizers of other functions before it, and whether each gets the sharded parameters."""
+_STEMS = b"opt adam sgd lion lamb adafactor adagrad shampoo sophia prodigy muon".split()
+_MADE = [re.compile(rb"%s\w*(?=[ \t]*(?:\(|=[^\n]*\bparameters[ \t]*\())" % stem) for stem in _STEMS]
+"""What follows in names of optimizers; each begins with a text, which is found far faster."""
+_BEGINNING, _LONGEST = re.compile(rb"\w*$"), 40
 _REMEDY = "build the optimizer after the model is sharded, from the sharded model's parameters"
 
 _LISTED = "`fully_shard` replaces parameters: this optimizer is given some that were listed before it"
 _REMEDY_FOR_LISTS = "list the parameters after the model is sharded"
 
 
+def _may_build(code: bytes) -> bool:
+    """Whether something is called that has the name of an optimizer, or is given one, in capital letters or
+    not."""
+    lower = code.lower()  # eight times as fast as patterns that ignore case
+    return any(
+        names_optimizer(_word_around(lower, match)) for pattern in _MADE for match in pattern.finditer(lower)
+    )
+
+
+def _word_around(code: bytes, match: re.Match[bytes]) -> str:
+    before = _BEGINNING.search(code, max(0, match.start() - _LONGEST), match.start())
+    return ((before[0] if before else b"") + match[0]).decode("latin-1")
+
+
 @rule(
     "optimizer",
     {"FM504": "an optimizer built before the model is sharded"},
     order=20,
-    where={
-        b"param": rb"(?i)\b" + OPTIMIZER_NAME.encode() + rb"(?:[ \t]*\(|[ \t]*=[^\n]*\bparameters[ \t]*\()"
-    },
+    where={b"param": _may_build},
 )
 def optimizer(project: Project) -> Iterator[Finding]:
     """An optimizer built from `model.parameters()` before the wrap is moved behind it.

@@ -162,4 +162,4 @@ def _is_its_own(module: Module, node: ast.Attribute) -> bool:
 
 
 def _says_fsdp(module: Module) -> bool:
-    return "fsdp" in module.text.lower()
+    return module.says_fsdp

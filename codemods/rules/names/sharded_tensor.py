@@ -40,7 +40,7 @@ def sharded_tensor(project: Project) -> Iterator[Finding]:
             question = module.parent(question)
         if module in told or not _asks(question) or _asks_for_dtensor(module, use.node):
             continue
-        if own and "fsdp" not in module.text.lower():
+        if own and not module.says_fsdp:
             continue
         told.add(module)
         yield finding(
