@@ -14,7 +14,7 @@ from codemods.analysis.module import Module
 from codemods.analysis.own_state_dicts import own_state_dict
 from codemods.analysis.state_dict_choices import Answer, in_force, serves_both_stacks
 from codemods.analysis.state_dicts import Unknown, enclosing
-from codemods.analysis.summoned import is_model_summoned, only_loads
+from codemods.analysis.summoned import is_model_summoned, only_loads, summoning
 from codemods.editing.state_dicts import Refused
 from codemods.editing.statements import (
     homes_of,
@@ -84,7 +84,5 @@ def left_to_a_person(project: Project, asked: StateDictCall, name: str) -> Refus
 
 def _is_in_other_use(module: Module, call: ast.Call, model: ast.expr) -> bool:
     """Whether `summon_full_params` of the model is around a call, and stays: it is for something else too."""
-    if not is_model_summoned(module, call, model):
-        return False
-    blocks = (parent for parent in module.ancestors(call) if isinstance(parent, ast.With))
-    return not any(only_loads(block) for block in blocks)
+    block = summoning(module, call, model)
+    return block is not None and not only_loads(block)

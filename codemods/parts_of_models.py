@@ -37,7 +37,17 @@ def model_of(project: Project, module: Module, owner: ast.expr) -> tuple[ast.exp
 def _of_receivers(project: Project, module: Module, own: ast.Name) -> Holding:
     """The sharded models that a method is asked of, by itself or by another method of the same object."""
     owner, first = module.class_of(own), module.function(own)
-    asked = [first] if isinstance(first, ast.FunctionDef) else []
+    if owner is None or not isinstance(first, ast.FunctionDef):
+        return No()
+    key = f"receivers of {id(first)}"
+    known = project.memo.get(key)
+    if not isinstance(known, Sharded | Maybe | No):
+        known = project.memo[key] = _asked_of(project, owner, first)
+    return known
+
+
+def _asked_of(project: Project, owner: ast.ClassDef, first: ast.FunctionDef) -> Holding:
+    asked = [first]
     sites: set[WrapCall] = set()
     is_certain = True
     for method in asked:  # grows

@@ -64,7 +64,10 @@ def _note(path: str, text: str, needed: Version) -> Finding | None:
 
 def _lacks(told: str, needed: Version, wanted: str) -> str:
     """What is wrong with a specifier; nothing where it only lets in what the rewritten code runs with."""
-    terms = [(term["operator"], _version(term["version"])) for term in _TERM.finditer(told)]
+    terms = [
+        ("=" if term["version"].endswith("*") else term["operator"], _version(term["version"]))
+        for term in _TERM.finditer(told)
+    ]
     if any(_keeps_out(operator, version, needed) for operator, version in terms):
         return f"keeps out torch {wanted}, which the rewritten code needs"
     floors = [version for operator, version in terms if operator in (">=", ">", "~=", "^", "~")]
@@ -77,10 +80,12 @@ def _keeps_out(operator: str, version: Version, needed: Version) -> bool:
     """Whether one term lets in nothing as new as needed."""
     match operator:
         case "<":
-            return version <= needed
-        case "" | "=" | "==" | "===" | "<=":
+            return version <= (*needed, *((0,) * (len(version) - len(needed))))
+        case "=" | "~":  # a prefix: conda's `=2`, Poetry's `~2`, `==2.*`
+            return version < needed[: len(version)]
+        case "" | "==" | "===" | "<=":
             return version[: len(needed)] < needed
-        case "~=" | "~" if len(version) > 2 or operator == "~":
+        case "~=" if len(version) > 2:
             return version[: len(needed)] < needed
         case "~=" | "^":
             return version[0] < needed[0]

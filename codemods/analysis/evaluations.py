@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from codemods.analysis.holding import No, WrapCall
 from codemods.analysis.module import Module
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from codemods.project import Project
 
 _DEPTH = 3
+_Run: TypeAlias = "tuple[Module, ast.Call, frozenset[WrapCall]]"
 
 
 def run_by(call: ast.Call) -> ast.expr:
@@ -40,8 +41,15 @@ def is_only_evaluated(project: Project, sites: frozenset[WrapCall]) -> bool:
     return bool(runs) and all(_is_evaluation(project, module, call) for module, call in runs)
 
 
-def _runs(project: Project) -> Iterator[tuple[Module, ast.Call, frozenset[WrapCall]]]:
+def _runs(project: Project) -> list[_Run]:
     """Every call that runs a sharded model, with the wraps it can come from."""
+    found = project.memo.get("runs")
+    if not isinstance(found, list):
+        found = project.memo["runs"] = list(_all_runs(project))
+    return found
+
+
+def _all_runs(project: Project) -> Iterator[_Run]:
     for module in project.looked_at:
         for call in module.calls():
             run = run_by(call)

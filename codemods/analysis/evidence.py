@@ -195,6 +195,11 @@ def _is_still(module: Module, test: ast.expr, node: ast.expr) -> bool:
     )
 
 
+OPTIMIZER_STEMS = (
+    *("opt", "adam", "sgd", "lion", "lamb", "adafactor", "adagrad"),
+    *("shampoo", "sophia", "prodigy", "muon"),
+)
+"""One of them is in every name that the next pattern knows."""
 _OPTIMIZER_NAME = re.compile(
     r"(?:(?:optim|sgd|lion)\w*|opts?(?:_\w+)?|\w*(?:adam|adafactor|adagrad|shampoo|sophia|prodigy|muon)\w*"
     r"|\w*(?:optimizer|sgd|lamb))",
@@ -213,11 +218,18 @@ def is_optimizer(symbol: Symbol | None, call: ast.Call) -> bool:
         return False
     given = [*call.args, *(k.value for k in call.keywords)]
     first = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "params")]
-    return any(
+    if any(
         isinstance(n, ast.Attribute) and n.attr in ("parameters", "named_parameters")
         for a in given
         for n in ast.walk(a)
-    ) or any(isinstance(a, ast.Name) and any(word in a.id.lower() for word in _OF_PARAMETERS) for a in first)
+    ):
+        return True
+    # The name of an argument says little: `optimizer.add_param_group(group)` makes none.
+    called = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    is_made = not called or called[0].isupper() or names_optimizer(called)
+    return is_made and any(
+        isinstance(a, ast.Name) and any(word in a.id.lower() for word in _OF_PARAMETERS) for a in first
+    )
 
 
 def optimizers_in(module: Module, meanings: Meanings) -> Iterator[ast.Call]:
@@ -246,9 +258,10 @@ def called_optimizers(module: Module) -> Iterator[ast.Call]:
 
 
 def _is_called_optimizer(statement: ast.stmt) -> bool:
-    """Whether what an assignment gives a name to is called an optimizer."""
+    """Whether what an assignment gives a name to is called an optimizer, and not parameters for one."""
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    return target is not None and any(map(names_optimizer, _words_of(target)))
+    word = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+    return names_optimizer(word) and not any(part in word.lower() for part in _OF_PARAMETERS)
 
 
 def _words_of(callee: ast.expr) -> Iterator[str]:

@@ -14,6 +14,7 @@ from codemods.analysis.flow import reaching
 from codemods.analysis.module import Module
 from codemods.analysis.parameter_lists import KEEPING, OwnerAt, parameters_of
 from codemods.analysis.scopes import Binding, BindingKind
+from codemods.analysis.stores import ItemStore
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
@@ -62,8 +63,9 @@ class FarParameters:
             case ast.Name() | ast.Attribute():
                 for home, value in self._bound(module, node):
                     yield from self.within(home, value)
-                for home, value in self._put(module, node):
-                    yield from self.element(home, value)
+                for put in self._put(module, node):
+                    follow = self.within if put.is_spread else self.element
+                    yield from follow(put.module, put.value)
 
     def element(self, module: Module, node: ast.expr) -> Iterator[OwnerAt]:
         """`m` where a tensor is a parameter of m, its gradient, or made of one of these."""
@@ -88,13 +90,16 @@ class FarParameters:
         return known
 
     def _looped(self, module: Module, name: ast.Name) -> Iterator[ast.expr]:
-        """What a name goes through in a loop; of `zip(a, b)` both."""
+        """What a name goes through in a loop; of `zip(a, b)` the one that gives it."""
         for binding in _live(module, name):
             if binding.kind is not BindingKind.LOOP or binding.value is None:
                 continue
             match binding.value:
-                case ast.Call(func=ast.Name(id="zip" | "enumerate"), args=sources):
-                    yield from sources
+                case ast.Call(func=ast.Name(id="zip"), args=sources) if binding.unpack:
+                    yield from sources[binding.unpack[0] : binding.unpack[0] + 1]
+                case ast.Call(func=ast.Name(id="enumerate"), args=[source, *_]):
+                    if binding.unpack[:1] != (0,):
+                        yield source
                 case source:
                     yield source
 
@@ -133,8 +138,8 @@ class FarParameters:
             if isinstance(given, ast.expr):
                 yield call.module, given
 
-    def _put(self, module: Module, node: ast.Name | ast.Attribute) -> Iterator[tuple[Module, ast.expr]]:
-        """What is put into a container one by one: `kept.append(p)`, `self.shadow[name] = p.clone()`."""
+    def _put(self, module: Module, node: ast.Name | ast.Attribute) -> Iterator[ItemStore]:
+        """What is put into a container: `kept.append(p)`, `kept += ps`, `self.shadow[name] = p.clone()`."""
         scope, owner = module.scope_of(node), module.class_of(node)
         for item in self._links.stores.items_here(
             module, node.attr if isinstance(node, ast.Attribute) else node.id
@@ -144,8 +149,8 @@ class FarParameters:
                 is_it = isinstance(container, ast.Name) and module.scope_of(container) is scope
             else:
                 is_it = _is_own(container) and _is_own(node) and module.class_of(container) is owner
-            if is_it and not item.is_spread:
-                yield module, item.value
+            if is_it:
+                yield item
 
 
 def _live(module: Module, name: ast.Name) -> list[Binding]:

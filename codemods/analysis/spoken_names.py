@@ -7,7 +7,11 @@ import ast
 import re
 
 from codemods.analysis.conditions import conditions
+from codemods.analysis.flow import reaching
 from codemods.analysis.module import Module
+
+_SWITCH = re.compile(r"(?:use_|enable_|with_|is_)?fsdp(?:_config|_plugin|_enabled)?", re.IGNORECASE)
+"""Keywords that switch FSDP on and off."""
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _OPTIMIZERS = frozenset({"optim", "optimizer", "optimizers", "optims"})
@@ -107,14 +111,18 @@ def is_other_wrapper(module: Module, node: ast.expr) -> bool:
 
 
 def is_made_plain(module: Module, node: ast.expr) -> bool:
-    """Whether what makes a name's value says that it is not sharded: `build(world_size=1).train()`,
-    `build(fsdp_config=None)`."""
+    """Whether what makes a name's value says that it is not sharded, wherever it comes from:
+    `build(world_size=1).train()`, `build(fsdp_config=None)`."""
     found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) else None
-    values = [binding.value for binding in found[1] if binding.value is not None] if found is not None else []
-    keywords = [n for value in values for n in ast.walk(value) if isinstance(n, ast.keyword) and n.arg]
+    values = [binding.value for binding in reaching(module, *found, node)] if found is not None else []
+    return bool(values) and all(value is not None and _says_plain(value) for value in values)
+
+
+def _says_plain(value: ast.expr) -> bool:
+    keywords = [n for n in ast.walk(value) if isinstance(n, ast.keyword) and n.arg]
     return any(
         (k.arg == "world_size" and ast.unparse(k.value) == "1")
-        or ("fsdp" in (k.arg or "").lower() and isinstance(k.value, ast.Constant) and not k.value.value)
+        or (_SWITCH.fullmatch(k.arg or "") and isinstance(k.value, ast.Constant) and not k.value.value)
         for k in keywords
     )
 

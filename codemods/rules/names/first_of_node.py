@@ -6,14 +6,16 @@ group), `torch/distributed/checkpoint/state_dict.py` (`cpu_offload` means rank 0
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from codemods.rule import Finding, Literal, Module, Named, Project, WrapCall, finding, options, rule
 from codemods.wrap_site import arguments_of
 
+_FIRST_OF_NODE = re.compile(r"local_rank\S* == 0\b|\bnot \S*local_rank\b(?! is)|is_local_main")
 _MESSAGE = (
-    "under HYBRID_SHARD the first rank of every node got what `rank0_only` gives to one rank; now rank 0 of "
-    "all gets it"
+    "under HYBRID_SHARD the first rank of every node got what `rank0_only` gives to one rank; now only "
+    "global rank 0 gets it"
 )
 _REMEDY = "let rank 0 use it, or drop `rank0_only` where one rank of every node needs it"
 _CONFIGURATION = "torch.distributed.fsdp.FullStateDictConfig"
@@ -51,7 +53,7 @@ def _strategies(project: Project, site: WrapCall) -> set[str]:
     """The names of the strategies that a wrap can be given; empty for one that is not known."""
     arguments, unknown = arguments_of(project, site)
     given = [a.value for a in arguments if a.name == "sharding_strategy"]
-    found = {"" for _ in range(unknown and not given)}
+    found = {""} if unknown and not given else set()
     for value in (value for each in given for value in options(each)):
         if isinstance(value, Named):
             found.add(value.symbol.name.rpartition(".")[2])
@@ -62,8 +64,5 @@ def _strategies(project: Project, site: WrapCall) -> set[str]:
 
 def _asks_for_local_rank(module: Module) -> bool:
     """Whether a condition of a file is about the first rank of a node: `local_rank == 0`."""
-    for test in (node.test for node in module.nodes(ast.If) if isinstance(node, ast.If)):
-        words = ast.unparse(test).lower()
-        if ("local_rank" in words and ("== 0" in words or "not " in words)) or "is_local_main" in words:
-            return True
-    return False
+    tests = (node.test for node in module.nodes(ast.If) if isinstance(node, ast.If))
+    return any(_FIRST_OF_NODE.search(ast.unparse(test).lower()) for test in tests)

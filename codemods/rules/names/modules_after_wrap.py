@@ -33,8 +33,10 @@ def modules_after_wrap(project: Project) -> Iterator[Finding]:
         for node, holder, value in _put(module):
             if not any(project.links.may_be_sharded(part) for part in _chain(holder)):
                 continue
+            if not _has_parameters(project, module, value):
+                continue
             holding = model_of(project, module, holder)[1]
-            if isinstance(holding, No) or not _has_parameters(project, module, value):
+            if isinstance(holding, No):
                 continue
             yield finding(
                 module,

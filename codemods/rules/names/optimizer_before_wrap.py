@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from codemods.analysis.conditions import are_apart
-from codemods.analysis.evidence import names_optimizer
+from codemods.analysis.evidence import OPTIMIZER_STEMS, names_optimizer
 from codemods.analysis.origins import Origins
 from codemods.built_optimizers import is_item, models_of, optimizer_calls
 from codemods.editing.moves import moved_behind
@@ -25,13 +25,18 @@ _REMEDY_FOR_MANY = (
 )
 _Met: TypeAlias = "dict[WrapCall, list[tuple[Module, ast.Call, bool]]]"
 """Wrap call -> the optimizers of other functions before it, and whether each gets the sharded parameters."""
-_STEMS = b"opt adam sgd lion lamb adafactor adagrad shampoo sophia prodigy muon".split()
-_MADE = [re.compile(rb"%s\w*(?=[ \t]*(?:\(|=[^\n]*\bparameters[ \t]*\())" % stem) for stem in _STEMS]
+_MADE = [
+    re.compile(rb"%s\w*(?=[ \t]*(?:\(|=[^\n]*\bparameters[ \t]*\())" % stem.encode())
+    for stem in OPTIMIZER_STEMS
+]
 """What follows in names of optimizers; each begins with a text, which is found far faster."""
 _BEGINNING, _LONGEST = re.compile(rb"\w*$"), 40
 _REMEDY = "build the optimizer after the model is sharded, from the sharded model's parameters"
 
-_LISTED = "`fully_shard` replaces parameters: this optimizer is given some that were listed before it"
+_LISTED = (
+    "`fully_shard` replaces parameters: this optimizer gets some from a list that was made before, and would "
+    "update tensors that the model no longer uses"
+)
 _REMEDY_FOR_LISTS = "list the parameters after the model is sharded"
 
 
@@ -45,6 +50,7 @@ def _may_build(code: bytes) -> bool:
 
 
 def _word_around(code: bytes, match: re.Match[bytes]) -> str:
+    """The name that a match is the end of."""
     before = _BEGINNING.search(code, max(0, match.start() - _LONGEST), match.start())
     return ((before[0] if before else b"") + match[0]).decode("latin-1")
 
@@ -74,6 +80,8 @@ def optimizer(project: Project) -> Iterator[Finding]:
     met: _Met = {}
     origins = Origins(project.links)
     for module, call in optimizer_calls(project):
+        if call in seen:
+            continue
         for owner in models_of(project, module, call):
             wrap = _later_wrap(project, origins, module, call, owner)
             if wrap is None:

@@ -94,9 +94,10 @@ def parameter_values(project: Project) -> Iterator[Finding]:
         said += [*_of_mapped(project, module), *_of_loops(project, module), *_of_kept(project, module)]
     yield from said
     values = [one.place for one in said if one.code == "FM514"]
-    lines = {(place.path, place.line) for place in values}
     for module, call in sent(project):
-        if (module.path, module.place(call).line) not in lines and not is_summoned(module, call):
+        span = module.span(call)
+        is_said = any(place.path == module.path and span.holds(place.span) for place in values)
+        if not is_said and not is_summoned(module, call):
             yield _finding(project, module, call, "FM514")
     yield from _of_lists(project, values)
 

@@ -41,8 +41,11 @@ def parameters_after_forward(project: Project) -> Iterator[Finding]:
         if not _is_kept(project, module, call.node) and not _is_written(module, call.node):
             continue
         last = _last(project, module, call.node, text)
-        is_later = is_only_evaluated(project, holding.sites) and _is_repeated(project, module, call.node)
-        if last == "forward" or (is_later and last != "reshard"):
+        if last == "forward" or (
+            last != "reshard"
+            and _is_repeated(project, module, call.node)
+            and is_only_evaluated(project, holding.sites)
+        ):
             yield finding(
                 module,
                 call.node,
@@ -135,7 +138,7 @@ def _outcome(module: Module, function: ast.FunctionDef, call: ast.Call, text: st
         return ""
     name, found = function.args.args[position].arg, ""
     calls = [n for n in ast.walk(function) if isinstance(n, ast.Call)]
-    for inner in sorted(calls, key=lambda c: module.span(c).start):
+    for inner in sorted(calls, key=lambda c: module.span(c).end):
         is_run = isinstance(inner.func, ast.Name) and inner.func.id == name
         found = "forward" if is_run else _ended_by(inner) or found
     return found
