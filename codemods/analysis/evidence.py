@@ -201,7 +201,7 @@ OPTIMIZER_STEMS = (
 )
 """One of them is in every name that the next pattern knows."""
 _OPTIMIZER_NAME = re.compile(
-    r"(?:(?:optim|sgd|lion)\w*|opts?(?:_\w+)?|\w*(?:adam|adafactor|adagrad|shampoo|sophia|prodigy|muon)\w*"
+    r"(?:(?:optim|sgd|lion)\w*|opts?(?:_\w+)?|\w*(?:(?<!h)adam|adafactor|adagrad|shampoo|sophia|prodigy|muon)\w*"
     r"|\w*(?:optimizer|sgd|lamb))",
     re.IGNORECASE,
 )

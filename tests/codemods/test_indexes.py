@@ -74,7 +74,7 @@ def test_what_stands_right_before_a_name(text: str, just_before: Before, is_foun
         (b"build_optimizer(p)", True),
         (b"optimizer(p)", True),
         (b"OPTIMISE(p)", True),
-        (b"adaptive(p)", False),
+        (b"hadamard(p)", False),
         (b"my_optim(p)", False),
         (b"Adam", False),
     ],
