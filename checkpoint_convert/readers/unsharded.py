@@ -86,12 +86,13 @@ def _differing(models: list[dict[str, object]]) -> list[str]:
     ]
 
 
-def differences(ranks: RankSet) -> list[str]:
+def differences(ranks: RankSet, *, use_optimizer: bool) -> list[str]:
     """What of the first file, which stands for all, others have otherwise; for the notice."""
     first, others = ranks.first, ranks.holdings[1:]
     names = _differing([dict(holding.model or {}) for holding in ranks.holdings])
     saved = [one.optimizer for one in others if one.optimizer is not None and one.optimizer.state]
-    if first.optimizer is not None and not all(same_value(first.optimizer.state, one.state) for one in saved):
+    state = first.optimizer.state if use_optimizer and first.optimizer is not None else None
+    if state is not None and not all(same_value(state, one.state) for one in saved):
         names.append(OPTIMIZER)
     return names + [
         key

@@ -6,6 +6,7 @@ import json
 import pickle
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from typer.testing import CliRunner
 
-from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError, UnsupportedError
+from checkpoint_convert.errors import AmbiguousFormatError, IncompleteError, UnreadableError, UnsupportedError
 from checkpoint_convert.readers.open import ReadOptions, open_source
 from fsdp_migrate.cli.app import app
 from tests.checkpoint_convert.readers.comparing import assert_same_model, assert_same_state
@@ -115,10 +116,15 @@ def test_optimizers_that_cannot_be_of_one_model_do_not_join(saved: Any) -> None:
     same = {"model": G, "adam": optimizer(1.0, "a.w"), "muon": optimizer(2.0)}
     with pytest.raises(UnsupportedError, match=r"adam and muon both have state of a\.w"):
         open_source([saved(same)], options).__enter__()
+    with open_source([saved(same)], replace(options, only_listed=True)) as contents:
+        assert_same_model(contents, G)
     numbered = {"state": {0: {"exp_avg": torch.ones(2, 3)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
     path = saved({"model": G, "adam": numbered, "muon": numbered})
     with pytest.raises(UnsupportedError, match="adam numbers its parameters"):
         open_source([path], options).__enter__()
+    with open_source([path], replace(options, use_optimizer=False)) as contents:
+        assert_same_model(contents, G)
+        assert contents.optimizer is None
 
 
 def test_a_model_that_was_saved_in_parts_is_taken_together(saved: Any) -> None:
@@ -281,6 +287,30 @@ def test_a_model_in_parts_brings_all_of_its_optimizer(tmp_path: Path) -> None:
         open_source([tmp_path]).__enter__()
     with open_source([tmp_path], ReadOptions(use_optimizer=False)) as contents:
         assert set(contents.model) == {"a.w", "b.w"}
+
+
+@pytest.mark.parametrize("names", [("a.w", "b.w"), ("a.w", "a.w")])
+@pytest.mark.parametrize(
+    ("key", "values", "refused"),
+    [
+        ("iteration", (3, 4), "iteration is 3 in"),
+        ("scheduler", ({"last_epoch": 3}, {"last_epoch": 4}), r"scheduler\.last_epoch is 3 in"),
+        ("iteration", (3, 3), ""),
+        ("seed", (3, 4), ""),
+    ],
+)
+def test_stages_and_copies_of_different_moments_do_not_mix(
+    tmp_path: Path, names: Sequence[str], key: str, values: Sequence[Any], refused: str
+) -> None:
+    for number, (name, value) in enumerate(zip(names, values, strict=True)):
+        torch.save({"model": model(1.0, name), key: value}, tmp_path / f"stage_{number}.pt")
+    if refused:
+        with pytest.raises(IncompleteError, match=rf"{refused} .*stage_0\.pt and 4 in .*stage_1\.pt"):
+            open_source([tmp_path]).__enter__()
+    else:
+        with open_source([tmp_path]) as contents:
+            assert_same_model(contents, model(1.0, names[0]) | model(1.0, names[1]))
+            assert contents.extras == {key: 3}
 
 
 @pytest.mark.parametrize("value", [model(1.0), {"model": model(1.0), "optim": optimizer(1.0)}])
