@@ -72,7 +72,9 @@ def _completed(ranks: RankSet, *, use_optimizer: bool) -> Holding:
         model.update(holding.model or {})
         extras = {**holding.extras, **extras}
     saved = {str(one.path): one.optimizer for one in ranks.holdings if one.optimizer is not None}
-    optimizer = of_one_model(saved, ranks.name) if saved and use_optimizer else ranks.first.optimizer
+    optimizer = ranks.first.optimizer
+    if saved and use_optimizer:
+        optimizer = of_one_model(saved, ranks.name, "give the files of one of them only")
     return Holding(ranks.first.path, model, optimizer, extras)
 
 
