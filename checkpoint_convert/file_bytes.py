@@ -68,8 +68,9 @@ class OpenFiles:
     @contextmanager
     def borrow(self, path: Path) -> Iterator[int]:
         """A file descriptor of `path` that stays open for the `with` block."""
+        handle = self.take(path)
         try:
-            yield self.take(path)
+            yield handle
         finally:
             self.give_back(path)
 

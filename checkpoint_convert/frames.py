@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 
 from checkpoint_convert.file_bytes import read_at
@@ -11,15 +10,15 @@ from checkpoint_convert.readers.dcp_chunk import ChunkTensor
 from checkpoint_convert.tensor_sources import BoxTensor, ConcatTensor
 from checkpoint_convert.writers.torch_zip import local_crc, tensor_frame
 
-_frame = functools.lru_cache(maxsize=256)(tensor_frame)
 _TENSOR = 2
 """The record of a frame that holds the tensor's bytes."""
 
 
 def damaged_frame(source: TensorSource) -> str:
-    """Where an item is not framed as this tool frames it; empty where all are, or it is of another form."""
+    """Where an item is not framed as this tool frames it; empty where all are, and for tensors that are no
+    chunks of a DCP directory."""
     for chunk in _chunks(source):
-        frame, item = _frame(chunk.dtype, chunk.shape), chunk.item
+        frame, item = tensor_frame(chunk.dtype, chunk.shape), chunk.item
         head_bytes, tail_bytes = len(frame.head(0)), len(frame.tail(0))
         if item.size_bytes != frame.size_bytes:
             return f"{item.path.name}, item at byte {item.start}"

@@ -7,7 +7,7 @@ Here its bytes are compared with those that were written, and every item is read
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
@@ -61,15 +61,14 @@ def file_digests(directory: Path | None, layout: Layout) -> Iterator[tuple[str, 
     Args:
         directory: the output; None where files are sent away and not here any more.
     """
-    files = OpenFiles()
-    for section in _directories(layout):
-        if isinstance(section.layout, DcpLayout):
-            if section.layout.metadata_digest is not None:
-                yield str(Path(section.folder) / METADATA_NAME), section.layout.metadata_digest
-            scalars = Path(section.folder) / section.layout.scalars_name
-            if directory is not None and (directory / scalars).is_file():
-                yield str(scalars), digest.of_file(files, directory / scalars)
-    files.close()
+    with closing(OpenFiles()) as files:
+        for section in _directories(layout):
+            if isinstance(section.layout, DcpLayout):
+                if section.layout.metadata_digest is not None:
+                    yield str(Path(section.folder) / METADATA_NAME), section.layout.metadata_digest
+                scalars = Path(section.folder) / section.layout.scalars_name
+                if directory is not None and (directory / scalars).is_file():
+                    yield str(scalars), digest.of_file(files, directory / scalars)
 
 
 @contextmanager
@@ -79,8 +78,7 @@ def laid_out(directory: Path, layout: Layout, items: Items, preset: Preset) -> I
     Raises:
         UnreadableError: a `.metadata` or a header is not what was written.
     """
-    files = OpenFiles()
-    try:
+    with closing(OpenFiles()) as files:
         if isinstance(layout, SafetensorsLayout):
             yield find_in_safetensors(files, directory, layout, items)
             return
@@ -90,8 +88,6 @@ def laid_out(directory: Path, layout: Layout, items: Items, preset: Preset) -> I
         beside = dict(meta_entries(files, directory)) if preset is Preset.LIGHTNING else {}
         parts = [_Directory(files, directory, section) for section in _directories(layout)]
         yield _found(parts, _home(layout), items, in_entries(beside, items, preset))
-    finally:
-        files.close()
 
 
 def _home(layout: Layout) -> Callable[[int], tuple[Section, int]]:

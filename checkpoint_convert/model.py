@@ -92,10 +92,12 @@ class Opaque:
     Attributes:
         class_name: module and name, such as `argparse.Namespace`.
         rank: its attribute of that name, if it is a number: what a job's arguments say.
+        is_module: it has what every `nn.Module` has.
     """
 
     class_name: str
     rank: int | None = field(default=None, compare=False)
+    is_module: bool = field(default=False, compare=False)
 
 
 Value: TypeAlias = (

@@ -74,9 +74,10 @@ def optimizer_values(contents: Contents, *, fill_missing: bool) -> OptimizerValu
             notices.append(Notice(STATE_MISSING, f"{text}: none written; --fill-optim-state writes zeros"))
     if not state and any(group.params and "betas" in group.options for group in optimizer.groups):
         text = (
-            "no parameter has optimizer state (saved before the first step?), of which a loader asks an Adam"
+            "no parameter has optimizer state (saved before the first step?); loading it into an Adam under "
+            "FSDP2 fails: convert with --only model, and start the optimizer anew"
         )
-        notices.append(Notice(STATE_MISSING, f"{text}: --only model leaves the optimizer out"))
+        notices.append(Notice(STATE_MISSING, text))
     # torch flattens an empty state away; written whole, a reader still sees that this is an optimizer.
     found = list(_state_leaves(state)) or [Leaf(("optim", "state"), {})]
     found += _group_leaves(optimizer, notices)

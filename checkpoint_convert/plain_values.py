@@ -152,8 +152,9 @@ class _Converter:
             return self._numpy(record)
         if record.pairs is not None:  # a subclass of dict: its class is lost, its contents are not
             return self._mapping(record, record.pairs, depth)
-        rank = record.attributes().get("rank")
-        return Opaque(name, rank if type(rank) is int else None)
+        attributes = record.attributes()
+        rank = attributes.get("rank")
+        return Opaque(name, rank if type(rank) is int else None, "_parameters" in attributes)
 
     def _bytes(self, record: Record) -> object:
         first = record.args[0] if record.args else b""

@@ -135,6 +135,8 @@ def _look_at_all(report: Mapping[str, Any]) -> None:
         for row in (report[part],) if part == "keys" else report[part]:
             for name in names:
                 row[name]
+    if not isinstance(report.get("file_digests", {}), dict):
+        raise TypeError("file_digests are no mapping")
 
 
 def _file_problems(target: Path, report: Mapping[str, Any]) -> Iterator[str]:
@@ -147,12 +149,14 @@ def _file_problems(target: Path, report: Mapping[str, Any]) -> Iterator[str]:
             continue
         if size != file["size_bytes"]:
             yield f"file {file['name']} has {size:,} bytes, {file['size_bytes']:,} were written"
-    files = OpenFiles()
-    for name, expected in report.get("file_digests", {}).items():
-        path = target / name
-        if path.is_file() and digest.of_file(files, path).hex() != expected:
-            yield f"file {name} has other bytes than were written"
-    files.close()
+    with contextlib.closing(OpenFiles()) as files:
+        for name, expected in report.get("file_digests", {}).items():
+            path = target / name
+            try:
+                if path.is_file() and digest.of_file(files, path).hex() != expected:
+                    yield f"file {name} has other bytes than were written"
+            except UnreadableError as error:
+                yield f"file {name} cannot be read: {error.message}"
 
 
 @contextlib.contextmanager

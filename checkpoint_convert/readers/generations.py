@@ -11,7 +11,7 @@ from pathlib import Path
 
 _DIGITS = re.compile(r"\d+")
 _STEP_FIELD = re.compile(
-    r"(?<![a-z])(?:step|epoch|ep|e|iter|iteration|it|batch|ba|ckpt|checkpoint|world_size)s?[_.=-]?$",
+    r"(?<![a-z])(?:step|epoch|ep|e|iter|iteration|it|batch|ba|world_size)s?[_.=-]?$",
     re.IGNORECASE,
 )
 _SMALLEST_STEP = 10

@@ -122,7 +122,7 @@ def read_holding(value: object, path: Path, options: ReadOptions) -> Holding:
     optimizer = None
     if chosen_optimizer.members:
         saved = {dotted(at): read_saved(optimizers[at], str(path)) for at in chosen_optimizer.members}
-        optimizer = of_one_model(saved, str(path))
+        optimizer = _optimizer(saved, path, options)
         if options.use_optimizer and not options.only_listed:
             for key, state in optimizer.state.items():
                 refuse_strange_tensors(((f"{name} of {key}", item) for name, item in state.items()), path)
@@ -135,6 +135,16 @@ def read_holding(value: object, path: Path, options: ReadOptions) -> Holding:
         chosen.by_key | chosen_optimizer.by_key,
         tuple(dotted(at) for at in (*models, *optimizers) if at in left),
     )
+
+
+def _optimizer(saved: Mapping[str, SavedOptimizer], path: Path, options: ReadOptions) -> SavedOptimizer:
+    """The chosen optimizers as one; the first of those that cannot be joined, where nothing is made of it."""
+    try:
+        return of_one_model(saved, str(path))
+    except UnsupportedError:
+        if options.use_optimizer and not options.only_listed:
+            raise
+        return next(iter(saved.values()))
 
 
 def _joined(models: Mapping[KeyPath, Mapping[str, object]], chosen: Choice) -> Mapping[str, object] | None:

@@ -74,6 +74,7 @@ def differing_options(saved: Sequence[SavedOptimizer]) -> Iterator[str]:
 
 def merge_extras(holdings: Sequence[Holding], notices: list[Notice], where: str) -> dict[str, object]:
     """What all ranks agree on once; the rest by rank, since each rank's random state is its own."""
+    refuse_other_moments(holdings, where)
     merged: dict[str, object] = {}
     for key in dict.fromkeys(key for holding in holdings for key in holding.extras):
         values = [holding.extras.get(key) for holding in holdings]
@@ -83,7 +84,6 @@ def merge_extras(holdings: Sequence[Holding], notices: list[Notice], where: str)
             merged[key] = next(value for value in values if value is not None)
             notices.append(differs(where, [key]))
         else:
-            _refuse_other_moments(key, values, where)
             merged[key] = dict(enumerate(values))
             notices.append(
                 Notice(
@@ -93,22 +93,22 @@ def merge_extras(holdings: Sequence[Holding], notices: list[Notice], where: str)
     return merged
 
 
-def _refuse_other_moments(key: str, values: Sequence[object], where: str) -> None:
-    """How far a job was is the same on all ranks; a save that was cut short leaves some ranks' files older.
+def refuse_other_moments(holdings: Sequence[Holding], where: str) -> None:
+    """How far a job was is the same in all files of a save; one that was cut short leaves some of them older.
 
     Raises:
-        IncompleteError: two ranks were not equally far.
+        IncompleteError: two files were not equally far.
     """
-    found: dict[tuple[object, ...], tuple[int, int]] = {}
-    for rank, value in enumerate(values):
-        for path, leaf in walk({key: value}):
-            told = path[-1] in _OF_SCHEDULERS or (len(path) == 1 and key.lower() in _PROGRESS)
+    found: dict[tuple[object, ...], tuple[Holding, int]] = {}
+    for holding in holdings:
+        for path, leaf in walk(dict(holding.extras)):
+            told = path[-1] in _OF_SCHEDULERS or (len(path) == 1 and str(path[0]).lower() in _PROGRESS)
             if not told or type(leaf) is not int:
                 continue
-            first, before = found.setdefault(path, (rank, leaf))
+            first, before = found.setdefault(path, (holding, leaf))
             if leaf != before:
                 name = ".".join(map(str, path))
                 raise IncompleteError(
-                    f"{where}: {name} is {before} on rank {first} and {leaf} on rank {rank}",
+                    f"{where}: {name} is {before} in {first.path} and {leaf} in {holding.path}",
                     hint=differing_hint("step"),
                 )

@@ -20,8 +20,10 @@ from checkpoint_convert.readers.merged import (
     merge_extras,
     merge_optimizers,
     on_ranks,
+    refuse_other_moments,
 )
 from checkpoint_convert.readers.names import clean_names, flat_prefix
+from checkpoint_convert.readers.rank_hints import in_order
 from checkpoint_convert.readers.rank_sets import RankSet, last_number
 from checkpoint_convert.readers.resolve import whole_tensors
 from checkpoint_convert.readers.sharded import OnRanks, merge
@@ -97,7 +99,10 @@ def part_of(ranks: RankSet, *, use_optimizer: bool = True) -> Part:
     if ranks.first.model is not None and not any(map(_sharded_values, ranks.holdings)):
         settled = unsharded(ranks, use_optimizer=use_optimizer)
         if isinstance(settled, Holding):
-            return _copies(ranks) if settled is ranks.first else _alone(settled, _besides(ranks))
+            refuse_other_moments(ranks.holdings, ranks.name)
+            differing = differences(ranks, use_optimizer=use_optimizer)
+            is_first = settled is ranks.first
+            return _copies(ranks, differing) if is_first else _alone(settled, _besides(differing))
         if isinstance(settled, CheckpointError):
             if ranks.ranks != tuple(range(len(ranks.ranks))):
                 raise settled
@@ -108,7 +113,7 @@ def part_of(ranks: RankSet, *, use_optimizer: bool = True) -> Part:
     notices: list[Notice] = []
     files = tuple((str(one.path), rank) for one, rank in zip(holdings, ranks.ranks, strict=True))
     part = Part(
-        ranks.name, pieced=pieced, world_size=len(holdings), files=files, told=ranks.told, refusal=refusal
+        ranks.name, pieced=pieced, world_size=len(holdings), files=files, told=_told(ranks), refusal=refusal
     )
     if holdings[0].model is not None:
         local = tuple(clean_names(dict(holding.model or {}), str(holding.path)) for holding in holdings)
@@ -132,9 +137,17 @@ def part_of(ranks: RankSet, *, use_optimizer: bool = True) -> Part:
     return with_candidates(part, holdings[0])
 
 
-def _copies(ranks: RankSet) -> Part:
+def _told(ranks: RankSet) -> bool:
+    """Whether files whose order matters say which rank they are of, or tell it by the way.
+
+    Raises:
+        IncompleteError: they tell another order by the way.
+    """
+    return ranks.told or in_order(ranks.holdings, ranks.name)
+
+
+def _copies(ranks: RankSet, differing: Sequence[str]) -> Part:
     """Files that hold the whole model each; the optimizer may be each rank's own, over its flat shards."""
-    differing = differences(ranks)
     shares = tuple(holding.optimizer for holding in ranks.holdings if holding.optimizer is not None)
     is_raw = len(shares) == len(ranks.holdings) and all(one.by_number for one in shares)
     if OPTIMIZER not in differing or not is_raw:
@@ -142,18 +155,18 @@ def _copies(ranks: RankSet) -> Part:
     numbers = ranks.ranks or ()
     files = tuple((str(one.path), rank) for one, rank in zip(_complete(ranks), numbers, strict=True))
     return replace(
-        _alone(ranks.first, _besides(ranks)),
+        _alone(ranks.first, _besides(differing)),
         name=ranks.name,
         optimizer=None,
         raw=shares,
         optimizer_format=SourceFormat.RAW_OPTIM,
         files=files,
-        told=ranks.told,
+        told=_told(ranks),
     )
 
 
-def _besides(ranks: RankSet) -> list[str]:
-    return [name for name in differences(ranks) if name != OPTIMIZER]
+def _besides(differing: Sequence[str]) -> list[str]:
+    return [name for name in differing if name != OPTIMIZER]
 
 
 def with_candidates(part: Part, holding: Holding) -> Part:

@@ -17,7 +17,7 @@ from checkpoint_convert.optim_state import group_keys
 from checkpoint_convert.plain_values import walk
 from checkpoint_convert.readers.holdings import Holding
 from checkpoint_convert.readers.names import clean, flat_prefix
-from checkpoint_convert.readers.rank_hints import in_order, suggested
+from checkpoint_convert.readers.rank_hints import suggested
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 
 _DIGITS = re.compile(r"\d+")
@@ -150,8 +150,7 @@ def _unnumbered(group: list[Holding], given: Collection[Path]) -> RankSet:
             hint="Name them one by one, in the order of the ranks: rank 0's file, rank 1's, ..."
             + suggested(group),
         )
-    told_aside = in_order(group, _common(paths))
-    return RankSet(_common(paths), tuple(group), tuple(range(len(group))), told_aside)
+    return RankSet(_common(paths), tuple(group), tuple(range(len(group))), told=False)
 
 
 def _common(paths: Sequence[Path]) -> str:
@@ -202,7 +201,7 @@ def _rank_set(group: list[Holding]) -> RankSet:
                 hint="Give the files of one save only.",
             )
     put = tuple(holding for _, holding in ordered)
-    return RankSet(name, put, tuple(rank for rank, _ in ordered), told or in_order(put, name))
+    return RankSet(name, put, tuple(rank for rank, _ in ordered), told)
 
 
 def _leaves(holding: Holding) -> list[object]:

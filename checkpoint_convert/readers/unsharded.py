@@ -72,7 +72,9 @@ def _completed(ranks: RankSet, *, use_optimizer: bool) -> Holding:
         model.update(holding.model or {})
         extras = {**holding.extras, **extras}
     saved = {str(one.path): one.optimizer for one in ranks.holdings if one.optimizer is not None}
-    optimizer = of_one_model(saved, ranks.name) if saved and use_optimizer else ranks.first.optimizer
+    optimizer = ranks.first.optimizer
+    if saved and use_optimizer:
+        optimizer = of_one_model(saved, ranks.name, "give the files of one of them only")
     return Holding(ranks.first.path, model, optimizer, extras)
 
 
@@ -86,12 +88,13 @@ def _differing(models: list[dict[str, object]]) -> list[str]:
     ]
 
 
-def differences(ranks: RankSet) -> list[str]:
+def differences(ranks: RankSet, *, use_optimizer: bool) -> list[str]:
     """What of the first file, which stands for all, others have otherwise; for the notice."""
     first, others = ranks.first, ranks.holdings[1:]
     names = _differing([dict(holding.model or {}) for holding in ranks.holdings])
     saved = [one.optimizer for one in others if one.optimizer is not None and one.optimizer.state]
-    if first.optimizer is not None and not all(same_value(first.optimizer.state, one.state) for one in saved):
+    state = first.optimizer.state if use_optimizer and first.optimizer is not None else None
+    if state is not None and not all(same_value(state, one.state) for one in saved):
         names.append(OPTIMIZER)
     return names + [
         key

@@ -8,7 +8,6 @@ Source: torch `distributed/checkpoint/filesystem.py` (`FileSystemWriter`, `_writ
 
 from __future__ import annotations
 
-import functools
 import threading
 from array import array
 from collections.abc import Iterator, Sequence
@@ -27,8 +26,6 @@ from checkpoint_convert.writers.torch_zip import ALIGNMENT, object_archive, tens
 
 METADATA_NAME = ".metadata"
 _GATHERED_BYTES = 1 << 16
-
-_frame = functools.lru_cache(maxsize=256)(tensor_frame)
 
 
 def _file_bytes(items: Items) -> int:
@@ -93,7 +90,7 @@ class DcpLayout:
             for chunk in self._cut(item):
                 number = self._file_for(chunk.rank if item.source.shape else None)
                 self._chunk_file.append(number)
-                size = _frame(item.dtype, chunk.sizes).size_bytes
+                size = tensor_frame(item.dtype, chunk.sizes).size_bytes
                 self._chunk_offset.append(self._files[number].append(size))
         self._first_chunk.append(len(self._chunk_file))
 
@@ -154,7 +151,7 @@ class DcpLayout:
         """See `Layout`."""
         item = self._items.tensors[number]
         for key, chunk in enumerate(self._cut(item), self._first_chunk[number]):
-            data = self._chunk_offset[key] + _frame(item.dtype, chunk.sizes).data_offset
+            data = self._chunk_offset[key] + tensor_frame(item.dtype, chunk.sizes).data_offset
             yield Span(self._chunk_file[key], data, chunk.start, chunk.stop, key, chunk.sizes)
 
     def is_linked(self, number: int) -> bool:
@@ -163,7 +160,7 @@ class DcpLayout:
 
     def close_span(self, out: Output, number: int, span: Span, crc: int) -> None:
         """Write the zip around a chunk's bytes."""
-        frame = _frame(self._items.tensors[number].dtype, span.sizes)
+        frame = tensor_frame(self._items.tensors[number].dtype, span.sizes)
         start = self._chunk_offset[span.key]
         out.write(span.file, start, frame.head(crc))
         tail = frame.tail(crc)
@@ -223,6 +220,6 @@ class DcpLayout:
         """The chunks of tensor `number`, and where they lie."""
         item = self._items.tensors[number]
         for key, chunk in enumerate(self._cut(item), self._first_chunk[number]):
-            length = _frame(item.dtype, chunk.sizes).size_bytes
+            length = tensor_frame(item.dtype, chunk.sizes).size_bytes
             file = self._files[self._chunk_file[key]].name
             yield StoredChunk(chunk.offsets, chunk.sizes, file, self._chunk_offset[key], length)

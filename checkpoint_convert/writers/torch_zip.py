@@ -7,6 +7,7 @@ bytes have gone by. Source: torch `caffe2/serialize/inline_container.cc` (`PyTor
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -211,7 +212,8 @@ class ItemFrame:
         return _CRC.pack(crc).join(self.around_tail_crc)
 
 
-def tensor_frame(dtype: DType, shape: Sequence[int]) -> ItemFrame:
+@functools.lru_cache(maxsize=256)
+def tensor_frame(dtype: DType, shape: tuple[int, ...]) -> ItemFrame:
     """Lay out `torch.save(tensor)` for a contiguous tensor of that dtype and shape."""
     out = bytearray()
     stream = PickleStream(out.extend)

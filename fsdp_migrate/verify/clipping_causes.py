@@ -17,8 +17,8 @@ from fsdp_migrate.verify.sums import sums_of
 from fsdp_migrate.verify.whole import assemble
 
 _SAME_FACTOR = 1e-4
-_SAME_LIMIT = 1e-3
-"""Elements that are limited in bfloat16 may stand this far from the limit of others in fp32."""
+_SAME_LIMIT = 2**-8
+"""What bfloat16 rounds, relatively: how far elements limited in it may stand from a limit in fp32."""
 
 
 def norms_reported(arm: ArmRecord) -> int:

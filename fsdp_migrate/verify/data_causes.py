@@ -35,7 +35,10 @@ def inputs(evidence: Evidence) -> Cause | None:
 
 def _is_earlier(first: Difference | None, step: int) -> bool:
     """Whether something differs before the inputs of `step`; buffers of step 0 are seen after the first."""
-    return first is not None and (first.step or first.quantity == "buffer") < step
+    if first is None:
+        return False
+    seen_at = 1 if (first.step, first.quantity) == (0, "buffer") else first.step
+    return seen_at < step
 
 
 def _other_batches(evidence: Evidence) -> Cause | None:

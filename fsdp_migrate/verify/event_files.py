@@ -7,6 +7,7 @@ values (summary.proto: tag 1, simple_value 2).
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import struct
 import sys
@@ -17,12 +18,16 @@ NAME = "events.out.tfevents"
 
 
 def flush_writers() -> None:
-    """Let this process's writers write what they hold: they do so every two minutes."""
-    kinds = [module.SummaryWriter for name in _WRITERS if (module := sys.modules.get(name)) is not None]
+    """Let this process's writers write what they hold: they do so every two minutes.
+
+    One that cannot write, to a full disk say, leaves its file as it is.
+    """
+    kinds = tuple(module.SummaryWriter for name in _WRITERS if (module := sys.modules.get(name)) is not None)
     if kinds:
         for one in gc.get_objects():
-            if type(one) in kinds:
-                one.flush()
+            if issubclass(type(one), kinds):
+                with contextlib.suppress(OSError):
+                    one.flush()
 
 
 def scalar_lines(data: bytes) -> Iterator[str]:

@@ -174,7 +174,8 @@ def _loss_scale(evidence: Evidence, step: int, factor: float) -> Cause:
 
 
 def _ratio(left: list[Part], right: list[Part]) -> float | None:
-    """By which a gradient is multiplied: not a number where it is changed otherwise, `None` where it is 0."""
+    """By which a gradient is multiplied: not a number where it is changed otherwise, `None` where it is 0 or
+    has another shape."""
     a, b = assemble(left), assemble(right)
     if a.shape != b.shape:
         return None

@@ -159,12 +159,12 @@ _MIXED_IN = (  # patterns of tracebacks; the last is of all others
         "options=StateDictOptions(full_state_dict=True)), or load before fully_shard",
     ),
     (
-        r"/optim/(?!(optimizer|lr_scheduler)\.py)",
+        r"torch/optim/(?!(optimizer|lr_scheduler)\.py)",
         "the optimizer holds plain and sharded parameters in one group: put those that FSDP ignores into a "
         "parameter group of their own",
     ),
     (
-        r"/optim/optimizer\.py",
+        r"torch/optim/optimizer\.py",
         "the optimizer is not torch's, and makes state that is no DTensor (torch.zeros(p.shape), means over "
         "a dimension): make it with zeros_like of the parameter, compute with p.to_local() and "
         "p.grad.to_local() where it looks at each element by itself, or take one that knows DTensors",

@@ -109,7 +109,8 @@ def _printed(original: ArmRecord, candidate: ArmRecord, comparison: Comparison) 
     limits = [_AMPLIFIED * one.limit for one in comparison.differences if one.limit < 1]
     seen = [_AMPLIFIED * one.relative for one in comparison.differences if one.quantity in _OF_ALL]
     tolerance = max(limits, default=0.0)
-    of_all = min(tolerance, max(seen, default=tolerance))
+    was_compared = any(comparison.compared.get(quantity) for quantity in _OF_ALL)
+    of_all = min(tolerance, max(seen, default=0.0 if was_compared else tolerance))
     found = differences(original.printed, candidate.printed, tolerance, of_all)
     for left, right in counterparts(original.written, candidate.written):
         apart = differences(original.written[left], candidate.written[right], tolerance, of_all)

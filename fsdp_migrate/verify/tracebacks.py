@@ -21,8 +21,8 @@ def shown(frames: list[FrameSummary]) -> list[FrameSummary]:
     """Frames of a traceback, the outermost first; an error of a probe keeps those of probes too."""
     while frames and is_own(frames[0].filename):
         frames = frames[1:]
-    while frames and frames[-1].name == "__torch_function__":  # through which a rehearsal calls torch's own
-        frames = frames[:-1]
+    while frames and frames[-1].name == "__torch_function__" and is_own(frames[-1].filename):
+        frames = frames[:-1]  # through which a rehearsal calls torch's own
     is_of_probe = bool(frames) and is_own(frames[-1].filename)
     return [frame for frame in frames if is_of_probe or not is_own(frame.filename)]
 

@@ -74,7 +74,9 @@ def _of_loss(evidence: Evidence, first: Difference) -> Cause:
     if name is None:
         return Cause("other-loss", f"{words}, and so is what the model returns: the loss differs", _LOSS)
     module = f"{name} returns" if name else "the model returns, after its units have agreed,"
-    return Cause("other-forward", f"{words}: {module} something else on rank {rank}", _FORWARD)
+    words += f": {module} something else on rank {rank} (outputs are compared bit for bit)"
+    # A model that is given labels returns its loss.
+    return Cause("other-forward", words, _FORWARD if name else f"{_FORWARD}. {_LOSS}")
 
 
 def _first_output_apart(evidence: Evidence) -> tuple[int, str | None] | None:

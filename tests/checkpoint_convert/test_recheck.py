@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -256,6 +258,35 @@ def test_a_report_from_which_something_was_lost(source: Path, tmp_path: Path, fo
             if name != "at":
                 with pytest.raises(UnreadableError, match=f"is damaged .KeyError.'{name}'"):
                     checked(target)
+
+
+@pytest.mark.parametrize("digests", [[], None, "x"])
+def test_digests_of_files_that_are_no_mapping_are_damage(
+    source: Path, tmp_path: Path, digests: object
+) -> None:
+    target = converted(source, tmp_path / "out", WriteOptions())
+    report = json.loads((target / "conversion.json").read_text())
+    (target / "conversion.json").write_text(json.dumps(report | {"file_digests": digests}))
+    with pytest.raises(UnreadableError, match="is damaged"):
+        checked(target)
+
+
+def test_files_that_cannot_be_read_are_named(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = converted(source, tmp_path / "out", WriteOptions())
+    lost = target / "__0_0.distcp"
+
+    def refuse(path: Path, flags: int) -> int:
+        if path == lost:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return opened(path, flags)
+
+    opened = os.open
+    monkeypatch.setattr(os, "open", refuse)
+    problems = checked(target).problems
+    said = f"{lost}: cannot be opened: Permission denied"
+    assert problems == (f"file {lost.name} cannot be read: {said}", f"it cannot be opened: {said}")
 
 
 def test_tensors_shared_with_the_source_are_counted_as_not_read(source: Path, tmp_path: Path) -> None:

@@ -159,6 +159,7 @@ def first_is(step: int, quantity: str, name: str = "w") -> Comparison:
         ([0.5, 0.125, -1.0], [0.75, 0.25, -0.75], "limits-elements", "limited to 0.75 in step 1 of the"),
         ([0.5, 0.25, -0.5], [0.5, 0.125, -1.0], "elements-not-limited", "not to that in the candidate"),
         ([0.5, 0.125, -1.0], [0.25, 0.0625, -0.5], "where-to-look", "differ when the optimizer gets them"),
+        ([0.501, 0.25, -0.501], [0.5, 0.25, -0.5], "where-to-look", "differ when the"),  # 0.501 in bfloat16
     ],
 )
 def test_limit_of_every_element_by_itself_is_read_off_the_gradients(
@@ -212,6 +213,8 @@ def test_place_of_a_loss_that_differs_is_where_outputs_part() -> None:
         arms = arm("FSDP1", {}, outputs={0: seen}), arm("FSDP2", {}, outputs={0: seen | change})
         (found,) = likely_causes(Evidence(*arms, apart(1, "loss", 1.0, 1.5)))
         assert found.code == code and words in found.text
+        assert ("compared bit for bit" in found.text) == (code == "other-forward")
+        assert ("the loss function and its arguments" in found.remedy) == ("blocks.1" not in change)
     later = arm("FSDP1", {}, {}, outputs={0: seen}), arm("FSDP2", {}, {}, outputs={0: seen})
     assert causes(*later, apart(2, "loss", 1.0, 1.5)) == ["where-to-look"]  # they are of the first step
     older = arm("FSDP1", {}), arm("FSDP2", {}, outputs={0: seen})

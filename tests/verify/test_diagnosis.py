@@ -63,6 +63,8 @@ def test_rank_that_stays_away_is_named_in_a_hang_alone() -> None:
         ("RuntimeError: got mixed torch.Tensor and DTensor", "in load_state_dict", "set_model_state_dict"),
         ("RuntimeError: got mixed torch.Tensor and DTensor", "torch/optim/adamw.py", "parameter group of"),
         ("RuntimeError: got mixed torch.Tensor and DTensor", "torch/optim/optimizer.py", "is not torch's"),
+        ("RuntimeError: got mixed torch.Tensor and DTensor", "job/optim/lion.py", "call the module itself"),
+        ("RuntimeError: got mixed torch.Tensor and DTensor", "job/optim/optimizer.py", "call the module"),
         ("RuntimeError: got mixed torch.Tensor and DTensor", "clip_grad.py", "clip each kind"),
         ("RuntimeError: got mixed torch.Tensor and DTensor", "model.py", "register_fsdp_forward_method"),
         ("AttributeError: 'FSDPModel' object has no attribute 'module'", "", "changes the model in place"),
@@ -128,6 +130,8 @@ def test_frames_of_probes_are_left_out_of_stacks_but_for_their_own_errors() -> N
     assert shown(files[0], job, probe, "torch/nn.py") == [job, "torch/nn.py"]
     mode = FrameSummary(probe, 1, "__torch_function__")
     assert [one.filename for one in tracebacks.shown([FrameSummary("a.py", 1, "f"), mode])] == ["a.py"]
+    of_job = [FrameSummary("a.py", 1, "f"), FrameSummary("quantized.py", 1, "__torch_function__")]
+    assert tracebacks.shown(of_job) == of_job
     lines = [f'  File "{name}", line 1 in f' for name in (*reversed(files), files[0])]
     stack = "\n".join(["Current thread (most recent call first):", *lines])
     assert tracebacks.shown_stack(stack).splitlines() == [stack.splitlines()[at] for at in (0, 1, 3)]

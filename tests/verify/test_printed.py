@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import struct
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from fsdp_migrate.verify.event_files import scalar_lines
+from fsdp_migrate.verify import event_files, worker
+from fsdp_migrate.verify.event_files import flush_writers, scalar_lines
 from fsdp_migrate.verify.printed import counts_whole_parameters, differences, prints_dtensors
+from fsdp_migrate.verify.spec import RankFiles
 from fsdp_migrate.verify.written import counterparts, gone, written
 
 
@@ -92,6 +96,42 @@ def test_scalars_of_tensorboard_are_lines(tmp_path: Path) -> None:
     ((left, right),) = counterparts(before, after)
     assert before[left] == after[right] == lines and gone(before, after) == []
     assert gone(before, {}) == [left]
+
+
+def test_all_writers_are_flushed_whatever_one_of_them_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SummaryWriter:
+        flushed = False
+
+        def flush(self) -> None:
+            self.flushed = True
+
+    class OfProject(SummaryWriter):
+        pass
+
+    class Full(SummaryWriter):
+        def flush(self) -> None:
+            super().flush()
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setitem(sys.modules, "tensorboardX.writer", SimpleNamespace(SummaryWriter=SummaryWriter))
+    writers = [Full(), SummaryWriter(), OfProject(), Full()]
+    flush_writers()
+    assert all(writer.flushed for writer in writers)
+
+
+def test_record_is_complete_before_writers_may_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def fail() -> None:
+        done.append("flushed")
+        raise RuntimeError("what the thread of a writer met")
+
+    monkeypatch.setattr(event_files, "flush_writers", fail)
+    spec = SimpleNamespace(tree=None, performance=True)
+    session = SimpleNamespace(open=True, finish=done.append)
+    with pytest.raises(RuntimeError, match="thread of a writer"):
+        worker._complete(spec, session, RankFiles(tmp_path), "the script ended")  # type: ignore[arg-type]
+    assert done == ["the script ended", "flushed"]
 
 
 def test_lines_of_other_steps_are_not_compared() -> None:

@@ -61,6 +61,17 @@ def test_mistake_that_begins_late_is_no_rounding(step: int) -> None:
     assert found.first is not None and found.first.step == step
 
 
+@pytest.mark.parametrize(("loss", "said"), [("0.500025", True), ("0.500005", False)])
+def test_printed_losses_are_held_to_the_losses_that_are_equal(loss: str, said: bool) -> None:
+    """Whatever the tensors may round: no loss differs."""
+    original, candidate = arm("FSDP1"), arm("FSDP2")
+    original.printed, candidate.printed = ("step 3 loss 0.500000",), (f"step 3 loss {loss}",)
+    candidate.parts[1, "weight"]["w"] = [part("w", 2.0000005)]
+    found = verdict(original, candidate)
+    assert found.passed
+    assert any("prints or writes other numbers" in text for text in found.warnings) == said
+
+
 def test_growth_that_is_not_measured_has_an_end() -> None:
     candidate = arm("FSDP2")
     candidate.parts[1, "weight"]["w"] = [part("w", 2.0000005)]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import pickle
 import re
+from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from typer.testing import CliRunner
 
-from checkpoint_convert.errors import AmbiguousFormatError, UnreadableError, UnsupportedError
+from checkpoint_convert.errors import AmbiguousFormatError, IncompleteError, UnreadableError, UnsupportedError
 from checkpoint_convert.readers.open import ReadOptions, open_source
 from fsdp_migrate.cli.app import app
 from tests.checkpoint_convert.readers.comparing import assert_same_model, assert_same_state
@@ -115,10 +117,15 @@ def test_optimizers_that_cannot_be_of_one_model_do_not_join(saved: Any) -> None:
     same = {"model": G, "adam": optimizer(1.0, "a.w"), "muon": optimizer(2.0)}
     with pytest.raises(UnsupportedError, match=r"adam and muon both have state of a\.w"):
         open_source([saved(same)], options).__enter__()
+    with open_source([saved(same)], replace(options, only_listed=True)) as contents:
+        assert_same_model(contents, G)
     numbered = {"state": {0: {"exp_avg": torch.ones(2, 3)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
     path = saved({"model": G, "adam": numbered, "muon": numbered})
     with pytest.raises(UnsupportedError, match="adam numbers its parameters"):
         open_source([path], options).__enter__()
+    with open_source([path], replace(options, use_optimizer=False)) as contents:
+        assert_same_model(contents, G)
+        assert contents.optimizer is None
 
 
 def test_a_model_that_was_saved_in_parts_is_taken_together(saved: Any) -> None:
@@ -230,10 +237,10 @@ def test_states_of_generators_and_samplers_are_no_model(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("key", [None, "model", "trainer.module", "net_g"])
+@pytest.mark.parametrize("key", [None, "model", "trainer.module", "net_g", 0, "nets.0"])
 @pytest.mark.parametrize("optimizer", ["none", "state", "object"])
 def test_the_way_from_a_pickled_module_is_a_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None, optimizer: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | int | None, optimizer: str
 ) -> None:
     """What the message says is run, and the result converts, with all there was beside the module."""
     module = torch.nn.Linear(3, 2)
@@ -241,25 +248,42 @@ def test_the_way_from_a_pickled_module_is_a_program(
     module(torch.ones(3)).sum().backward()
     adam.step()
     value: Any = module
-    for part in reversed(key.split(".") if key else ()):
-        value = {part: value}
-    if key and optimizer != "none":
-        value["optimizer"] = adam if optimizer == "object" else adam.state_dict()
+    if key == 0:
+        value = [module, None]
+    else:
+        for part in reversed(str(key).split(".") if key else ()):
+            value = {part: value} if part != "0" else [value]
+    if key is not None and optimizer != "none":
+        value[1 if key == 0 else "optimizer"] = adam if optimizer == "object" else adam.state_dict()
     path = tmp_path / "whole.pt"
     torch.save(value, path)
     options = ReadOptions()
-    if key == "net_g" and optimizer == "state":  # it may be anything
+    if key in ("net_g", 0, "nets.0") and optimizer == "state":  # it may be anything
         return
     with pytest.raises(UnsupportedError, match=r"of class torch\.nn\.modules\.linear\.Linear") as caught:
         open_source([path], options).__enter__()
-    assert ("--only optim" in caught.value.hint) == (bool(key) and optimizer == "state")
+    assert ("--only optim" in caught.value.hint) == (key is not None and optimizer == "state")
     program = re.search(r"run in Python: (.*) and convert (state\.pt)\.", caught.value.hint)
     assert program is not None
     monkeypatch.chdir(tmp_path)
     exec(program[1], {"torch": torch})
     with open_source([tmp_path / program[2]], options) as contents:
         assert_same_model(contents, dict(module.state_dict()))
-        assert (contents.optimizer is not None) == (bool(key) and optimizer != "none")
+        kept = optimizer != "none" and key not in (None, 0, "nets.0")  # of a list the module alone
+        assert (contents.optimizer is not None) == kept
+
+
+def test_settings_called_model_are_no_pickled_module(tmp_path: Path) -> None:
+    """Beside an optimizer that is converted alone, only what is a module may be the model that was meant."""
+    path = tmp_path / "optim.pt"
+    torch.save({"optimizer": optimizer(1.0), "cfg": {"model": Namespace(layers=3)}}, path)
+    with open_source([path]) as contents:
+        assert_same_state(contents.optimizer, optimizer(1.0)["state"])
+        assert contents.model == {} and [notice.code for notice in contents.notices] == ["CK101"]
+    torch.save({"optimizer": optimizer(1.0), "cfg": {"model": torch.nn.Linear(2, 3)}}, path)
+    with pytest.raises(UnsupportedError, match=r"cfg\.model is an object of class torch\.nn") as caught:
+        open_source([path]).__enter__()
+    assert "saved['cfg']['model'] = saved['cfg']['model'].state_dict()" in caught.value.hint
 
 
 def test_a_model_in_parts_brings_all_of_its_optimizer(tmp_path: Path) -> None:
@@ -277,10 +301,35 @@ def test_a_model_in_parts_brings_all_of_its_optimizer(tmp_path: Path) -> None:
     numbered = {"state": {0: {"exp_avg": torch.ones(2, 3)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
     for number, name in enumerate(("a.w", "b.w")):
         torch.save({"model": model(number, name), "optimizer": numbered}, tmp_path / f"stage_{number}.pt")
-    with pytest.raises(UnsupportedError, match="numbers its parameters"):
+    with pytest.raises(UnsupportedError, match="numbers its parameters") as caught:
         open_source([tmp_path]).__enter__()
+    assert "--from-key" not in caught.value.hint and "give the files of one of them" in caught.value.hint
     with open_source([tmp_path], ReadOptions(use_optimizer=False)) as contents:
         assert set(contents.model) == {"a.w", "b.w"}
+
+
+@pytest.mark.parametrize("names", [("a.w", "b.w"), ("a.w", "a.w")])
+@pytest.mark.parametrize(
+    ("key", "values", "refused"),
+    [
+        ("iteration", (3, 4), "iteration is 3 in"),
+        ("scheduler", ({"last_epoch": 3}, {"last_epoch": 4}), r"scheduler\.last_epoch is 3 in"),
+        ("iteration", (3, 3), ""),
+        ("seed", (3, 4), ""),
+    ],
+)
+def test_stages_and_copies_of_different_moments_do_not_mix(
+    tmp_path: Path, names: Sequence[str], key: str, values: Sequence[Any], refused: str
+) -> None:
+    for number, (name, value) in enumerate(zip(names, values, strict=True)):
+        torch.save({"model": model(1.0, name), key: value}, tmp_path / f"stage_{number}.pt")
+    if refused:
+        with pytest.raises(IncompleteError, match=rf"{refused} .*stage_0\.pt and 4 in .*stage_1\.pt"):
+            open_source([tmp_path]).__enter__()
+    else:
+        with open_source([tmp_path]) as contents:
+            assert_same_model(contents, model(1.0, names[0]) | model(1.0, names[1]))
+            assert contents.extras == {key: 3}
 
 
 @pytest.mark.parametrize("value", [model(1.0), {"model": model(1.0), "optim": optimizer(1.0)}])

@@ -71,6 +71,8 @@ def test_no_save_is_taken_for_all(tmp_path: Path, case: str) -> None:
         ["best.pt", "last.pt"],
         ["state_0.pt", "state_1.pt"],
         ["rank0.pt", "rank1.pt", "rank3.pt"],
+        ["ckpt_0.pt", "ckpt_1.pt", "ckpt_3.pt"],
+        ["checkpoint-0.pt", "checkpoint-1.pt"],
         ["shard8.pt", "shard9.pt", "shard10.pt", "shard11.pt"],
     ],
 )

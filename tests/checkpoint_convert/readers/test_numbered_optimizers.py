@@ -15,7 +15,7 @@ from torch import nn
 
 from checkpoint_convert.errors import IncompleteError, LayoutError
 from checkpoint_convert.readers.open import ReadOptions, open_source
-from tests.checkpoint_convert.readers.comparing import assert_same_tensor
+from tests.checkpoint_convert.readers.comparing import assert_same_model, assert_same_tensor
 
 State = dict[str, Any]
 
@@ -140,6 +140,17 @@ def test_ranks_that_all_saved_the_whole_model_and_their_own_optimizer(tmp_path: 
     assert said in caught.value.hint
 
 
+def test_the_model_alone_asks_nothing_of_the_optimizers_beside_it(tmp_path: Path) -> None:
+    """Two of three ranks' files: of the optimizer a share is missing, of the model nothing."""
+    rank_files(tmp_path, 3)
+    (tmp_path / "rank1.pt").unlink()
+    with pytest.raises(IncompleteError, match=r"rank 1 of 3 is missing"):
+        open_source([tmp_path], ReadOptions(model=f"{__name__}:Model")).__enter__()
+    with open_source([tmp_path], ReadOptions(use_optimizer=False)) as contents:
+        assert_same_model(contents, WEIGHTS)
+        assert contents.optimizer is None and not contents.notices
+
+
 @pytest.mark.parametrize(("name", "said"), [("step", "different moments"), ("RMS", "a statistic of each")])
 def test_a_number_that_ranks_have_not_in_common(tmp_path: Path, name: str, said: str) -> None:
     rank_files(tmp_path, 2, **{name: [1.0, 2.0]})
@@ -151,7 +162,7 @@ def test_a_number_that_ranks_have_not_in_common(tmp_path: Path, name: str, said:
 @pytest.mark.parametrize(
     ("key", "values", "refused"),
     [
-        ("iteration", (3, 4), "iteration is 3 on rank 0 and 4 on rank 1"),
+        ("iteration", (3, 4), r"iteration is 3 in .*rank0\.pt and 4 in .*rank1\.pt"),
         ("scheduler", ({"last_epoch": 3}, {"last_epoch": 4}), "scheduler.last_epoch is 3"),
         ("sampler", ({"epoch": 3}, {"epoch": 4}), ""),
     ],

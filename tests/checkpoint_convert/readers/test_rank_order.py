@@ -211,6 +211,22 @@ def test_what_tells_a_rank_by_the_way_confirms_or_refuses_an_order(
             path.unlink()
 
 
+def test_an_order_that_does_not_matter_is_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stages of a pipeline and copies of a model, from devices that were numbered otherwise."""
+    names = list(WHOLE)
+    stages = [{name: WHOLE[name] for name in half} for half in (names[:2], names[2:])]
+    for kind, files in {"stages": stages, "copies": [dict(WHOLE), dict(WHOLE)]}.items():
+        (tmp_path / kind).mkdir()
+        for number, file in enumerate(files):
+            monkeypatch.setattr("torch.serialization.location_tag", lambda _, at=1 - number: f"cuda:{at}")
+            save(tmp_path / kind, [file], [f"part_{number}.pt"])
+        with open_source([tmp_path / kind]) as contents:
+            assert_same_model(contents, WHOLE)
+            assert not contents.notices
+
+
 def test_devices_that_nodes_repeat_tell_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = flat_files(3)
     for device, file, name in zip((0, 1, 0), files, LETTERS[3], strict=True):
