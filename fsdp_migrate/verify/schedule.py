@@ -12,7 +12,8 @@ def is_due(step: int, elements: int, ranks: int) -> bool:
     Of every step of a small model; of a large one the first, second, fourth, eighth ... In others the
     optimizer's state is left out, but for counters, and the gradients as it got them: what is wrong with
     either shows in the weights, which are recorded after every step, as gradients before clipping and the
-    norm are. None of it depends on how the model is sharded.
+    norm are. So is left out whether something else than the optimizer has written to weights since the step
+    before. None of it depends on how the model is sharded.
 
     Args:
         elements: of all parameters, each counted whole and once; taken for fp32.

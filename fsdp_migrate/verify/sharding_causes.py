@@ -163,7 +163,10 @@ def outside_writes(evidence: Evidence) -> Cause | None:
     first = evidence.first
     if first is None:
         return None
+    not_looked_at = evidence.original.sparse | evidence.candidate.sparse
     for step in range(2, first.step + 1):
+        if step in not_looked_at:
+            continue
         before = {n for one in evidence.original.steps.get(step, []) for n in one.rewritten}
         after = {n for one in evidence.candidate.steps.get(step, []) for n in one.rewritten}
         if before == after:

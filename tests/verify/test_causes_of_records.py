@@ -245,6 +245,15 @@ def test_keys_that_match_in_the_candidate_alone() -> None:
     assert found.code == "load-unmatched" and "2 keys did not match when the original loaded" in found.text
 
 
+@pytest.mark.parametrize("sparse", [set(), {3}], ids=["looked at", "not looked at by one"])
+def test_writes_outside_of_the_optimizer_are_compared_where_both_looked(sparse: set[int]) -> None:
+    """Of a large model not every step is looked at, and an older program looked at all of them."""
+    before, after = arm("FSDP1", {}, {}, {}), arm("FSDP2", {}, {}, {}, sparse=sparse)
+    before.steps[3] = [replace(before.steps[3][0], rewritten=("w",))]
+    found = causes(before, after, apart(3, "loss", 1.0, 2.0))
+    assert ("outside-write" in found) is not bool(sparse)
+
+
 def test_dtype_of_buffers_is_told_in_both_directions() -> None:
     wide, half = parts([1.0], "freq"), parts([1.5], "freq", "bfloat16")
     for before, after, words in ((half, wide, "FSDP1 casts buffers"), (wide, half, "was cast as a whole")):

@@ -124,7 +124,7 @@ def _before(session: Session, optimizer: Optimizer) -> None:
         session.note("gradients before clipping: the job does not call backward() on a tensor")
     kept = _of_use(session.now.gradients, index, optimizer)
     session.recorder.write(session.step, "gradient", kept)
-    if kept and not _is_due(session, index):
+    if kept and not _is_due(session, index, session.step):
         return
     used = _of_use(session.recorder.taken(index.gradients(), copy=False), index, optimizer)
     if session.now.clips or not _same(kept, used):
@@ -149,9 +149,9 @@ def _of_use(kept: list[Kept], index: ParameterIndex, optimizer: Optimizer) -> li
     return [each for each in kept if index.trainable.get(each.slot.name, True) or each.slot.name in held]
 
 
-def _is_due(session: Session, index: ParameterIndex) -> bool:
+def _is_due(session: Session, index: ParameterIndex, step: int) -> bool:
     elements = sum(math.prod(shape) for shape in index.shapes.values())
-    return is_due(session.step, elements, int(os.environ.get("WORLD_SIZE", "1")))
+    return is_due(step, elements, int(os.environ.get("WORLD_SIZE", "1")))
 
 
 def _same(left: list[Kept], right: list[Kept]) -> bool:
@@ -236,10 +236,13 @@ def _settings(group: dict[str, Any]) -> dict[str, float | bool | str]:
 def _after(session: Session, optimizer: Optimizer) -> None:
     index = session.index()
     session.recorder.tensors(session.step, "weight", index.weights())
-    remember_weights(session)
+    if _is_due(session, index, session.step + 1):
+        remember_weights(session)
+    else:
+        session.checksums.clear()  # reading all weights twice a step costs a large model too much
     write_others(session, session.step)
     write_buffers(session, session.step)
-    due = _is_due(session, index)
+    due = _is_due(session, index, session.step)
     states = _states(session, optimizer, index, only_counters=not due)
     for key, stretches in states.items():
         session.recorder.tensors(session.step, f"optimizer state {key}", stretches)
