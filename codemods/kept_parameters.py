@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from codemods.analysis.far_parameters import FarParameters
 from codemods.analysis.holding import Holding, No
-from codemods.analysis.module import Module
+from codemods.analysis.module import Module, last_name
 from codemods.analysis.parameter_loops import ParameterLoop, loop_of, looped_over
 from codemods.parts_of_models import model_of
 from codemods.project import Project
@@ -31,7 +31,7 @@ def kept_loops(project: Project, module: Module) -> Iterator[tuple[ParameterLoop
                 kept = _container(source)
                 if kept is None or any(True for _ in project.links.parameters.iterated(module, source)):
                     continue
-                holding = _whose(project, FarParameters(project.links).within(module, kept))
+                holding = holder_of(project, FarParameters(project.links).within(module, kept))
                 if not isinstance(holding, No):
                     yield loop_of(node, source, target), holding
 
@@ -40,14 +40,15 @@ def sent(project: Project) -> Iterator[tuple[Module, ast.Call]]:
     """Calls of `torch.distributed` that are given a parameter of a sharded model."""
     for name in _SENDING:
         for module, call in project.calls_of(f"torch.distributed.{name}"):
-            for given in call.args[:2]:
+            for given in (*call.args[:2], *(keyword.value for keyword in call.keywords)):
                 found = FarParameters(project.links).element(module, given)
-                if not isinstance(_whose(project, found), No):
+                if not isinstance(holder_of(project, found), No):
                     yield module, call
                     break
 
 
-def _whose(project: Project, owners: Iterator[tuple[Module, ast.expr]]) -> Holding:
+def holder_of(project: Project, owners: Iterator[tuple[Module, ast.expr]]) -> Holding:
+    """The first sharded model among those that parameters can be of."""
     for home, owner in owners:
         holding = model_of(project, home, owner)[1]
         if not isinstance(holding, No):
@@ -61,5 +62,5 @@ def _container(source: ast.expr) -> ast.expr | None:
     match source:
         case ast.Call(func=ast.Attribute(value=inner, attr="items" | "values"), args=[]):
             source = inner
-    name = source.attr if isinstance(source, ast.Attribute) else getattr(source, "id", "")
+    name = last_name(source)
     return source if _SAYING.search(name.lower()) else None

@@ -10,6 +10,7 @@ from codemods.analysis.module import Module
 from codemods.ignored_parameters import ignored_arguments
 from codemods.project import Project
 
+_MEMO = "receivers of methods"
 _NO_MODULES = ("optim", "sched", "scaler", "loader", "sampler", "tokenizer", "config", "callback")
 
 
@@ -39,11 +40,12 @@ def _of_receivers(project: Project, module: Module, own: ast.Name) -> Holding:
     owner, first = module.class_of(own), module.function(own)
     if owner is None or not isinstance(first, ast.FunctionDef):
         return No()
-    key = f"receivers of {id(first)}"
-    known = project.memo.get(key)
-    if not isinstance(known, Sharded | Maybe | No):
-        known = project.memo[key] = _asked_of(project, owner, first)
-    return known
+    known = project.memo.setdefault(_MEMO, {})
+    assert isinstance(known, dict)
+    if first not in known:
+        known[first] = _asked_of(project, owner, first)
+    found: Holding = known[first]
+    return found
 
 
 def _asked_of(project: Project, owner: ast.ClassDef, first: ast.FunctionDef) -> Holding:

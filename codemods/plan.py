@@ -70,8 +70,7 @@ def plan_rewrite(
     if jobs is None:
         jobs = processors() if len(project.modules) >= _MANY_MODULES else 1
     every = find_all(project, jobs, skipped)
-    findings = [f for f in every if only is None or f.place.path in only]
-    absent = [f for f in every if only is not None and f.place.path not in only]
+    findings, absent = _shared_out(every, only)
     elsewhere = Counter(f.place.path for f in absent if not f.is_note)
     settings = plan_configuration(target, configs, options, surroundings(project), every, only=only)
     absent += settings.absent
@@ -94,9 +93,8 @@ def plan_rewrite(
     if only is not None:
         skipped = {path: why for path, why in skipped.items() if path in only}
     reported += settings.reported + [shown(project, item) for item in missing]
-    if any(site.form != "left" for site in sites) and options.wants(TORCH_PINS):
-        written = [change.path for change in changes if not is_configuration(change.path)]
-        reported += [Reported(f, Outcome.NOTE) for f in pins(target, written, options.target_torch)]
+    if any(site.form != "left" for site in sites):
+        reported += _torch_notes(target, changes, options)
     reported += [_unread(path, why) for path, why in sorted(skipped.items())]
     reported.sort(key=lambda r: (r.finding.place.path, r.finding.place.line, r.finding.code))
     sites = [s for s in sites if only is None or s.path in only]
@@ -111,6 +109,21 @@ def plan_rewrite(
         _in_order([*(found for found, _ in suppressed), *settings.suppressions]),
         dict(sorted(elsewhere.items())),
     )
+
+
+def _shared_out(every: list[Finding], only: frozenset[str] | None) -> tuple[list[Finding], list[Finding]]:
+    """Findings in the files that may be changed, and those in others."""
+    if only is None:
+        return every.copy(), []
+    return [f for f in every if f.place.path in only], [f for f in every if f.place.path not in only]
+
+
+def _torch_notes(target: Path, changes: list[FileChange], options: Options) -> list[Reported]:
+    """What requirements beside rewritten code say of torch."""
+    if not options.wants(TORCH_PINS):
+        return []
+    written = [change.path for change in changes if not is_configuration(change.path)]
+    return [Reported(f, Outcome.NOTE) for f in pins(target, written, options.target_torch)]
 
 
 def _of_launched(project: Project, reader: Reader, paths: list[str], said: list[Finding]) -> list[Finding]:

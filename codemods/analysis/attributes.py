@@ -27,7 +27,7 @@ from codemods.analysis.holding import (
     Unseen,
     WrapCall,
 )
-from codemods.analysis.module import Module
+from codemods.analysis.module import Module, is_own
 from codemods.analysis.own_classes import made_by_self
 from codemods.analysis.scopes import Binding, BindingKind
 from codemods.analysis.spread_marks import INSIDE
@@ -303,9 +303,7 @@ class Attributes:
 
 def _is_of_new_object(module: Module, node: ast.Attribute) -> bool:
     """Whether it is an attribute of an object that is being made: only its own methods have filled it."""
-    function = module.function(node)
-    is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
-    return is_own and getattr(function, "name", "") == "__init__"
+    return is_own(node) and getattr(module.function(node), "name", "") == "__init__"
 
 
 def _inside(name: str, receivers: HeldSet) -> HeldSet:

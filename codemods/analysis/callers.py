@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable
 from typing import TypeAlias
 
 from codemods.analysis.index import Index
-from codemods.analysis.module import Module
+from codemods.analysis.module import Module, last_name
 from codemods.analysis.scopes import BindingKind
 from codemods.analysis.shelf import CHAIN, Before, Shelf
 
@@ -97,7 +97,7 @@ class Callers:
                         if binding.kind is BindingKind.IMPORT:
                             last = binding.target.rpartition(".")[2]
                         elif binding.kind is BindingKind.ASSIGN and not binding.unpack:
-                            last = _last_word(binding.value)
+                            last = last_name(binding.value)
                         if last and last != name and name not in found.setdefault(last, []):
                             found[last].append(name)
             self._renamed[module] = found
@@ -137,9 +137,3 @@ class Callers:
             if chain is not None and chain[1] in self._shelf.import_words(path):
                 return True
         return False
-
-
-def _last_word(node: ast.expr | None) -> str:
-    if isinstance(node, ast.Name):
-        return node.id
-    return node.attr if isinstance(node, ast.Attribute) else ""

@@ -14,7 +14,7 @@ from codemods.analysis.conditions import branches_before, leaves
 from codemods.analysis.flow import reaching
 from codemods.analysis.index import Index, Symbol
 from codemods.analysis.meanings import Meanings
-from codemods.analysis.module import Module
+from codemods.analysis.module import Module, last_name
 from codemods.torch_names import FSDP, FSDP_MODULE, is_torch_optimizer
 
 _SHARDED = frozenset({FSDP, *FSDP_MODULE})
@@ -260,7 +260,7 @@ def called_optimizers(module: Module) -> Iterator[ast.Call]:
 def _is_called_optimizer(statement: ast.stmt) -> bool:
     """Whether what an assignment gives a name to is called an optimizer, and not parameters for one."""
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    word = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+    word = last_name(target)
     return names_optimizer(word) and not any(part in word.lower() for part in _OF_PARAMETERS)
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from codemods.analysis.arguments import argument_for
 from codemods.analysis.flow import reaching
-from codemods.analysis.module import Module
+from codemods.analysis.module import Module, is_own, last_name
 from codemods.analysis.parameter_lists import KEEPING, OwnerAt, parameters_of
-from codemods.analysis.scopes import Binding, BindingKind
+from codemods.analysis.scopes import Binding, BindingKind, Scope
 from codemods.analysis.stores import ItemStore
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ class FarParameters:
         """What a name, or an attribute of `self` in its class, is assigned or given by a caller."""
         if isinstance(node, ast.Attribute):
             owner = module.class_of(node)
-            for store in self._links.stores.here(module, node.attr) if _is_own(node) else ():
-                if _is_own(store.target) and module.class_of(store.target) is owner:
+            for store in self._links.stores.here(module, node.attr) if is_own(node) else ():
+                if is_own(store.target) and module.class_of(store.target) is owner:
                     yield from self._unpacked(module, store.value, store.unpack)
             return
         for binding in _live(module, node):
@@ -140,15 +140,13 @@ class FarParameters:
 
     def _put(self, module: Module, node: ast.Name | ast.Attribute) -> Iterator[ItemStore]:
         """What is put into a container: `kept.append(p)`, `kept += ps`, `self.shadow[name] = p.clone()`."""
-        scope, owner = module.scope_of(node), module.class_of(node)
-        for item in self._links.stores.items_here(
-            module, node.attr if isinstance(node, ast.Attribute) else node.id
-        ):
+        owner = module.class_of(node)
+        for item in self._links.stores.items_here(module, last_name(node)):
             container = item.container
             if isinstance(node, ast.Name):
-                is_it = isinstance(container, ast.Name) and module.scope_of(container) is scope
+                is_it = isinstance(container, ast.Name) and _home(module, container) is _home(module, node)
             else:
-                is_it = _is_own(container) and _is_own(node) and module.class_of(container) is owner
+                is_it = is_own(container) and is_own(node) and module.class_of(container) is owner
             if is_it:
                 yield item
 
@@ -158,6 +156,7 @@ def _live(module: Module, name: ast.Name) -> list[Binding]:
     return list(reaching(module, *seen, name)) if seen is not None else []
 
 
-def _is_own(node: ast.AST) -> bool:
-    """`self.x`."""
-    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+def _home(module: Module, name: ast.Name) -> Scope | None:
+    """The scope that a name is of: that of a closure's may be around it."""
+    seen = module.scope_of(name).lookup(name.id)
+    return seen[0] if seen is not None else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from codemods.analysis.index import Symbol
 from codemods.analysis.library_models import names_arguments
-from codemods.analysis.module import Module
+from codemods.analysis.module import Module, last_name
 from codemods.analysis.values import (
     CallValue,
     Choice,
@@ -78,7 +78,7 @@ def values_called_fsdp(project: Project, module: Module) -> Iterator[ast.expr]:
         for statement in module.nodes(kind):
             assert isinstance(statement, ast.Assign | ast.AnnAssign)
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            names = [t.attr if isinstance(t, ast.Attribute) else getattr(t, "id", "") for t in targets]
+            names = [last_name(t) for t in targets]
             if "fsdp" in names and statement.value is not None:
                 yield _default(statement.value)
     for call in module.calls():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from codemods.analysis.classes import Classes
 from codemods.analysis.flow import reaching
 from codemods.analysis.meanings import Meanings
-from codemods.analysis.module import Module
+from codemods.analysis.module import Module, last_name
 from codemods.analysis.spoken_names import says_optimizer
 
 _MODELS = ("model", "net", "policy", "transformer", "actor", "critic", "student", "teacher", "module")
@@ -116,7 +116,7 @@ def _made(module: Module, plugin: ast.expr | None) -> list[bool]:
 
 
 def _says_model(node: ast.expr) -> bool:
-    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    name = last_name(node)
     return name.lower().endswith(_MODELS)
 
 

@@ -275,6 +275,18 @@ class Module:
         return self.table.homes[node]
 
 
+def last_name(node: ast.AST | None) -> str:
+    """`c` of `a.b.c` and of `c`; nothing of anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def is_own(node: ast.AST) -> bool:
+    """Whether it is an attribute of `self`, read or written: `self.x`."""
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
 def _first_line(node: ast.stmt) -> int:
     decorators = getattr(node, "decorator_list", None)
     return decorators[0].lineno if decorators else node.lineno

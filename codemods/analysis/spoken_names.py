@@ -8,7 +8,7 @@ import re
 
 from codemods.analysis.conditions import conditions
 from codemods.analysis.flow import reaching
-from codemods.analysis.module import Module
+from codemods.analysis.module import Module, last_name
 
 _SWITCH = re.compile(r"(?:use_|enable_|with_|is_)?fsdp(?:_config|_plugin|_enabled)?", re.IGNORECASE)
 """Keywords that switch FSDP on and off."""
@@ -155,6 +155,6 @@ def _is_of_accelerate(kind: ast.expr, other: ast.expr) -> bool:
 def _asks_for_fsdp(test: ast.expr) -> bool:
     """`use_fsdp`, `self.fsdp_enabled`, `is_model_fsdp(model)`."""
     asked = test.func if isinstance(test, ast.Call) else test
-    name = asked.attr if isinstance(asked, ast.Attribute) else getattr(asked, "id", "")
+    name = last_name(asked)
     words = set(name.lower().strip("_").split("_"))
     return "fsdp" in words and words <= _SAID

@@ -11,7 +11,7 @@ from codemods.analysis.calls import PREPARED, UNWRAPPED
 from codemods.analysis.containers import KEEPING
 from codemods.analysis.holding import Instance, in_order
 from codemods.analysis.indirect_calls import handed_on, meant_by
-from codemods.analysis.module import Module
+from codemods.analysis.module import Module, last_name
 from codemods.analysis.own_classes import meant_by_self
 from codemods.analysis.scopes import FunctionNode
 from codemods.analysis.shelf import Before
@@ -46,7 +46,7 @@ class Given:
     def ways(self, module: Module, call: ast.Call, place: ast.AST, node: ast.expr) -> Iterator[Taker]:
         """Where what is marked goes on to, if it is an argument."""
         spread, function = self._spread, call.func
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        name = last_name(function)
         at = _GIVES_ARGUMENT.get(name)
         if name in _GIVES_ARGUMENTS or (at is not None and call.args[at : at + 1] == [node]):
             yield spread.adds(module, call)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from codemods.analysis.link import Links
 from codemods.analysis.meanings import Meanings
-from codemods.analysis.module import Module
+from codemods.analysis.module import Module, last_name
 from codemods.analysis.spread import Spread
 from codemods.analysis.spread_marks import MODEL, OPTIMIZER, SAID
 from codemods.analysis.spread_uses import Uses
@@ -30,7 +30,7 @@ def follow(links: Links, meanings: Meanings) -> Spread:
                 spread.add(module, call, MODEL)
         for subject in _said(links, module, named):
             text = ast.unparse(subject)
-            word = subject.attr if isinstance(subject, ast.Attribute) else getattr(subject, "id", "")
+            word = last_name(subject)
             for node in module.named(word):
                 if ast.unparse(node) == text:
                     spread.add(module, node, SAID)

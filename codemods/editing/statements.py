@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from codemods.analysis.conditions import branches_before, leaves
 from codemods.analysis.flow import reaching
 from codemods.analysis.holding import Holding, Maybe
-from codemods.analysis.module import Module
+from codemods.analysis.module import Module, last_name
 from codemods.analysis.values import CallValue, options
 from codemods.editing.code import code, join
 from codemods.model import Code, Edit, Span
@@ -67,14 +67,14 @@ def is_annotation(module: Module, node: ast.expr) -> bool:
             case ast.arg():
                 return parent.annotation is child
             case ast.AnnAssign():
-                is_alias = _last_name(parent.annotation) == "TypeAlias" and parent.value is child
+                is_alias = last_name(parent.annotation) == "TypeAlias" and parent.value is child
                 return parent.annotation is child or is_alias
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 return parent.returns is child
-            case ast.Subscript() if parent.slice is child and _last_name(parent.value) in _GENERICS:
+            case ast.Subscript() if parent.slice is child and last_name(parent.value) in _GENERICS:
                 return True
             case ast.Call():
-                name = _last_name(parent.func)
+                name = last_name(parent.func)
                 is_first = bool(parent.args) and parent.args[0] is child
                 return (name == "cast" and is_first) or (
                     name in ("TypeVar", "NewType") and child is not parent.func and not is_first
@@ -96,10 +96,6 @@ def annotation_words(module: Module) -> set[str]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_annotation(module, node):
             found.update(re.findall(r"\w+", node.value))
     return found
-
-
-def _last_name(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def is_under_rank0(module: Module, node: ast.AST) -> bool:
@@ -298,7 +294,7 @@ def _only_fsdp1(call: ast.Call, text: str) -> bool:
 
 def _of_either_stack(call: ast.Call, text: str) -> bool:
     """`get_model_state_dict(<text>, ...)` and its like, `clip_grad_norm_(<text>.parameters(), ...)`."""
-    name = _last_name(call.func).rstrip("_")
+    name = last_name(call.func).rstrip("_")
     first = ast.unparse(call.args[0]) if call.args else ""
     return (name in _EITHER and first == text) or (
         name == "clip_grad_norm" and first == f"{text}.parameters()"

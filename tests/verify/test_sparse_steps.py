@@ -13,8 +13,11 @@ import torch
 
 from fsdp_migrate.verify.compare import Comparison, compare
 from fsdp_migrate.verify.model import CLIPPED
+from fsdp_migrate.verify.probes.between import at_first_call
 from fsdp_migrate.verify.probes.recorder import Recorder
+from fsdp_migrate.verify.probes.session import Session, StepState
 from fsdp_migrate.verify.probes.shards import Slot
+from fsdp_migrate.verify.probes.steps import _after
 from fsdp_migrate.verify.recorded import read_record
 from fsdp_migrate.verify.schedule import is_due
 
@@ -104,3 +107,22 @@ def test_state_that_is_due_and_missing_is_a_difference(tmp_path: Path) -> None:
     after = write(tmp_path / "after", 2, [1, 2])  # a program that should have had one of step 4
     found = compare(read_record(before).arm, read_record(after).arm)
     assert found.unmatched == [(4, STATE, "w", "candidate")]
+
+
+@pytest.mark.parametrize(("width", "seen"), [(1024, [2, 4]), (8, [2, 3, 4, 5])], ids=["large", "small"])
+def test_writes_outside_of_the_optimizer_are_looked_for_where_all_is_recorded(
+    tmp_path: Path, width: int, seen: list[int]
+) -> None:
+    session = Session(Recorder(tmp_path / "rank0", 0), STEPS, tmp_path / "alive", lambda: None)
+    model = torch.nn.Linear(width, width)
+    session.models.append(model)
+    optimizer = torch.optim.SGD(model.parameters())
+    found = {}
+    for session.step in range(1, STEPS + 1):
+        session.now = StepState()
+        at_first_call(session, model)
+        found[session.step] = session.now.rewritten
+        _after(session, optimizer)
+        with torch.no_grad():
+            model.bias.add_(1)
+    assert found == {step: ["bias"] if step in seen else [] for step in range(1, STEPS + 1)}

@@ -49,37 +49,8 @@ def module(project: Project) -> Iterator[Finding]:
                 continue
             if unwrapping_loop(home, node) is not None or _is_asked_for(home, node):
                 continue  # what the loop asks is FM501's; with `hasattr` both kinds of model are right
-            if _is_given_to_itself(home, node):
-                yield finding(
-                    home,
-                    node,
-                    "FM307",
-                    f"`.{node.attr}` of an FSDP2 model does not exist, and with the model itself this call "
-                    "would come back without end",
-                    remedy="return the model where it is an `FSDPModule`, and go on for other wrappers only",
-                )
-                continue
-            if (loop := _loop_of_function(home, node)) and FSDP in (
-                _asked_in(project, home, loop.test) or ()
-            ):
-                yield finding(
-                    home,
-                    node,
-                    "FM307",
-                    f"`.{node.attr}` of an FSDP2 model does not exist, and the model stays what this loop "
-                    "asks for: it would not end",
-                    remedy="ask for the classes of the other wrappers only",
-                )
-                continue
-            if _is_call_taken(home, node):
-                yield finding(
-                    home,
-                    node,
-                    "FM307",
-                    f"`.{node.attr}.__call__` ran the module inside without FSDP1's hooks; an FSDP2 model "
-                    "has no module inside, and its own `__call__` calls `forward`",
-                    remedy="leave `forward` as it is: under FSDP2 the model itself can be called",
-                )
+            if (told := _left(project, home, node)) is not None:
+                yield finding(home, node, "FM307", f"`.{node.attr}{told[0]}", remedy=told[1])
                 continue
             # A question that names other classes too says more than what the assignments showed.
             is_certain = asked <= {FSDP} if asked is not None else not isinstance(holding, Maybe)
@@ -97,6 +68,30 @@ def module(project: Project) -> Iterator[Finding]:
                 # `model.module.method(...)` goes as a whole where the method's rule rewrites it.
                 fades=True,
             )
+
+
+def _left(project: Project, home: Module, node: ast.Attribute) -> tuple[str, str] | None:
+    """What keeps the model itself from taking the place of its `.module`, and what to do about it."""
+    if _is_given_to_itself(home, node):
+        return (
+            "` of an FSDP2 model does not exist, and with the model itself this call would come back "
+            "without end",
+            "return the model where it is an `FSDPModule`, and go on for other wrappers only",
+        )
+    loop = _loop_of_function(home, node)
+    if loop is not None and FSDP in (_asked_in(project, home, loop.test) or ()):
+        return (
+            "` of an FSDP2 model does not exist, and the model stays what this loop asks for: it would "
+            "not end",
+            "ask for the classes of the other wrappers only",
+        )
+    if _is_call_taken(home, node):
+        return (
+            ".__call__` ran the module inside without FSDP1's hooks; an FSDP2 model has no module inside, "
+            "and its own `__call__` calls `forward`",
+            "leave `forward` as it is: under FSDP2 the model itself can be called",
+        )
+    return None
 
 
 def _is_call_taken(home: Module, node: ast.Attribute) -> bool:

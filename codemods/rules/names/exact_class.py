@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.arguments import argument_for, is_bound_call
+from codemods.analysis.module import last_name
 from codemods.analysis.spoken_names import says_no_model
 from codemods.plain_tests import is_of_traced_models, is_plain_test
 from codemods.rule import FSDP, Finding, Maybe, Module, No, Project, Safety, code, finding, replace, rule
@@ -155,7 +156,7 @@ def _is_other(module: Module, question: ast.Compare, subject: ast.expr) -> bool:
     or before there are units, or in a test that does not speak of FSDP."""
     words = {n.value for n in ast.walk(question.comparators[0]) if isinstance(n, ast.Constant)}
     asked = question.comparators[0]
-    name = asked.attr if isinstance(asked, ast.Attribute) else getattr(asked, "id", "")
+    name = last_name(asked)
     if name in _OTHER_CLASSES or (words and words <= _OTHER_CLASSES):
         return True
     function = module.function(question)

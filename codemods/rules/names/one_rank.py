@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from codemods.analysis.module import last_name
 from codemods.analysis.summoned import is_model_summoned
 from codemods.plain_tests import is_test_path
 from codemods.rule import (
@@ -92,16 +93,12 @@ def _is_of_one_rank(project: Project, module: Module, node: ast.AST, depth: int 
     function = module.function(node)
     if function is None or not depth:
         return False
-    if any(_RANK0_ONLY.fullmatch(_last_name(decorator)) for decorator in function.decorator_list):
+    decorators = (one.func if isinstance(one, ast.Call) else one for one in function.decorator_list)
+    if any(_RANK0_ONLY.fullmatch(last_name(one)) for one in decorators):
         return True
     calls = project.links.calls_of(module, function)
     programs = [(home, call) for home, call in calls if home is module or not is_test_path(home.path)]
     return any(_is_of_one_rank(project, home, call, depth - 1) for home, call in programs)
-
-
-def _last_name(node: ast.expr) -> str:
-    """`c` of `a.b.c` and `a.b.c(...)`."""
-    return ast.unparse(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2]
 
 
 def _is_behind_leaving(module: Module, node: ast.AST) -> bool:

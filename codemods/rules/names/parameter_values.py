@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from codemods.analysis.counts import count_goes_over_ranks
 from codemods.analysis.joined_parameters import joined_parameters
+from codemods.analysis.module import last_name
 from codemods.analysis.name_tests import body_of, test_of_name, test_of_whole_name
 from codemods.analysis.optimizer_classes import own_optimizers, trained
 from codemods.analysis.parameter_lists import parameters_of
@@ -207,7 +208,7 @@ def _of_loop(
     # What an optimizer puts into its parameters is made of them, or of their gradients.
     body = [n for n in body_of(module, loop) if not (is_of_optimizer and _is_copy(n))]
     read = [node for node in body if code_of(node, names, computed) == "FM514"]
-    if any(isinstance(n, ast.Name | ast.Attribute) and _last_name(n) == "DTensor" for n in body):
+    if any(isinstance(n, ast.Name | ast.Attribute) and last_name(n) == "DTensor" for n in body):
         seen.add("FM514")  # it tells DTensors from plain tensors
     may_edit = may_edit and bool(read) and has_only_shards(project, holding)
     edits = local_norm_edits(project, module, loop, dict.fromkeys(read)) if may_edit else []
@@ -238,10 +239,6 @@ def _of_loop(
 
 def _is_copy(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "copy_"
-
-
-def _last_name(node: ast.Name | ast.Attribute) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id
 
 
 def _is_of_parameters(project: Project, module: Module, loop: ParameterLoop, node: ast.AST) -> bool:

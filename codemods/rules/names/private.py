@@ -72,7 +72,7 @@ def private(project: Project) -> Iterator[Finding]:
                 continue  # `unit._handle.flat_param` is one thing to replace
             remedy = _REMEDIES[attribute.attr]
             is_sharded = not isinstance(project.sharded(module, attribute.value), No)
-            if is_sharded or (_says_fsdp(module) and not _is_its_own(module, attribute)):
+            if is_sharded or (module.says_fsdp and not _is_its_own(module, attribute)):
                 yield finding(
                     module,
                     attribute,
@@ -159,7 +159,3 @@ def _is_its_own(module: Module, node: ast.Attribute) -> bool:
         isinstance(one.ctx, ast.Store) and module.class_of(one) is owner
         for one in module.attributes(node.attr)
     )
-
-
-def _says_fsdp(module: Module) -> bool:
-    return module.says_fsdp

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.holding import Instance
+from codemods.analysis.module import is_own
 from codemods.analysis.spoken_names import says_model, says_optimizer
 from codemods.rule import (
     Finding,
@@ -109,7 +110,7 @@ def _is_of_plain_model(project: Project, call: MethodCall) -> bool:
     """Whether the class has the optimizer made of a model that is not sharded there, by a function that other
     classes give sharded ones: `self.optimizer = build_optimizer(self.raw_model)`."""
     module, receiver = call.module, call.receiver
-    if not isinstance(receiver, ast.Attribute) or ast.unparse(receiver.value) != "self":
+    if not isinstance(receiver, ast.Attribute) or not is_own(receiver):
         return False
     owner = module.class_of(receiver)
     made = [

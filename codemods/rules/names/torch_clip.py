@@ -13,6 +13,7 @@ from codemods.analysis.optimizer_classes import trained
 from codemods.analysis.spoken_names import is_for_fsdp2
 from codemods.analysis.summoned import is_model_summoned, is_summoned
 from codemods.ignored_parameters import ignored_arguments
+from codemods.kept_parameters import holder_of
 from codemods.parts_of_models import model_of
 from codemods.rule import (
     Finding,
@@ -116,11 +117,9 @@ def _owner(project: Project, module: Module, call: ast.Call) -> tuple[ast.expr |
             return model, holding
     if owners or _clips_by_itself(project, module, call):
         return None, No()
-    for home, owner in FarParameters(project.links).within(module, given) if given is not None else ():
-        holding = model_of(project, home, owner)[1]
-        if not isinstance(holding, No):
-            return given, holding
-    return None, No()
+    if given is None:
+        return None, No()
+    return given, holder_of(project, FarParameters(project.links).within(module, given))
 
 
 def _owners(project: Project, module: Module, given: ast.expr) -> Iterator[ast.expr]:

@@ -17,6 +17,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from comparing import assert_same_model, bytes_of, load
 from forging import Stored, Tensor, checkpoint
+from refusing import fails
 from torch.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
     ChunkStorageMetadata,
@@ -28,7 +29,6 @@ from torch.distributed.checkpoint.metadata import (
 
 from checkpoint_convert.errors import (
     AmbiguousFormatError,
-    CheckpointError,
     IncompleteError,
     LayoutError,
     UnreadableError,
@@ -48,16 +48,6 @@ from checkpoint_convert.torch_objects import DTensorOnRank
 
 ZOO = ReadOptions(model="zoo:plain", ignored="ign")
 TINY = ReadOptions(model="tiny_model:TinyModel")
-
-
-def fails(
-    kind: type[CheckpointError], reason: str, paths: list[Path], options: ReadOptions | None = None
-) -> CheckpointError:
-    """Opening fails with this kind of error, whose message fits and which says what to do."""
-    with pytest.raises(kind, match=reason) as caught, open_source(paths, options):
-        pass
-    assert caught.value.hint
-    return caught.value
 
 
 def copied(source: Path, target: Path, pattern: str) -> Path:

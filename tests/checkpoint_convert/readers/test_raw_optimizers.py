@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from comparing import assert_same_tensor
-from test_bad_sources import fails
+from refusing import fails
 
 from checkpoint_convert.errors import IncompleteError, LayoutError, UnsupportedError
 from checkpoint_convert.model import OptimizerContents
