@@ -48,9 +48,6 @@ class JoinedLayout:
             for section in self.sections
             for local, number in enumerate(section.numbers)
         }
-        self._section_of_file = [
-            section for section in self.sections for _ in range(len(section.layout.files))
-        ]
         self.wants_crc = any(section.layout.wants_crc for section in self.sections)
 
     @property
