@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from codemods.analysis.holding import No, WrapCall
 from codemods.analysis.module import Module
 from codemods.analysis.no_gradients import switches_gradients_off
+from codemods.analysis.origins import Origins
 
 if TYPE_CHECKING:
     from codemods.project import Project
@@ -35,10 +36,19 @@ def evaluated(project: Project) -> frozenset[WrapCall] | None:
     return sites_found if is_any else None
 
 
-def is_only_evaluated(project: Project, sites: frozenset[WrapCall]) -> bool:
-    """Whether models of some wraps are run, and never with a backward pass to follow: averages, teachers."""
-    runs = [(module, call) for module, call, run in _runs(project) if run & sites]
-    return bool(runs) and all(_is_evaluation(project, module, call) for module, call in runs)
+def is_only_evaluated(project: Project, module: Module, model: ast.expr, sites: frozenset[WrapCall]) -> bool:
+    """Whether a model is run, and never with a backward pass to follow: an average, a teacher.
+
+    Args:
+        sites: where it is wrapped; of the models that are wrapped there it is told by what it was made from.
+    """
+    runs = [(home, call) for home, call, run in _runs(project) if run & sites]
+    if not all(_is_evaluation(project, home, call) for home, call in runs):
+        origins = Origins(project.links)
+        made = origins.of(module, model)
+        others = ((home, call, origins.of(home, run_by(call))) for home, call in runs)
+        runs = [(home, call) for home, call, there in others if not there or made & there]
+    return bool(runs) and all(_is_evaluation(project, home, call) for home, call in runs)
 
 
 def _runs(project: Project) -> list[_Run]:

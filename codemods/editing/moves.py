@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+from typing import TypeAlias
 
 from codemods.analysis.module import Module
 from codemods.analysis.stores import FILLS
@@ -12,6 +13,8 @@ from codemods.editing.code import code, delete, insert_after, stands_alone
 from codemods.model import Edit, Span
 
 _LISTS = ("parameters", "named_parameters")
+_Item: TypeAlias = "list[ast.AST]"
+"""A keyword of a call, or key and value of a dict."""
 _MOVABLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.For)
 
 
@@ -62,9 +65,12 @@ def exchanged(module: Module, first: ast.expr, second: ast.expr, owner: ast.expr
         None where no dict, call or list builds one and then the other.
     """
     whole = next((n for n in module.ancestors(first) if any(one is second for one in ast.walk(n))), None)
+    items: list[_Item] = []
     match whole:
         case ast.Dict():
-            items = [[key, value] for key, value in zip(whole.keys, whole.values, strict=True)]
+            if None in whole.keys:
+                return []
+            items = [[key, value] for key, value in zip(whole.keys, whole.values, strict=True) if key]
         case ast.Call():
             items = [[keyword] for keyword in whole.keywords]
         case ast.Tuple() | ast.List():
@@ -75,22 +81,19 @@ def exchanged(module: Module, first: ast.expr, second: ast.expr, owner: ast.expr
         next((i for i, item in enumerate(items) if any(n is node for n in ast.walk(item[-1]))), None)
         for node in (first, second)
     ]
-    match places:
-        case [int(start), int(end)] if start < end:
-            one, *between, other = items[start : end + 1]
-        case _:
-            return []
-    if any(node is None or names_in(owner) & names_in(node) for item in between for node in item):
+    start, end = places
+    if start is None or end is None or start >= end:
+        return []
+    one, *between, other = items[start : end + 1]
+    if any(names_in(owner) & names_in(node) for item in between for node in item):
         return []
     return _in_order(module, [one, *between, other], [other, *between, one])
 
 
-def _in_order(
-    module: Module, items: list[list[ast.AST | None]], wanted: list[list[ast.AST | None]]
-) -> list[Edit]:
+def _in_order(module: Module, items: list[_Item], wanted: list[_Item]) -> list[Edit]:
     """Write items in another order, with what stands between them as it is; empty where that is a comment."""
-    spans = [module.span(node) for item in items for node in item if node is not None]
-    new = [node for item in wanted for node in item if node is not None]
+    spans = [module.span(node) for item in items for node in item]
+    new = [node for item in wanted for node in item]
     gaps = [module.text[a.end : b.start].replace("\r\n", "\n") for a, b in itertools.pairwise(spans)]
     if any("#" in gap for gap in gaps):
         return []

@@ -44,7 +44,7 @@ def parameters_after_forward(project: Project) -> Iterator[Finding]:
         if last == "forward" or (
             last != "reshard"
             and _is_repeated(project, module, call.node)
-            and is_only_evaluated(project, holding.sites)
+            and is_only_evaluated(project, module, call.receiver, holding.sites)
         ):
             yield finding(
                 module,
