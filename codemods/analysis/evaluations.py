@@ -70,13 +70,18 @@ def _all_runs(project: Project) -> Iterator[_Run]:
 
 def _is_evaluation(project: Project, module: Module, call: ast.Call, depth: int = _DEPTH) -> bool:
     """Whether a call stands where no gradients are computed, or in a function that is called there."""
-    if any(_is_without_gradients(module, parent) for parent in module.ancestors(call)):
+    if is_without_gradients(module, call):
         return True
     function = module.function(call)
     if not depth or not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
     calls = project.links.calls_of(module, function)
     return any(_is_evaluation(project, home, outer, depth - 1) for home, outer in calls)
+
+
+def is_without_gradients(module: Module, node: ast.AST) -> bool:
+    """Whether a place is in a function or block that computes no gradients."""
+    return any(_is_without_gradients(module, parent) for parent in module.ancestors(node))
 
 
 def _is_without_gradients(module: Module, node: ast.AST) -> bool:
