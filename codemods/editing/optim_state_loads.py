@@ -15,8 +15,9 @@ from codemods.analysis.module import Module
 from codemods.analysis.process_groups import is_group
 from codemods.analysis.state_dict_kinds import LOCAL
 from codemods.analysis.state_dicts import Kind, Setting, argument
-from codemods.analysis.values import Literal, options
+from codemods.analysis.values import Literal
 from codemods.editing.code import code, delete, replace
+from codemods.editing.loaded_groups import has_no_eps, may_lack_schedule
 from codemods.editing.optim_state_dicts import LEGACY_KINDS
 from codemods.editing.sharded_optim import is_read_sharded
 from codemods.editing.state_dicts import API, Edits, Refused
@@ -73,13 +74,17 @@ def optim_loaded(project: Project, module: Module, call: ast.Call, setting: Sett
     optim = optim if optim is not None else loader
     if optim is None:
         return Refused(f"which optimizer `{name}` is for is not written here")
-    has_no_eps = _has_no_eps(project, module, optim)
-    if has_no_eps and kind is Kind.SHARDED:
+    is_without_eps = has_no_eps(project, module, optim)
+    if is_without_eps and kind is Kind.SHARDED:
         return Refused(
             "torch makes an optimizer's empty state by a step, which divides by its `eps` of zero: give its "
             "groups another until the state is loaded"
         )
-    may_be_inline = not has_no_eps and uses_orig_params(project, module, model)
+    may_be_inline = (
+        not is_without_eps
+        and uses_orig_params(project, module, model)
+        and not may_lack_schedule(project, module, place, optim)
+    )
     new = _set_optimizer(module, (model, optim, state), kind, from_rank0, may_be_inline)
     return [replace(module, place, new), *(delete(module, statement) for statement in removed)]
 
@@ -120,24 +125,6 @@ def _optim_input(call: ast.Call) -> ast.expr | None:
     if call.func.attr in ("scatter_full_optim_state_dict", "shard_full_optim_state_dict"):
         return argument(call, 2, "optim_input")
     return argument(call, 99, "optim_input")
-
-
-def _has_no_eps(project: Project, module: Module, optim: ast.expr) -> bool:
-    """Whether an optimizer is built with an `eps` of zero, for all of its parameters or for a group."""
-    for home, built in project.links.optimizers(module, optim):
-        for node in ast.walk(built):
-            match node:
-                case ast.keyword(arg="eps", value=given):
-                    told = [given]
-                case ast.Dict():
-                    items = zip(node.keys, node.values, strict=True)
-                    told = [v for k, v in items if isinstance(k, ast.Constant) and k.value == "eps"]
-                case _:
-                    continue
-            values = (value for one in told for value in options(project.evaluate(home, one)))
-            if any(isinstance(value, Literal) and value.value == 0 for value in values):
-                return True
-    return False
 
 
 def _set_optimizer(

