@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from codemods.analysis.class_questions import classes_of
+from codemods.analysis.conditions import conditions, decided_by
 from codemods.parts_of_models import model_of
 from codemods.rule import (
     FSDP,
@@ -85,7 +86,10 @@ def check_is_root(project: Project) -> Iterator[Finding]:
             remedy = _ATTRIBUTES.get(node.attr) or _METHODS[node.attr]
             if node.attr == "params" and not _is_flat(project, module, node.value):
                 continue
-            if _is_wrapper(project, module, node.value, node.attr) or _is_stream_of_any(module, node):
+            is_wrapper = _is_wrapper(project, module, node.value, node.attr)
+            if is_wrapper and node.attr in _ATTRIBUTES and _is_asked_first(module, node):
+                continue
+            if is_wrapper or _is_stream_of_any(module, node):
                 if node.attr == "apply" and _leaves_parameters(project, module, module.parent(node)):
                     continue
                 what = "sees DTensors, not full parameters" if node.attr == "apply" else "does not exist"
@@ -112,6 +116,13 @@ def _is_wrapper(project: Project, module: Module, node: ast.expr, name: str) -> 
     if name not in _OF_PARTS or any(f"self.{name} =" in one.text for one in project.looked_at):
         return False
     return not isinstance(model_of(project, module, node)[1], No)
+
+
+def _is_asked_first(module: Module, node: ast.Attribute) -> bool:
+    """Whether `hasattr` decides that a place is reached: it is told, and this would be the same again."""
+    asked = f"hasattr({ast.unparse(node.value)}, {node.attr!r})"
+    tests = (part for test, holds in conditions(module, node) for part in decided_by(test, holds))
+    return any(holds and ast.unparse(test) == asked for test, holds in tests)
 
 
 def _is_stream_of_any(module: Module, node: ast.Attribute) -> bool:

@@ -43,3 +43,10 @@ def of_either(module, x):
     assert isinstance(module, (FSDPModule, DDP))
     # TODO(fsdp-migrate FM310): keep the device mesh and use `mesh.get_group()`
     dist.all_reduce(x, group=module.process_group)
+
+
+def shown(module):
+    # TODO(fsdp-migrate FM310): keep what your configuration says; an FSDP2 model does
+    #   not remember it
+    if isinstance(module, FSDPModule) and hasattr(module, "sharding_strategy"):
+        print(module.sharding_strategy)

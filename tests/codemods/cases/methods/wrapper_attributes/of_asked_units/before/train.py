@@ -36,3 +36,8 @@ def ranks_of(module):
 def of_either(module, x):
     assert isinstance(module, (FSDP, DDP))
     dist.all_reduce(x, group=module.process_group)
+
+
+def shown(module):
+    if isinstance(module, FSDP) and hasattr(module, "sharding_strategy"):
+        print(module.sharding_strategy)
