@@ -207,6 +207,16 @@ with {_FULL}, {_STATES}):
 @FullyShardedDataParallel.set_state_dict_type(M, @StateDictType.FULL_STATE_DICT, {_STATES})
 state = {{'model': M.state_dict(), 'optim': {_OPTIM}}}
 {_WRITE}""",
+    **dict.fromkeys(
+        ("shard", "scatter"),
+        f"""\
+with {_FULL}):
+    weights = M.state_dict()
+moments = @FullyShardedDataParallel.full_optim_state_dict(M, O)
+if rank == 0:
+    torch.save({{'model': weights, 'optim': moments}}, out / 'state.pt')
+dist.barrier()""",
+    ),
     "sharded": f"""\
 {_SHARDED}
     state = {{'model': M.state_dict(), 'optim': {_OPTIM}}}
@@ -244,6 +254,7 @@ state = whole(M)
 if rank == 0:
     torch.save({'weights': state, 'epoch': 1}, out / 'weights.pt')""",
 }
+SAVES_OPTIMIZER = ("full and optim", "set", "sharded", "shard", "scatter")
 _READ = "state = torch.load(out / 'state.pt', weights_only=False)"
 _TO_LOAD = "@FullyShardedDataParallel.optim_state_dict_to_load(M, O, state['optim'])"
 LOAD = {
@@ -254,6 +265,18 @@ with {_FULL}, {_STATES}):
     M.load_state_dict(state['model'])
     O.load_state_dict({_TO_LOAD})""",
     "set": f"{_READ}\nM.load_state_dict(state['model'])\nO.load_state_dict({_TO_LOAD})",
+    "shard": f"""\
+{_READ}
+with {_FULL}):
+    M.load_state_dict(state['model'])
+moments = @FullyShardedDataParallel.shard_full_optim_state_dict(state['optim'], M, optim=O)
+O.load_state_dict(moments)""",
+    "scatter": f"""\
+{_READ}
+with {_FULL}):
+    M.load_state_dict(state['model'])
+given = state['optim'] if rank == 0 else None
+O.load_state_dict(@FullyShardedDataParallel.scatter_full_optim_state_dict(given, M, optim=O))""",
     "sharded": f"""\
 {_SHARDED}
     state = {{'model': M.state_dict(), 'optim': {_OPTIM}}}

@@ -126,12 +126,14 @@ def _is_possible(c: dict[str, str]) -> bool:
         # FSDP1 raises for these (torch 2.13).
         or (c["strategy"] == "none" and c["precision"] and (c["tied"] or c["frozen"]))
         or (c["strategy"] == "none" and c["save"] == "summon state")
+        # On a CPU one buffer is given for several states of original parameters (torch 2.13).
+        or (c["orig"] == "True" and c["save"] in ("shard", "scatter"))
         # A rank without gradients gives the largest norm of all steps so far (`_zero_scalar`, torch 2.13).
         or (c["clip"] == "inf" and c["frozen"])
         or (c["extra"] == "ignored" and c["precision"])
         # Gradients of ignored parameters are each rank's own, so that ranks clip by different norms; their
         # optimizer says `foreach=False` (FM528).
-        or (c["extra"] == "ignored" and (c["clip"] or c["save"] in ("full and optim", "set", "sharded")))
+        or (c["extra"] == "ignored" and (c["clip"] or c["save"] in parts.SAVES_OPTIMIZER))
         or (c["precision"] == "buffers" and c["save"])  # saved in `buffer_dtype` (FM112)
     )
 
