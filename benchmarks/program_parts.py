@@ -109,6 +109,75 @@ with torch.no_grad():
     for kept, p in zip(other.parameters(), M.parameters()):
         kept.lerp_(p, 0.1)""",
 }
+SCHEDULE = {
+    "": "",
+    "cosine": "scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(O, T_max=4)",
+    "lambda": "scheduler = torch.optim.lr_scheduler.LambdaLR(O, lambda step: 1 / (1 + step))",
+    "chained": """\
+warm = torch.optim.lr_scheduler.LinearLR(O, start_factor=0.5, total_iters=1)
+cool = torch.optim.lr_scheduler.StepLR(O, step_size=1, gamma=0.7)
+scheduler = torch.optim.lr_scheduler.SequentialLR(O, [warm, cool], milestones=[1])""",
+}
+RIVAL_BEFORE = {
+    "": "",
+    "gan": """\
+torch.manual_seed(5)
+rival = shard(Net(tied=TIED), CONFIG)
+rival_optimizer = torch.optim.SGD(rival.parameters(), lr=0.05)""",
+    "teacher": "torch.manual_seed(5)\nteacher = shard(Net(tied=TIED), CONFIG)\nteacher.eval()",
+}
+RIVAL = {
+    "": "",
+    "gan": """\
+with torch.no_grad():
+    made = M(ids)
+gap = (rival(ids) - made).float().pow(2).mean()
+gap.backward()
+rival_optimizer.step()
+rival_optimizer.zero_grad()
+losses.append(gap.item())""",
+    "teacher": """\
+with torch.no_grad():
+    wanted = teacher(ids)
+gap = (M(ids) - wanted).float().pow(2).mean()
+gap.backward()
+O.step()
+O.zero_grad()
+losses.append(gap.item())""",
+}
+"""Another model of the same kind, with an optimizer of its own or without one."""
+CONFIG = {
+    "": 'CONFIG = {"strategy": "SHARD_GRAD_OP", "mixed": True, "prefetch": False}',
+    "namespace": 'CONFIG = types.SimpleNamespace(strategy="SHARD_GRAD_OP", mixed=True, prefetch=False)',
+    "argparse": """\
+parser = argparse.ArgumentParser()
+parser.add_argument("--strategy", default="SHARD_GRAD_OP", choices=["FULL_SHARD", "SHARD_GRAD_OP"])
+parser.add_argument("--mixed", action=argparse.BooleanOptionalAction, default=True)
+parser.add_argument("--prefetch", action="store_true")
+CONFIG = parser.parse_args([])""",
+    "dataclass": """\
+@dataclasses.dataclass
+class Config:
+    strategy: str = "SHARD_GRAD_OP"
+    mixed: bool = True
+    prefetch: bool = False
+
+
+CONFIG = Config()""",
+}
+FROZEN = {
+    "": "",
+    "first": "net.blocks[0].requires_grad_(False)",
+    "names": """\
+for name, p in net.named_parameters():
+    p.requires_grad_("down" in name or "extra" in name)""",
+    "all but": """\
+net.requires_grad_(False)
+for p in net.head.parameters():
+    p.requires_grad = True
+net.extra.requires_grad_(True)""",
+}
+"""The second and third are what adapters do."""
 EVALUATE = {
     "": "",
     **{
@@ -138,6 +207,16 @@ with {_FULL}, {_STATES}):
 @FullyShardedDataParallel.set_state_dict_type(M, @StateDictType.FULL_STATE_DICT, {_STATES})
 state = {{'model': M.state_dict(), 'optim': {_OPTIM}}}
 {_WRITE}""",
+    **dict.fromkeys(
+        ("shard", "scatter"),
+        f"""\
+with {_FULL}):
+    weights = M.state_dict()
+moments = @FullyShardedDataParallel.full_optim_state_dict(M, O)
+if rank == 0:
+    torch.save({{'model': weights, 'optim': moments}}, out / 'state.pt')
+dist.barrier()""",
+    ),
     "sharded": f"""\
 {_SHARDED}
     state = {{'model': M.state_dict(), 'optim': {_OPTIM}}}
@@ -175,6 +254,7 @@ state = whole(M)
 if rank == 0:
     torch.save({'weights': state, 'epoch': 1}, out / 'weights.pt')""",
 }
+SAVES_OPTIMIZER = ("full and optim", "set", "sharded", "shard", "scatter")
 _READ = "state = torch.load(out / 'state.pt', weights_only=False)"
 _TO_LOAD = "@FullyShardedDataParallel.optim_state_dict_to_load(M, O, state['optim'])"
 LOAD = {
@@ -185,6 +265,18 @@ with {_FULL}, {_STATES}):
     M.load_state_dict(state['model'])
     O.load_state_dict({_TO_LOAD})""",
     "set": f"{_READ}\nM.load_state_dict(state['model'])\nO.load_state_dict({_TO_LOAD})",
+    "shard": f"""\
+{_READ}
+with {_FULL}):
+    M.load_state_dict(state['model'])
+moments = @FullyShardedDataParallel.shard_full_optim_state_dict(state['optim'], M, optim=O)
+O.load_state_dict(moments)""",
+    "scatter": f"""\
+{_READ}
+with {_FULL}):
+    M.load_state_dict(state['model'])
+given = state['optim'] if rank == 0 else None
+O.load_state_dict(@FullyShardedDataParallel.scatter_full_optim_state_dict(given, M, optim=O))""",
     "sharded": f"""\
 {_SHARDED}
     state = {{'model': M.state_dict(), 'optim': {_OPTIM}}}
@@ -202,6 +294,9 @@ LOOKS = {
     "": "",
     "isinstance": "seen.append(float(isinstance(M, @FullyShardedDataParallel)))",
     "module": "seen.append(float(len(M.module.blocks)))",
+    "summoned": """\
+with @FullyShardedDataParallel.summon_full_params(M, writeback=False):
+    seen.append(M.extra.weight.double().sum().item())""",
     "units": "seen.append(float(len(@FullyShardedDataParallel.fsdp_modules(M))))",
     "numel": "print(sum(p.numel() for p in M.parameters()))",
     "norm": """\

@@ -23,7 +23,9 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "object",
         "dict",
         "fields",
+        "mixin",
     ),
+    "config": ("", *parts.CONFIG),
     "settings": SETTINGS,
     "policy": tuple(parts.POLICY),
     "strategy": tuple(parts.STRATEGY),
@@ -32,15 +34,17 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "extra": tuple(parts.EXTRA),
     "checkpointing": ("", "", "wrapper", "function"),
     "tied": ("", "", "tied"),
-    "frozen": ("", "", "", "first"),
+    "frozen": ("", "", "", *parts.FROZEN),
     "optimizer": tuple(parts.OPTIMIZER),
     "accumulate": ("", *parts.ACCUMULATE),
     "clip": tuple(parts.CLIP),
     "zero": tuple(parts.ZERO),
+    "schedule": tuple(parts.SCHEDULE),
+    "rival": ("", "", *parts.RIVAL),
     "average": ("", *parts.AVERAGE),
     "evaluate": ("", *parts.EVALUATE),
     "save": tuple(parts.SAVE),
-    "load": ("", "load"),
+    "load": ("", "load", "anew"),
     "looks": tuple(parts.LOOKS),
 }
 _WRAP = "torch.distributed.fsdp.wrap"
@@ -51,6 +55,7 @@ _HOMES = {
 }
 _LONG = "torch.distributed.fsdp.fully_sharded_data_parallel"
 _HEAD = """\
+import argparse
 import contextlib
 import dataclasses
 import functools
@@ -60,7 +65,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 """
-_CONFIG = 'CONFIG = {"strategy": "SHARD_GRAD_OP", "mixed": True, "prefetch": False}'
+_SETTING = re.compile(r"""config\[['"](\w+)['"]\]""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +89,16 @@ class Program:
         """Name -> text."""
         head = f"{_HEAD}{{imports}}\n\nfrom model import Block, Net, batch, loss_of\n"
         wrap, body = _shard(self.chosen), _trained(self.chosen)
+        config = parts.CONFIG[self.chosen["config"]]
         if self.chosen["shape"] == "files":
-            body = f"from wrap import shard\n\n{_CONFIG}\n\n{body}"
+            body = f"from wrap import shard\n\n{config}\n\n{body}"
             texts = {"wrap.py": f"{head}\n{wrap}\n", "train.py": f"{head}{body}\n"}
         elif self.chosen["shape"] == "split":
             saving = "\n".join(_saving(self.chosen))
-            body = f"from saving import save\n\n{_CONFIG}\n\n{wrap}\n\n{body}"
+            body = f"from saving import save\n\n{config}\n\n{wrap}\n\n{body}"
             texts = {"saving.py": f"{head}\n{saving}\n", "train.py": f"{head}{body}\n"}
         else:
-            texts = {"train.py": f"{head}\n{_CONFIG}\n\n{wrap}\n\n{body}\n"}
+            texts = {"train.py": f"{head}\n{config}\n\n{wrap}\n\n{body}\n"}
         return {"model.py": parts.MODEL} | {n: _spelled(self.chosen, text) for n, text in texts.items()}
 
 
@@ -110,7 +116,9 @@ def programs(count: int, seed: int) -> list[Program]:
 def _is_possible(c: dict[str, str]) -> bool:
     """Whether a program runs under FSDP1, and what differs under FSDP2 is not told by a note already."""
     return not (
-        (c["orig"] == "False" and (c["optimizer"] not in ("adamw", "sgd", "trainable") or c["frozen"]))
+        (c["load"] == "anew" and c["optimizer"] not in ("adamw", "early", "trainable"))
+        or (c["load"] == "anew" and (c["frozen"] or c["save"] == "old dcp"))
+        or (c["orig"] == "False" and (c["optimizer"] not in ("adamw", "sgd", "trainable") or c["frozen"]))
         or (c["tied"] and c["policy"] == "size")
         or (c["load"] and c["save"] not in parts.LOAD)
         or (c["clip"] == "torch" and c["strategy"] != "none")
@@ -118,10 +126,14 @@ def _is_possible(c: dict[str, str]) -> bool:
         # FSDP1 raises for these (torch 2.13).
         or (c["strategy"] == "none" and c["precision"] and (c["tied"] or c["frozen"]))
         or (c["strategy"] == "none" and c["save"] == "summon state")
+        # On a CPU one buffer is given for several states of original parameters (torch 2.13).
+        or (c["orig"] == "True" and c["save"] in ("shard", "scatter"))
+        # A rank without gradients gives the largest norm of all steps so far (`_zero_scalar`, torch 2.13).
+        or (c["clip"] == "inf" and c["frozen"])
         or (c["extra"] == "ignored" and c["precision"])
         # Gradients of ignored parameters are each rank's own, so that ranks clip by different norms; their
         # optimizer says `foreach=False` (FM528).
-        or (c["extra"] == "ignored" and (c["clip"] or c["save"] in ("full and optim", "set", "sharded")))
+        or (c["extra"] == "ignored" and (c["clip"] or c["save"] in parts.SAVES_OPTIMIZER))
         or (c["precision"] == "buffers" and c["save"])  # saved in `buffer_dtype` (FM112)
     )
 
@@ -177,7 +189,7 @@ def _built(c: dict[str, str]) -> str:
     early = c["optimizer"].startswith("early")
     lines = ["torch.manual_seed(3)", f"net = Net(tied=TIED, recompute={c['checkpointing'] == 'function'})"]
     if c["frozen"]:
-        lines.append("net.blocks[0].requires_grad_(False)")
+        lines.append(parts.FROZEN[c["frozen"]])
     if early:
         lines.append(_word(optimizer, "P", "net"))
     lines.append("M = shard(net, config)")
@@ -195,12 +207,18 @@ def _steps(c: dict[str, str]) -> str:
         parts.CLIP[c["clip"]],
         "O.step()",
         parts.ZERO[c["zero"]],
+        "scheduler.step()" if c["schedule"] else "",
         "losses.append(loss.item())",
+        parts.RIVAL[c["rival"]],
         parts.AVERAGE[c["average"]],
         parts.EVALUATE[c["evaluate"]],
     ]
-    before = ["losses, seen = [], []", parts.AVERAGE_BEFORE[c["average"]], "for step in range(3):"]
-    return "\n".join([*filter(None, before), textwrap.indent("\n".join(filter(None, step)), "    ")])
+    before = ["losses, seen = [], []", parts.SCHEDULE[c["schedule"]], parts.RIVAL_BEFORE[c["rival"]]]
+    before += [parts.AVERAGE_BEFORE[c["average"]], "for step in range(3):"]
+    lines = [*filter(None, before), textwrap.indent("\n".join(filter(None, step)), "    ")]
+    if c["average"] == "copy":
+        lines += ["with torch.no_grad():", "    losses.append(loss_of(other(ids), targets).item())"]
+    return "\n".join(lines)
 
 
 def _ended(c: dict[str, str]) -> str:
@@ -209,6 +227,10 @@ def _ended(c: dict[str, str]) -> str:
     if c["load"]:
         on = "ids, targets = batch(70, rank)\nloss_of(M(ids), targets).backward()\nO.step()\nO.zero_grad()"
         lines += [on, parts.LOAD[c["save"]], on, "losses.append(loss_of(M(ids), targets).item())"]
+        if c["load"] == "anew":
+            lines = [_word(_word("\n".join(lines), "M", "again"), "O", "restarted")]
+            lines.insert(0, "restarted = torch.optim.AdamW(again.parameters(), lr=0.01, eps=1e-3)")
+            lines.insert(0, "torch.manual_seed(4)\nagain = shard(Net(tied=TIED), CONFIG)")
     lines.append(parts.LOOKS[c["looks"]])
     if c["frozen"]:  # FSDP1 can show zeros where FSDP2 has no gradient
         lines.append("M.zero_grad()")
@@ -217,6 +239,7 @@ def _ended(c: dict[str, str]) -> str:
 
 _NAMES = {
     "class": ("self.model", "self.optimizer"),
+    "mixin": ("self.model", "self.optimizer"),
     "heir": ("self.model", "self.optimizer"),
     "object": ("job.model", "job.optimizer"),
     "fields": ("job.model", "job.optimizer"),
@@ -234,8 +257,9 @@ def _trained(c: dict[str, str]) -> str:
     """`main(out)`, and what it is made of."""
     built, save, steps, ended = _built(c), parts.SAVE[c["save"]] or "pass", _steps(c), _ended(c)
     match c["shape"]:
-        case "class" | "heir":
-            return _of_classes(c, built, "\n".join((steps, save, ended)))
+        case "class" | "heir" | "mixin":
+            asked = "self.save(out, rank)" if c["shape"] == "mixin" else save
+            return _of_classes(c, built, "\n".join((steps, asked, ended)))
         case "closures":
             inner = [*_function("train()", [steps, "return losses, seen, ids, targets"])]
             inner += _function("save()", [save])
@@ -285,6 +309,10 @@ def _of_classes(c: dict[str, str], built: str, run: str) -> str:
         ]
         heir = _function("set_up(self, config)", [built])
         classes = [("Base", base), ("Trainer(Base)", heir)]
+    elif c["shape"] == "mixin":
+        saving = _function("save(self, out, rank)", [parts.SAVE[c["save"]] or "pass"])
+        classes = [("Saving", saving)]
+        classes.append(("Trainer(Saving)", [*made, *_function("run(self, out, rank)", [run])]))
     else:
         classes = [("Trainer", [*made, *_function("run(self, out, rank)", [run])])]
     lines = [
@@ -313,6 +341,7 @@ def _spelled(c: dict[str, str], text: str) -> str:
     model, optimizer = _NAMES.get(c["shape"], ("model", "optimizer"))
     text = _word(text, "M", model)
     text = _word(text, "O", optimizer)
+    text = _SETTING.sub(r"config.\1", text) if c["config"] else text
     text = _word(text, "TIED", str(bool(c["tied"])))
     return text.replace("{imports}", "\n".join(lines))
 

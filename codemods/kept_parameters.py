@@ -1,4 +1,5 @@
-"""Loops over parameters of sharded models that were kept before, and calls that send such a parameter."""
+"""Loops over parameters of sharded models that were kept before, calls that send such a parameter, and
+questions for the shape of one."""
 
 from __future__ import annotations
 
@@ -6,10 +7,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from codemods.analysis.far_parameters import FarParameters
+from codemods.analysis.far_parameters import FarParameters, live
 from codemods.analysis.holding import Holding, No
 from codemods.analysis.module import Module, last_name
 from codemods.analysis.parameter_loops import ParameterLoop, loop_of, looped_over
+from codemods.analysis.parameter_questions import SHAPES
 from codemods.parts_of_models import model_of
 from codemods.project import Project
 
@@ -45,6 +47,27 @@ def sent(project: Project) -> Iterator[tuple[Module, ast.Call]]:
                 if not isinstance(holder_of(project, found), No):
                     yield module, call
                     break
+
+
+def shapes_by_key(project: Project, module: Module) -> Iterator[ast.Attribute]:
+    """`params[name].ndim`, and `p.ndim` behind `p = params[name]`, of a dict of a sharded model's parameters;
+    one of each statement."""
+    told: set[ast.stmt] = set()
+    for node in module.attributes(*SHAPES):
+        asked = _assigned(module, node.value)
+        if not isinstance(asked, ast.Subscript) or module.statement(node) in told:
+            continue
+        if _SAYING.search(last_name(asked.value).lower()):
+            found = FarParameters(project.links).element(module, asked)
+            if not isinstance(holder_of(project, found), No):
+                told.add(module.statement(node))
+                yield node
+
+
+def _assigned(module: Module, node: ast.expr) -> ast.expr:
+    """What a name was assigned, where that is one value; else the expression itself."""
+    values = [binding.value for binding in live(module, node)] if isinstance(node, ast.Name) else []
+    return values[0] if len(values) == 1 and values[0] is not None else node
 
 
 def holder_of(project: Project, owners: Iterator[tuple[Module, ast.expr]]) -> Holding:

@@ -1,11 +1,14 @@
 """What a repository says of the torch that it runs with, where the rewritten code needs a newer one.
 
 Requirement files are read as text, by their lines: `torch==2.1.0`, `"torch>=2.0,<2.5"`, `pytorch=2.2` of
-conda, `torch = "^2.1"` of Poetry. What each operator lets in: PEP 440, and the manuals of conda and Poetry.
+conda, `torch = "^2.1"` and `torch = {version = "^2.1"}` of Poetry, `torch @ https://.../torch-2.1.0-cp310.whl`,
+the columns of `conda list`. What each operator lets in: PEP 440, and the manuals of conda and Poetry. A line
+that asks for a torch in another way is said to be unread.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -15,13 +18,21 @@ from codemods.model import Finding, Place, Span
 
 CODE = "FM124"
 _FILES = (
-    *("requirements*.txt", "requirements/*.txt", "pyproject.toml", "setup.py", "setup.cfg", "Pipfile"),
-    *("environment*.y*ml", "conda*.y*ml"),
+    *("*requirements*.txt", "*requirements*.in", "requirements/*.txt", "requirements/*.in"),
+    *("constraints*.txt", "pyproject.toml", "setup.py", "setup.cfg", "Pipfile", "env*.y*ml", "conda*.y*ml"),
 )
 _ONE = r"(?:(?:===?|[<>~!]=|[<>^~])\s*|(?<=\w)=)v?\d[\w.*+]*"
+_NAME = r"(?:torch|pytorch)(?:\[[\w,-]*\])?"
+_TABLE = r"\[?\s*\{[^}]*?\bversion\s*=\s*"
+_START = r"(?:^|[\"']|\s)(?:[\w-]+::)?"
 _PIN = re.compile(
-    r"(?:^|[\"']|\s)(?:[\w-]+::)?(?P<all>(?:torch|pytorch)(?:\[[\w,-]*\])?\s*(?:=\s*)??[\"'(]?"
-    rf"\s*(?P<told>{_ONE}(?:\s*,\s*{_ONE})*|(?<=[\"'])\d[\w.*+]*))"
+    rf"{_START}(?:(?P<all>{_NAME}\s*(?:=\s*(?:{_TABLE})?)??[\"'(]?\s*"
+    rf"(?P<told>{_ONE}(?:\s*,\s*{_ONE})*|(?<=[\"'])\d[\w.*+]*))"
+    rf"|(?P<file>(?:{_NAME}\s*@\s*)?[\w.+-]+:\S*/(?:py)?torch-(?P<of_file>\d[\w.]*)\S*)"
+    rf"|(?P<unread>{_NAME}\s*(?:(?:===?|[<>~]=|[<>@])|=\s*\[?\s*\{{[^}}]*?\b(?:git|url|path|file)\s*=)"
+    r"\s*[^\s,;]*))"
+    r"|^\s*(?:-\s+)?[\"']?(?:[\w-]+::)?(?-i:(?P<columns>(?:py)?torch\s+(?P<of_columns>\d[\w.*+]*)))(?=\s|$)",
+    re.IGNORECASE,
 )
 _TERM = re.compile(r"(?P<operator>[=<>!~^]*)\s*v?(?P<version>\d[\w.*+]*)")
 Version: TypeAlias = "tuple[int, ...]"
@@ -38,28 +49,42 @@ def pins(target: Path, changed: Iterable[str], needed: Version) -> Iterator[Find
     folders = {parent for path in changed for parent in PurePosixPath(path).parents}
     found = {path for folder in folders for name in _FILES for path in (target / folder).glob(name)}
     for path in sorted(found):
+        name = path.relative_to(target).as_posix()
         try:
-            text = path.read_bytes().decode("utf-8", "replace")
-        except OSError:
+            data = path.read_bytes()
+        except OSError as error:
+            place = Place(name, 1, 1, Span(0, 0))
+            yield _unread(place, f"the file cannot be read ({error.strerror})", ".".join(map(str, needed)))
             continue
-        note = _note(path.relative_to(target).as_posix(), text, needed)
+        is_wide = data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # `pip freeze > file` in PowerShell
+        note = _note(name, data.decode("utf-16" if is_wide else "utf-8-sig", "replace"), needed)
         if note is not None:
             yield note
 
 
 def _note(path: str, text: str, needed: Version) -> Finding | None:
+    """Of the first line that asks for a torch that will not do, or else of the first that is not read."""
     start, wanted = 0, ".".join(map(str, needed))
+    unread = None
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         for pin in _PIN.finditer(line.split("#")[0]):
-            why = _lacks(pin["told"], needed, wanted)
+            kind = next(kind for kind in ("all", "file", "columns", "unread") if pin[kind])
+            span = Span(start + pin.start(kind), start + pin.end(kind))
+            written = " ".join(pin[kind].replace('"', "").replace("'", "").split())
+            place = Place(path, number, pin.start(kind) + 1, span)
+            if kind == "unread":
+                unread = unread or _unread(place, f"what `{written}` lets in is not read", wanted)
+                continue
+            why = _lacks(pin["told"] or f"=={pin['of_file'] or pin['of_columns']}", needed, wanted)
             if why:
-                span = Span(start + pin.start("all"), start + pin.end("all"))
-                written = pin["all"].replace('"', "").replace("'", "")
-                place = Place(path, number, pin.start("all") + 1, span)
                 remedy = f"ask for torch {wanted} or later"
                 return Finding(CODE, place, f"`{written}` {why}", remedy, is_note=True)
         start += len(line)
-    return None
+    return unread
+
+
+def _unread(place: Place, message: str, wanted: str) -> Finding:
+    return Finding(CODE, place, message, f"see that it asks for torch {wanted} or later", is_note=True)
 
 
 def _lacks(told: str, needed: Version, wanted: str) -> str:

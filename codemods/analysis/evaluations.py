@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from codemods.analysis.holding import No, WrapCall
 from codemods.analysis.module import Module
 from codemods.analysis.no_gradients import switches_gradients_off
+from codemods.analysis.origins import Origins
 
 if TYPE_CHECKING:
     from codemods.project import Project
@@ -35,10 +36,19 @@ def evaluated(project: Project) -> frozenset[WrapCall] | None:
     return sites_found if is_any else None
 
 
-def is_only_evaluated(project: Project, sites: frozenset[WrapCall]) -> bool:
-    """Whether models of some wraps are run, and never with a backward pass to follow: averages, teachers."""
-    runs = [(module, call) for module, call, run in _runs(project) if run & sites]
-    return bool(runs) and all(_is_evaluation(project, module, call) for module, call in runs)
+def is_only_evaluated(project: Project, module: Module, model: ast.expr, sites: frozenset[WrapCall]) -> bool:
+    """Whether a model is run, and never with a backward pass to follow: an average, a teacher.
+
+    Args:
+        sites: where it is wrapped; of the models that are wrapped there it is told by what it was made from.
+    """
+    runs = [(home, call) for home, call, run in _runs(project) if run & sites]
+    if not all(_is_evaluation(project, home, call) for home, call in runs):
+        origins = Origins(project.links)
+        made = origins.of(module, model)
+        others = ((home, call, origins.of(home, run_by(call))) for home, call in runs)
+        runs = [(home, call) for home, call, there in others if not there or made & there]
+    return bool(runs) and all(_is_evaluation(project, home, call) for home, call in runs)
 
 
 def _runs(project: Project) -> list[_Run]:
@@ -60,13 +70,18 @@ def _all_runs(project: Project) -> Iterator[_Run]:
 
 def _is_evaluation(project: Project, module: Module, call: ast.Call, depth: int = _DEPTH) -> bool:
     """Whether a call stands where no gradients are computed, or in a function that is called there."""
-    if any(_is_without_gradients(module, parent) for parent in module.ancestors(call)):
+    if is_without_gradients(module, call):
         return True
     function = module.function(call)
     if not depth or not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
     calls = project.links.calls_of(module, function)
     return any(_is_evaluation(project, home, outer, depth - 1) for home, outer in calls)
+
+
+def is_without_gradients(module: Module, node: ast.AST) -> bool:
+    """Whether a place is in a function or block that computes no gradients."""
+    return any(_is_without_gradients(module, parent) for parent in module.ancestors(node))
 
 
 def _is_without_gradients(module: Module, node: ast.AST) -> bool:

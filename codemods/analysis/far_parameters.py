@@ -91,7 +91,7 @@ class FarParameters:
 
     def _looped(self, module: Module, name: ast.Name) -> Iterator[ast.expr]:
         """What a name goes through in a loop; of `zip(a, b)` the one that gives it."""
-        for binding in _live(module, name):
+        for binding in live(module, name):
             if binding.kind is not BindingKind.LOOP or binding.value is None:
                 continue
             match binding.value:
@@ -111,7 +111,7 @@ class FarParameters:
                 if is_own(store.target) and module.class_of(store.target) is owner:
                     yield from self._unpacked(module, store.value, store.unpack)
             return
-        for binding in _live(module, node):
+        for binding in live(module, node):
             if binding.kind is BindingKind.PARAMETER:
                 yield from self._given(module, node)
             elif binding.kind is BindingKind.ASSIGN and binding.value is not None:
@@ -151,7 +151,8 @@ class FarParameters:
                 yield item
 
 
-def _live(module: Module, name: ast.Name) -> list[Binding]:
+def live(module: Module, name: ast.Name) -> list[Binding]:
+    """What a name can have been bound by where it stands."""
     seen = module.scope_of(name).lookup(name.id)
     return list(reaching(module, *seen, name)) if seen is not None else []
 

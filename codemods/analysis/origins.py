@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from codemods.analysis.arguments import arguments_for
+from codemods.analysis.arguments import arguments_for, is_bound_call
 from codemods.analysis.conditions import are_apart
 from codemods.analysis.flow import reaching
 from codemods.analysis.frames import PASS_THROUGH
@@ -23,6 +23,8 @@ from codemods.analysis.scopes import Binding, BindingKind
 _DEPTH = 40
 _MOST = 2000
 """Places that are looked at for one answer."""
+_PASSED = 4
+"""Names that a parameter may have one after the other before it is given back."""
 _At: TypeAlias = "tuple[Module, ast.AST, tuple[int, ...]]"
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -138,7 +140,40 @@ class Origins:
             yield module, node, ()
             return
         home, definition = function
-        yield from ((home, one, ()) for one in home.results(definition)[0])
+        for one in home.results(definition)[0]:
+            bound = is_bound_call(self.links.index, home, definition, module, node)
+            given: list[_At] = [
+                (module, argument, ())
+                for parameter in self._only_parameters(home, definition, one) or ()
+                for argument, path in arguments_for(definition, parameter, node, (), bound=bound)
+                if not path
+            ]
+            yield from given or [(home, one, ())]
+
+    def _only_parameters(
+        self, module: Module, function: _Function, node: ast.expr, depth: int = _PASSED
+    ) -> list[ast.arg] | None:
+        """The parameters of a function that an expression in it stands for, wrapped or not; None where it is
+        anything else: two calls of `shard(net)` give two models."""
+        match node:
+            case ast.Call() if (site := self.links.wraps.get(node)) is not None:
+                node = site.wrapped or node
+            case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in PASS_THROUGH:
+                node = inner
+        found = module.scope_of(node).lookup(node.id) if isinstance(node, ast.Name) and depth else None
+        bindings = reaching(module, *found, node) if found is not None else []
+        parameters: list[ast.arg] = []
+        for binding in bindings:
+            if binding.kind is BindingKind.PARAMETER and module.function(binding.node) is function:
+                parameters += [binding.node] if isinstance(binding.node, ast.arg) else []
+            elif binding.kind is BindingKind.ASSIGN and binding.value is not None and not binding.unpack:
+                before = self._only_parameters(module, function, binding.value, depth - 1)
+                if before is None:
+                    return None
+                parameters += before
+            else:
+                return None
+        return list(dict.fromkeys(parameters)) or None
 
     def _function(self, module: Module, callee: ast.expr) -> tuple[Module, _Function] | None:
         meant = self.links.functions.meant(module, callee)

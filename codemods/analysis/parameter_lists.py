@@ -145,8 +145,13 @@ class ParameterLists:
         yield from found or [node]
 
     def is_mapping(self, module: Module, node: ast.expr) -> bool:
-        """Whether an iterable of parameters is a dict of them: a loop over it goes over names."""
+        """Whether an iterable of parameters is a dict of them, or their names: a loop over it goes over
+        names."""
         match node:
+            case ast.ListComp(elt=ast.Name(id=name)) | ast.SetComp(elt=ast.Name(id=name)):
+                match node.generators[0].target:
+                    case ast.Tuple(elts=[ast.Name(id=first), _]):
+                        return name == first
             case ast.Call(func=ast.Attribute(attr="keys")) | ast.Call(func=ast.Name(id="dict")):
                 return True
             case ast.Attribute(attr="_parameters"):

@@ -13,7 +13,7 @@ from codemods.analysis.module import Module
 if TYPE_CHECKING:
     from codemods.project import Project
 
-_SHAPES = {"ndim", "dim", "shape", "size"}
+SHAPES = {"ndim", "dim", "shape", "size"}
 _VALUES = {
     *("norm", "item", "mean", "sum", "max", "min", "std", "var", "any", "all", "prod", "amax", "amin"),
     *("numpy", "tolist", "copy_", "count_nonzero", "isnan", "isinf", "isfinite"),
@@ -42,7 +42,7 @@ def code_of(node: ast.AST, names: Set[str], computed: Set[str] = frozenset()) ->
         return "FM514" if isinstance(node.value, ast.Name) and node.value.id in names else None
     if node.attr in ("numel", "nelement") and root_of(node.value) in names:
         return "FM515"
-    if node.attr in _SHAPES and isinstance(node.value, ast.Name) and node.value.id in names:
+    if node.attr in SHAPES and isinstance(node.value, ast.Name) and node.value.id in names:
         return "FM509"
     if node.attr in _VALUES and root_of(node.value) in tensors:
         return "FM514"

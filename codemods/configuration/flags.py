@@ -141,6 +141,9 @@ def _trainer(text: str, command: Command, options: list[Option]) -> Iterator[Sai
         remedy = f"use a bare `--fsdp` here, write {needed} into that file, and run again"
         yield Said(fsdp.span, "FM615", message, remedy)
         return
+    smoothing = _find(options, trainer.SMOOTHING)
+    if smoothing is not None and trainer.smooths(_text(smoothing)):
+        yield Said(smoothing.span, "FM615", *trainer.SMOOTHS)
     edits = _trainer_edits(text, command, fsdp, config, former, told, done)
     yield Said(fsdp.span, "FM614", "`--fsdp` becomes FSDP2's", edits=tuple(edits))
 

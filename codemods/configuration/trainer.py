@@ -38,6 +38,22 @@ XLA_KEYS = frozenset({"xla", "xla_fsdp_settings", "xla_fsdp_v2", "xla_fsdp_grad_
 
 KNOWN = ONLY_FSDP1 | FSDP2_KEYS | XLA_KEYS
 
+SMOOTHING = "label_smoothing_factor"
+SMOOTHS = (
+    "under FSDP2 Transformers does not shift the labels that it smooths: it asks for the name of the model's "
+    "class, which `fully_shard` changes",
+    "give the trainer a `compute_loss_func` that shifts and smooths, and drop this",
+)
+"""Message and remedy: `Trainer.compute_loss` looks the class's name up among those of causal models."""
+
+
+def smooths(factor: object) -> bool:
+    """Whether labels are smoothed, as far as the setting's text tells (None: it does not)."""
+    try:
+        return float(str(factor)) != 0
+    except ValueError:
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:

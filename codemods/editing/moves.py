@@ -1,15 +1,20 @@
-"""Moving what builds an object, and what it needs, behind a later statement of the same block."""
+"""Moving what builds an object, and what it needs, behind a later statement of the same block, or behind a
+later item of the same dict or call."""
 
 from __future__ import annotations
 
 import ast
+import itertools
+from typing import TypeAlias
 
 from codemods.analysis.module import Module
 from codemods.analysis.stores import FILLS
 from codemods.editing.code import code, delete, insert_after, stands_alone
-from codemods.model import Edit
+from codemods.model import Edit, Span
 
 _LISTS = ("parameters", "named_parameters")
+_Item: TypeAlias = "list[ast.AST]"
+"""A keyword of a call, or key and value of a dict."""
 _MOVABLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.For)
 
 
@@ -48,6 +53,54 @@ def moved_behind(module: Module, first: ast.stmt, wrap: ast.stmt, model: str) ->
         **{f"s{i}": s for i, s in enumerate(moving)},
     )
     return [insert_after(module, target, lines), *(delete(module, s) for s in moving)]
+
+
+def exchanged(module: Module, first: ast.expr, second: ast.expr, owner: ast.expr) -> list[Edit] | None:
+    """Exchange the items of a dict, or the keywords of a call, that two calls stand in.
+
+    Args:
+        owner: what both are given; empty where another item is given it too.
+
+    Returns:
+        None where no dict, call or list builds one and then the other.
+    """
+    whole = next((n for n in module.ancestors(first) if any(one is second for one in ast.walk(n))), None)
+    items: list[_Item] = []
+    match whole:
+        case ast.Dict():
+            if None in whole.keys:
+                return []
+            items = [[key, value] for key, value in zip(whole.keys, whole.values, strict=True) if key]
+        case ast.Call():
+            items = [[keyword] for keyword in whole.keywords]
+        case ast.Tuple() | ast.List():
+            return []
+        case _:
+            return None
+    places = [
+        next((i for i, item in enumerate(items) if any(n is node for n in ast.walk(item[-1]))), None)
+        for node in (first, second)
+    ]
+    start, end = places
+    if start is None or end is None or start >= end:
+        return []
+    one, *between, other = items[start : end + 1]
+    if any(names_in(owner) & names_in(node) for item in between for node in item):
+        return []
+    return _in_order(module, [one, *between, other], [other, *between, one])
+
+
+def _in_order(module: Module, items: list[_Item], wanted: list[_Item]) -> list[Edit]:
+    """Write items in another order, with what stands between them as it is; empty where that is a comment."""
+    spans = [module.span(node) for item in items for node in item]
+    new = [node for item in wanted for node in item]
+    gaps = [module.text[a.end : b.start].replace("\r\n", "\n") for a, b in itertools.pairwise(spans)]
+    if any("#" in gap for gap in gaps):
+        return []
+    template = "".join(f"{{n{i}}}{{g{i}}}" for i in range(len(new)))
+    nodes = {f"n{i}": node for i, node in enumerate(new)}
+    texts = {f"g{i}": gap for i, gap in enumerate([*gaps, ""])}
+    return [Edit(module.path, Span(spans[0].start, spans[-1].end), code(module, template, **nodes, **texts))]
 
 
 def _begins_empty(statement: ast.stmt) -> bool:

@@ -17,6 +17,7 @@ from codemods.analysis.state_dict_kinds import LOCAL
 from codemods.analysis.state_dicts import Kind, Setting, argument
 from codemods.analysis.values import Literal
 from codemods.editing.code import code, delete, replace
+from codemods.editing.loaded_groups import has_no_eps, may_lack_schedule
 from codemods.editing.optim_state_dicts import LEGACY_KINDS
 from codemods.editing.sharded_optim import is_read_sharded
 from codemods.editing.state_dicts import API, Edits, Refused
@@ -73,7 +74,18 @@ def optim_loaded(project: Project, module: Module, call: ast.Call, setting: Sett
     optim = optim if optim is not None else loader
     if optim is None:
         return Refused(f"which optimizer `{name}` is for is not written here")
-    new = _set_optimizer(project, module, (model, optim, state), kind, from_rank0)
+    is_without_eps = has_no_eps(project, module, optim)
+    if is_without_eps and kind is Kind.SHARDED:
+        return Refused(
+            "torch makes an optimizer's empty state by a step, which divides by its `eps` of zero: give its "
+            "groups another until the state is loaded"
+        )
+    may_be_inline = (
+        not is_without_eps
+        and uses_orig_params(project, module, model)
+        and not may_lack_schedule(project, module, place, optim)
+    )
+    new = _set_optimizer(module, (model, optim, state), kind, from_rank0, may_be_inline)
     return [replace(module, place, new), *(delete(module, statement) for statement in removed)]
 
 
@@ -116,12 +128,16 @@ def _optim_input(call: ast.Call) -> ast.expr | None:
 
 
 def _set_optimizer(
-    project: Project,
     module: Module,
     subjects: tuple[ast.expr, ast.expr, ast.expr],
     kind: Kind,
     from_rank0: bool,
+    may_be_inline: bool,
 ) -> Code:
+    """
+    Args:
+        may_be_inline: nothing has to be done to the state or the optimizer beforehand.
+    """
     model, optim, state = subjects
     parts = {"model": model, "optim": optim, "state": state}
     if kind is Kind.SHARDED:
@@ -130,7 +146,7 @@ def _set_optimizer(
         return code(
             module, "{helper.load_full_optimizer}({model}, {optim}, {state}, broadcast=True)", **parts
         )
-    if uses_orig_params(project, module, model):
+    if may_be_inline:
         told = f"{{{API}.StateDictOptions}}(full_state_dict=True)"
         template = f"{{{API}.set_optimizer_state_dict}}({{model}}, {{optim}}, {{state}}, options={told})"
         return code(module, template, **parts)

@@ -40,7 +40,9 @@ _TORCH_PINS_MANUAL = """\
 FSDP2 is public from torch 2.6 on (with `--target-torch 2.4` from 2.4 on). Noted once for each requirements
 file, `pyproject.toml`, `setup.py`, `setup.cfg`, `Pipfile` and conda environment in the folders of changed
 files and above them, where a wrap was translated: a pin to an older torch, an upper bound below it, or a
-lower bound that lets older ones in. Nothing is changed: what else such a file asks for has to fit together.
+lower bound that lets older ones in. So is one that is made when the file is used (`torch==${VERSION}`, an
+f-string, a git address), where no other line says it. Nothing is changed: what else such a file asks for has
+to fit together.
 """
 
 _LEFT_OVER_MANUAL = """\

@@ -40,10 +40,10 @@ def launch_flags(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
     the words of `--fsdp` said goes into `--fsdp_config`, which takes JSON. Flags of `accelerate launch`
     (`--fsdp_sharding_strategy` and the others) become those of `--fsdp_version 2`, as in Accelerate's files.
     A flag whose value is made at run time is left to you, and so are the words of `--fsdp` where that of
-    `--fsdp_config` is: nobody would say what they said. `$CFG` is read where the script sets it to the name
-    of a file and nothing can change that. A file that `--fsdp_config` or `--config_file` names changes
-    together with all that name it, or not at all. A bare `--fsdp` flag is some other program's, and is not
-    touched.
+    `--fsdp_config` is: nobody would say what they said, and `--label_smoothing_factor` (`explain FM617`).
+    `$CFG` is read where the script sets it to the name of a file and nothing can change that. A file that
+    `--fsdp_config` or `--config_file` names changes together with all that name it, or not at all. A bare
+    `--fsdp` flag is some other program's, and is not touched.
 
     Commands are found in shell scripts, Makefiles and Dockerfiles (both forms of `CMD`), in here-documents
     that are scripts themselves, and in quoted texts: one that `eval`, `bash -c` or `--wrap` runs has its

@@ -10,11 +10,14 @@ from codemods.configuration.named import shared_settings, with_settings
 from codemods.configuration.rule import Surroundings, config_rule, found_at
 from codemods.configuration.settings import Decisions, bare
 from codemods.configuration.trainer import (
+    SMOOTHING,
+    SMOOTHS,
     Asked,
     beyond_defaults,
     is_axolotl,
     is_fsdp1,
     is_trainer_config,
+    smooths,
     to_fsdp2,
     words_of,
 )
@@ -60,6 +63,8 @@ def trainer_config(file: ConfigFile, around: Surroundings) -> Iterator[Finding]:
     wraps the model's layers unless `auto_wrap_policy` says otherwise. `fsdp_transformer_layer_cls_to_wrap`
     and `fsdp_min_num_params` move there as well; Transformers 5 has no such arguments. `backward_prefetch`,
     `forward_prefetch`, `limit_all_gathers`, `use_orig_params` and `sync_module_states` go.
+
+    `label_smoothing_factor` is left to you (FM617, `explain TrainingArguments`).
 
     `hybrid_shard` needs the sizes of a mesh, `no_shard` is DDP: both are left to you. Settings for XLA are
     not touched, nor are files that merely have a key of that name: a trainer's file is known by its other
@@ -140,6 +145,9 @@ def _trainer(file: ConfigFile, mapping: Mapping) -> Iterator[Finding]:
         yield found_at(file, span, remark.code, remark.message, remedy=remark.remedy, is_note=remark.is_note)
     if done.blocked:
         return
+    smoothing = mapping.get(SMOOTHING)
+    if smoothing is not None and smooths(smoothing.value):
+        yield found_at(file, smoothing.span, "FM617", SMOOTHS[0], remedy=SMOOTHS[1])
     if config is not None and block is None and config.value is not None:
         yield from _elsewhere(file, mapping, fsdp, config, done)
         return

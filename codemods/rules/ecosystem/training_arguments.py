@@ -35,11 +35,6 @@ from codemods.rule import (
 _AWAY = (
     'make `fsdp` True here, and let `fsdp_config` say `"version": 2` and what the words said (`explain fsdp`)'
 )
-_SMOOTHING = (
-    "under FSDP2 Transformers does not shift the labels that it smooths: it asks for the name of the model's "
-    "class, which `fully_shard` changes"
-)
-_OWN_LOSS = "give the trainer a `compute_loss_func` that shifts and smooths, and drop this"
 _FORMER = ("fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params")
 
 
@@ -181,9 +176,9 @@ def _with_config(
     edits = [*(edits or ()), *(replace(module, node, ("True",)) for node in strings)]
     edits += delete_arguments(module, call, former)
     yield finding(module, fsdp, "FM616", "`fsdp` becomes FSDP2's", safety=Safety.SAFE, edits=edits)
-    smoothing = _keyword(call, "label_smoothing_factor")
-    if smoothing is not None and literal_of(smoothing.value) != 0:
-        yield _left(module, smoothing, _SMOOTHING, _OWN_LOSS)
+    smoothing = _keyword(call, trainer.SMOOTHING)
+    if smoothing is not None and trainer.smooths(literal_of(smoothing.value)):
+        yield _left(module, smoothing, *trainer.SMOOTHS)
 
 
 def _config_edits(

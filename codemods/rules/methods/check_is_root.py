@@ -9,7 +9,20 @@ import ast
 import re
 from collections.abc import Iterator
 
-from codemods.rule import Finding, Module, No, Project, Sharded, finding, rule
+from codemods.analysis.class_questions import classes_of
+from codemods.analysis.conditions import conditions, decided_by
+from codemods.parts_of_models import model_of
+from codemods.rule import (
+    FSDP,
+    Finding,
+    Module,
+    No,
+    Project,
+    Sharded,
+    finding,
+    is_where_not_instance,
+    rule,
+)
 
 _METHODS = {
     "check_is_root": "compare with the model you sharded: `module is model`",
@@ -22,6 +35,7 @@ _STREAMS = frozenset(
 )
 _ATTRIBUTES = {
     "process_group": "keep the device mesh and use `mesh.get_group()`",
+    "_inter_node_pg": "keep the device mesh and use `mesh.get_group()` of its replicating dimension",
     "sharding_strategy": "keep what your configuration says; an FSDP2 model does not remember it",
     "mixed_precision": "keep what your configuration says; an FSDP2 model does not remember it",
     "compute_device": "use the mesh's device type or the device of an input",
@@ -46,6 +60,11 @@ _ATTRIBUTES = {
     "backward_prefetch": "use `set_modules_to_backward_prefetch` of `FSDPModule`",
     "cpu_offload": "keep what your configuration says; an FSDP2 model does not remember it",
 }
+_OF_PARTS = frozenset({"process_group", "sharding_strategy", "training_state"}) | {
+    name for name in _ATTRIBUTES if name.startswith("_")
+}
+"""What a part of a sharded model has only as a unit, unless a class of the project gives it one."""
+_UNIT_CLASSES = (FSDP, "torch.distributed.fsdp.FSDPModule")
 _HOOKS = re.compile(r"\.register_\w*hook\(")
 _VALUES = re.compile(r"\binit\b|parameters\(|\.(?:data|weight|bias|fill_|zero_|normal_|uniform_)\b")
 
@@ -58,7 +77,8 @@ def check_is_root(project: Project) -> Iterator[Finding]:
     `world_size` and a few private ones do not exist on an FSDP2 model: reading one fails, `hasattr` is False,
     and what is assigned to one has no effect. `apply(fn)` exists and sees DTensors where FSDP1 gave full
     parameters; nothing is said of one that only registers hooks. Each is left to a person with what to use
-    instead."""
+    instead. So they are of units: what a loop over `FSDP.fsdp_modules` gives, what `isinstance(x, FSDP)` has
+    been asked of, and, by the names that nothing else has, parts of a sharded model."""
     for module in project.looked_at:
         for node in module.named(*_ATTRIBUTES, *_METHODS):
             if not isinstance(node, ast.Attribute):
@@ -66,8 +86,10 @@ def check_is_root(project: Project) -> Iterator[Finding]:
             remedy = _ATTRIBUTES.get(node.attr) or _METHODS[node.attr]
             if node.attr == "params" and not _is_flat(project, module, node.value):
                 continue
-            is_sharded = not isinstance(project.sharded(module, node.value), No)
-            if is_sharded or _is_unit(module, node.value) or _is_stream_of_any(module, node):
+            is_wrapper = _is_wrapper(project, module, node.value, node.attr)
+            if is_wrapper and node.attr in _ATTRIBUTES and _is_asked_first(module, node):
+                continue
+            if is_wrapper or _is_stream_of_any(module, node):
                 if node.attr == "apply" and _leaves_parameters(project, module, module.parent(node)):
                     continue
                 what = "sees DTensors, not full parameters" if node.attr == "apply" else "does not exist"
@@ -78,9 +100,29 @@ def check_is_root(project: Project) -> Iterator[Finding]:
                     func=ast.Name(),
                     args=[model, ast.Constant(value=str(name)), *_],
                 ) if name in _ATTRIBUTES:
-                    if _is_unit(module, model) or not isinstance(project.sharded(module, model), No):
+                    if _is_wrapper(project, module, model, name):
                         message = f"`.{name}` of an FSDP2 model does not exist"
                         yield _finding(module, call, message, _ATTRIBUTES[name])
+
+
+def _is_wrapper(project: Project, module: Module, node: ast.expr, name: str) -> bool:
+    """Whether an object can be FSDP1's wrapper of a model or of a part.
+
+    Args:
+        name: the attribute that is asked of it.
+    """
+    if not isinstance(project.sharded(module, node), No) or _is_unit(project, module, node):
+        return True
+    if name not in _OF_PARTS or any(f"self.{name} =" in one.text for one in project.looked_at):
+        return False
+    return not isinstance(model_of(project, module, node)[1], No)
+
+
+def _is_asked_first(module: Module, node: ast.Attribute) -> bool:
+    """Whether `hasattr` decides that a place is reached: it is told, and this would be the same again."""
+    asked = f"hasattr({ast.unparse(node.value)}, {node.attr!r})"
+    tests = (part for test, holds in conditions(module, node) for part in decided_by(test, holds))
+    return any(holds and ast.unparse(test) == asked for test, holds in tests)
 
 
 def _is_stream_of_any(module: Module, node: ast.Attribute) -> bool:
@@ -93,7 +135,7 @@ def _is_stream_of_any(module: Module, node: ast.Attribute) -> bool:
 
 def _is_flat(project: Project, module: Module, node: ast.expr) -> bool:
     """Whether `.params` of an object can only be the flat parameters of FSDP1's wrapper."""
-    return _is_unit(module, node) or isinstance(project.sharded(module, node), Sharded)
+    return _is_unit(project, module, node) or isinstance(project.sharded(module, node), Sharded)
 
 
 def _finding(module: Module, node: ast.AST, message: str, remedy: str) -> Finding:
@@ -112,15 +154,30 @@ def _leaves_parameters(project: Project, module: Module, call: ast.AST | None) -
     return bool(meant) and all(_HOOKS.search(text) and not _VALUES.search(text) for text in meant)
 
 
-def _is_unit(module: Module, node: ast.expr) -> bool:
-    """Whether a name is a loop variable over `FSDP.fsdp_modules(...)`."""
-    if not isinstance(node, ast.Name):
-        return False
+def _is_unit(project: Project, module: Module, node: ast.expr) -> bool:
+    """Whether something has been asked for FSDP1's class in this function, and is not where it is of another,
+    or is a loop variable over `FSDP.fsdp_modules(...)`."""
+    match node:
+        case ast.Call(func=ast.Name(id="next"), args=[ast.GeneratorExp(elt=element), *_]):
+            return _is_unit(project, module, element)
+        case ast.Call():
+            return False
+    text, function, line = ast.unparse(node), module.function(node), module.statement(node).lineno
+    for question in module.called("isinstance"):
+        match question:
+            case ast.Call(args=[asked, classes]) if ast.unparse(asked) == text:
+                symbols = (project.resolve(module, one) for one in classes_of(classes))
+                is_asked = any(symbol is not None and symbol.name in _UNIT_CLASSES for symbol in symbols)
+                is_before = (
+                    module.function(question) is function and module.statement(question).lineno <= line
+                )
+                if is_asked and is_before:
+                    return not is_where_not_instance(module, node, text)
     for parent in module.ancestors(node):
         for loop in getattr(parent, "generators", [parent]):
             if isinstance(loop, ast.For | ast.comprehension) and isinstance(loop.iter, ast.Call):
-                function, target = loop.iter.func, loop.target
-                is_named = isinstance(target, ast.Name) and target.id == node.id
-                if is_named and isinstance(function, ast.Attribute) and function.attr == "fsdp_modules":
+                method = loop.iter.func
+                is_named = isinstance(loop.target, ast.Name) and loop.target.id == text
+                if is_named and isinstance(method, ast.Attribute) and method.attr == "fsdp_modules":
                     return True
     return False

@@ -58,11 +58,13 @@ def optim_state_dict_to_load(project: Project) -> Iterator[Finding]:
 
         set_optimizer_state_dict(model, optimizer, saved, options=StateDictOptions(full_state_dict=True))
 
-    Before torch 2.1 the saved state was the first argument; which argument is the model is seen from what
-    it holds. A full state that FSDP1 saved from flat parameters (`use_orig_params=False`) has one `step`
-    tensor for all parameters of a unit, and FSDP2 would count it up once per parameter: where that can be,
-    a helper takes the tensors apart first. `scatter_full_optim_state_dict`, `shard_full_optim_state_dict`,
-    `flatten_sharded_optim_state_dict` and `load_sharded_optimizer_state_dict` are translated the same way.
+    Before torch 2.1 the saved state was the first argument; which argument is the model is seen from what it
+    holds. A full state that FSDP1 saved from flat parameters (`use_orig_params=False`) has one `step` tensor
+    for all parameters of a unit, and FSDP2 would count it up once per parameter: where that can be, a helper
+    takes the tensors apart first, and where a schedule can have left its `initial_lr` in the saved groups it
+    gives that to the optimizer, without which torch stops. `scatter_full_optim_state_dict`,
+    `shard_full_optim_state_dict`, `flatten_sharded_optim_state_dict` and `load_sharded_optimizer_state_dict`
+    are translated the same way.
     """
     for use in project.static_calls(*_LOADS):
         model = _model(project, use)

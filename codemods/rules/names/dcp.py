@@ -30,6 +30,8 @@ _OLD_HOME = "torch.distributed._shard.checkpoint"
 _VERSION = re.compile(r"torch\.__version__\)*\s*([<>]=?)\s*[^\d]*(\d+)\.(\d+)")
 _FIRST = (2, 4)
 """The oldest torch with FSDP2."""
+_NO_DIST = (2, 7)
+"""The torch whose `save` and `load` take `no_dist` again (pytorch#145754)."""
 _NEW = {"save_state_dict": "save", "load_state_dict": "load"}
 # After the state dict, in the old functions' order; all of them are keyword-only in the new ones.
 _OLD_ORDER = {
@@ -47,8 +49,9 @@ def dist_cp(project: Project) -> Iterator[Finding]:
     """`dist_cp.save_state_dict(...)` becomes `dist_cp.save(...)`, `load_state_dict` becomes `load`.
 
     The old functions have been deprecated since torch 2.2. Arguments after the state dict get names, as the
-    new functions want them. Calls that use `coordinator_rank` or `no_dist` are left to a person, unless these
-    say what is so by default; those that only run with a torch that is too old for the new names stay."""
+    new functions want them. `no_dist` is theirs from torch 2.7 on: with an older `--target-torch` such calls
+    stay, and work. Calls that use `coordinator_rank` are left to a person, unless it says what is so by
+    default; those that only run with a torch that is too old for the new names stay."""
     for old, new in _NEW.items():
         for module, call in _calls(project, old):
             if _is_for_old_torch(module, call):
@@ -59,15 +62,21 @@ def dist_cp(project: Project) -> Iterator[Finding]:
             positions = _OLD_ORDER[old][: max(len(call.args) - 1, 0)]
             default = [k for k in call.keywords if _is_default(k)]
             asked = {*(k.arg for k in call.keywords if k not in default), *positions}
-            if {"coordinator_rank", "no_dist"} & asked or None in names:
+            if "coordinator_rank" in asked or None in names:
                 yield finding(
                     module,
                     call,
                     "FM410",
-                    f"`{old}` is deprecated, and its `coordinator_rank`/`no_dist` have no counterpart "
-                    f"in `{new}`",
+                    f"`{old}` is deprecated, and its `coordinator_rank` has no counterpart in `{new}`",
                     remedy=f"call `torch.distributed.checkpoint.{new}`",
                 )
+                continue
+            if "no_dist" in asked and project.options.target_torch < _NO_DIST:
+                message = (
+                    f"`{old}` is deprecated and stays: `{new}` takes `no_dist` from torch "
+                    f"{'.'.join(map(str, _NO_DIST))} on"
+                )
+                yield finding(module, call, "FM410", message, is_note=True)
                 continue
             yield finding(
                 module,

@@ -14,7 +14,7 @@ from codemods.analysis.conditions import are_apart
 from codemods.analysis.evidence import OPTIMIZER_STEMS, names_optimizer
 from codemods.analysis.origins import Origins
 from codemods.built_optimizers import is_item, models_of, optimizer_calls
-from codemods.editing.moves import moved_behind
+from codemods.editing.moves import exchanged, moved_behind
 from codemods.rule import Edit, Finding, Module, No, Project, Safety, WrapCall, finding, rule
 
 _MANY = 8
@@ -71,8 +71,9 @@ def optimizer(project: Project) -> Iterator[Finding]:
         optimizer = AdamW(model.parameters())        model = shard(model)
         model = shard(model)                         optimizer = AdamW(model.parameters())
 
-    Lists of parameters made for it and statements that need it (a scheduler) move along. Where the two are in
-    different functions, or something in between uses the optimizer in another way, the place is left to a
+    Lists of parameters made for it and statements that need it (a scheduler) move along. In a dict or the
+    keywords of a call that build the one and then the other, the two items change places. Where the two are
+    in different functions, or something in between uses the optimizer in another way, the place is left to a
     person; of many that meet one wrap, as in a library, the wrap. Where the optimizer is given the sharded
     parameters again (`optimizer.__init__(...)`, new `param_groups`), that is said and nothing is to do."""
     built: list[tuple[Module, ast.Call, ast.expr]] = []
@@ -83,6 +84,11 @@ def optimizer(project: Project) -> Iterator[Finding]:
         if call in seen:
             continue
         for owner in models_of(project, module, call):
+            beside = _wrap_beside(project, module, call, owner)
+            if beside is not None:
+                yield _finding(module, call, beside, is_repaired=False)
+                seen.add(call)
+                break
             wrap = _later_wrap(project, origins, module, call, owner)
             if wrap is None:
                 built.append((module, call, owner))
@@ -110,6 +116,20 @@ def optimizer(project: Project) -> Iterator[Finding]:
             if len(stale) > _MANY and not is_repaired:
                 continue
             yield _finding(module, call, [], is_repaired=is_repaired)
+
+
+def _wrap_beside(project: Project, module: Module, call: ast.Call, owner: ast.expr) -> list[Edit] | None:
+    """The edits that build an optimizer behind the wrap of its model in the same statement; None where there
+    is no such wrap behind it."""
+    statement, text = module.statement(call), ast.unparse(owner)
+    for site in project.wraps:
+        wrapped = site.wrapped
+        is_here = site.module is module and wrapped is not None and module.statement(site.node) is statement
+        if not is_here or wrapped is None or ast.unparse(wrapped) != text:
+            continue
+        if isinstance(site.node, ast.expr) and module.span(call).end <= module.span(site.node).start:
+            return exchanged(module, call, site.node, owner)
+    return None
 
 
 def _wrapped_elsewhere(

@@ -19,7 +19,7 @@ from codemods.analysis.parameter_questions import code_of, is_no_rule, is_shape_
 from codemods.analysis.summoned import is_model_summoned, is_summoned
 from codemods.editing.local_norms import local_norm_edits
 from codemods.ignored_parameters import has_only_shards
-from codemods.kept_parameters import kept_loops, sent
+from codemods.kept_parameters import kept_loops, sent, shapes_by_key
 from codemods.parts_of_models import model_of
 from codemods.rule import (
     Finding,
@@ -87,8 +87,9 @@ def parameter_values(project: Project) -> Iterator[Finding]:
       note, a count that is multiplied or summed needs a person.
 
     The parameters of a part of a sharded model, `model.backbone.parameters()`, are its parameters too. So
-    are those that were kept before, `self.params = list(model.parameters())`; that one of these is sent,
-    `dist.isend(self.params[0], dst)`, is FM514 wherever it stands.
+    are those that were kept before, `self.params = list(model.parameters())`, and one that is taken out of a
+    dict by its name, `params[name].ndim`; that one of these is sent, `dist.isend(self.params[0], dst)`, is
+    FM514 wherever it stands.
     Within `summon_full_params` of the same model parameters are whole before and after: nothing is said."""
     said: list[Finding] = []
     for module in _homes(project):
@@ -136,6 +137,9 @@ def _of_kept(project: Project, module: Module) -> Iterator[Finding]:
     for loop, holding in kept_loops(project, module):
         if not is_summoned(module, loop.owner):
             yield from _of_loop(project, module, loop, holding, is_of_optimizer=False, may_edit=False)
+    for node in shapes_by_key(project, module):
+        if not is_summoned(module, node) and not is_no_rule(module, node):
+            yield _finding(project, module, node, "FM509")
 
 
 def _test_of_name(

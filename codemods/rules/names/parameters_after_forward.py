@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.analysis.evaluations import is_only_evaluated
+from codemods.analysis.evaluations import is_only_evaluated, is_without_gradients
+from codemods.analysis.flow import reaching
 from codemods.analysis.summoned import is_summoned
 from codemods.rule import Finding, Module, No, Project, finding, rule
 
@@ -27,7 +28,8 @@ def parameters_after_forward(project: Project) -> Iterator[Finding]:
     (for an average of weights, say) is no longer the model's. Found where, in one function, the last thing
     done with the model was a forward pass (an evaluation, say), and parameters are then put into a list or
     changed in place; and in loops, where the program only ever evaluates the model: an average of weights
-    that was evaluated in one turn is written to in the next. Reshard first:
+    that was evaluated in one turn is written to in the next. A backward pass through another model alone, the
+    critic of what this one made without gradients, ends nothing. Reshard first:
 
         for module in model.modules():
             if isinstance(module, FSDPModule):
@@ -44,7 +46,7 @@ def parameters_after_forward(project: Project) -> Iterator[Finding]:
         if last == "forward" or (
             last != "reshard"
             and _is_repeated(project, module, call.node)
-            and is_only_evaluated(project, holding.sites)
+            and is_only_evaluated(project, module, call.receiver, holding.sites)
         ):
             yield finding(
                 module,
@@ -114,7 +116,8 @@ def _events(
         if ast.unparse(call.func) == text and not isinstance(project.sharded(module, call.func), No):
             yield place, "forward"
         elif ended := _ended_by(call):
-            yield place, ended
+            if ended != "backward" or not _is_through_another(project, module, call, text):
+                yield place, ended
         elif isinstance(call.func, ast.Name | ast.Attribute) and any(
             ast.unparse(argument) == text for argument in call.args
         ):
@@ -129,6 +132,31 @@ def _ended_by(call: ast.Call) -> str:
     """`backward` or `reshard`, after which the root is sharded again; `_reshard` is FSDP1's."""
     name = ast.unparse(call.func).rpartition(".")[2].removeprefix("_")
     return name if name in ("backward", "reshard") else ""
+
+
+def _is_through_another(project: Project, module: Module, backward: ast.Call, text: str) -> bool:
+    """Whether all that a loss is made of, through names of the function, runs another sharded model, and this
+    one at most without gradients."""
+    is_other = False
+    for part in _made_of(module, backward.func):
+        for call in (n for n in ast.walk(part) if isinstance(n, ast.Call)):
+            if text in map(ast.unparse, (call.func, *call.args)):
+                if not is_without_gradients(module, call):
+                    return False
+            elif not isinstance(project.sharded(module, call.func), No):
+                is_other = True
+    return is_other
+
+
+def _made_of(module: Module, node: ast.AST) -> list[ast.AST]:
+    """An expression, and the values that names in it were assigned, and so on."""
+    found = [node]
+    for part in found:  # grows
+        for name in (n for n in ast.walk(part) if isinstance(n, ast.Name)):
+            seen = module.scope_of(name).lookup(name.id)
+            bound = reaching(module, *seen, name) if seen is not None else ()
+            found += [b.value for b in bound if b.value is not None and b.value not in found]
+    return found
 
 
 def _outcome(module: Module, function: ast.FunctionDef, call: ast.Call, text: str) -> str:

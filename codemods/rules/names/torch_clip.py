@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.far_parameters import FarParameters
+from codemods.analysis.module import last_name
 from codemods.analysis.optimizer_classes import trained
 from codemods.analysis.spoken_names import is_for_fsdp2
 from codemods.analysis.summoned import is_model_summoned, is_summoned
@@ -53,13 +54,18 @@ def torch_clip(project: Project) -> Iterator[Finding]:
     Where modules are left out of the shards PyTorch's function stops, because their gradients are plain: with
     `--unsafe-fixes` the helper module's takes its place.
 
-    Within `summon_full_params` gradients are whole before and after: nothing is said."""
+    Within `summon_full_params` gradients are whole before and after: nothing is said. Nor is it of a method
+    that a class with a sharded model overrides to clip by FSDP1's own."""
     for name in _FUNCTIONS:
         for module, call in project.calls_of(name):
             owner, holding = _owner(project, module, call)
             if owner is None or isinstance(holding, No):
                 continue
-            if _already_full(module, call) or _is_where_none(project, module, call, owner):
+            if (
+                _already_full(module, call)
+                or _is_where_none(project, module, call, owner)
+                or _is_overridden(project, module, call)
+            ):
                 continue
             if _is_mixed(project, call, holding):
                 yield _mixed(module, call)
@@ -156,6 +162,26 @@ def _clips_by_itself(project: Project, module: Module, call: ast.Call) -> bool:
     function = module.function(call)
     others = _clipped_by_themselves(project, module)
     return is_for_fsdp2(module, call) or any(module.function(other) is function for other in others)
+
+
+def _is_overridden(project: Project, module: Module, call: ast.Call) -> bool:
+    """Whether a place is in a method that every class with FSDP in it overrides, to clip by FSDP1's own
+    function: what comes here by `super()` is another model."""
+    owner, method = module.class_of(call), module.function(call)
+    if owner is None or not isinstance(method, ast.FunctionDef):
+        return False
+    if any(site.module.class_of(site.node) is owner for site in project.wraps):
+        return False
+    overriding: list[ast.ClassDef] = []
+    others: list[ast.ClassDef] = []
+    for heir, home in project.links.classes.heirs(owner, module):
+        own = next((n for n in heir.body if isinstance(n, ast.FunctionDef) and n.name == method.name), None)
+        clips = own is not None and any(
+            home.function(node) is own for node in _clipped_by_themselves(project, home)
+        )
+        (overriding if clips else others).append(heir)
+    said = (last_name(n) for one in others for n in ast.walk(one) if isinstance(n, ast.Name | ast.Attribute))
+    return bool(overriding) and not any("fsdp" in name.lower() for name in said)
 
 
 def _already_full(module: Module, call: ast.Call) -> bool:

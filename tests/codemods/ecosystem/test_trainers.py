@@ -226,7 +226,7 @@ def test_what_needs_a_person_is_left_with_a_remedy(tmp_path: Path, argument: str
     source = f"from transformers import TrainingArguments\n\nargs = TrainingArguments('out', {argument})\n"
     path.write_text(source)
     result = rewritten(tmp_path)
-    assert result.open_codes == [code]
+    assert code in result.open_codes
     text = path.read_text()
     assert [line for line in text.splitlines() if not line.startswith("#")] == source.splitlines()
     assert f"# TODO(fsdp-migrate {code}): " in text
@@ -292,6 +292,31 @@ def test_hybrid_and_no_shard_in_yaml_are_left(tmp_path: Path) -> None:
         path.write_text(f"do_train: true\nnum_train_epochs: 1\nfsdp: {word} auto_wrap\n")
     assert rewritten(tmp_path).open_codes == ["FM611", "FM611"]
     assert yaml.safe_load((tmp_path / "no_shard.yaml").read_text())["fsdp"] == "no_shard auto_wrap"
+
+
+SMOOTHED = {
+    "run.sh": ("FM615", 'torchrun train.py --fsdp "full_shard auto_wrap" --label_smoothing_factor={}\n'),
+    "exec.sh": ("FM615", "torchrun train.py --label_smoothing_factor {} --fsdp full_shard\n"),
+    "Dockerfile": ("FM615", "CMD torchrun train.py --fsdp full_shard --label_smoothing_factor {}\n"),
+    "run.py": ("FM619", "ARGS = ['x.py', '--fsdp', 'full_shard', '--label_smoothing_factor', '{}']\n"),
+    "train.yaml": ("FM617", "do_train: true\nfsdp: full_shard\nlabel_smoothing_factor: {}\noutput_dir: o\n"),
+    "train.json": (
+        "FM617",
+        '{{"do_train": true, "output_dir": "o", "fsdp": "full_shard", "label_smoothing_factor": {}}}\n',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTHED)
+def test_smoothed_labels_are_told_wherever_they_are_asked_for(tmp_path: Path, name: str) -> None:
+    """Under FSDP2 `Trainer.compute_loss` does not know a causal model by its class's name."""
+    code, text = SMOOTHED[name]
+    (tmp_path / name).write_text(text.format("0.1"))
+    result = rewritten(tmp_path)
+    assert code in result.open_codes
+    assert ["does not shift the labels" in line for line in result.lines].count(True) == 1
+    (tmp_path / name).write_text(text.format("0.0"))
+    assert rewritten(tmp_path).open_codes == []
 
 
 @pytest.mark.parametrize("name", ["run.sh", "train.yaml"])

@@ -20,5 +20,4 @@ def load(state, folder):
 
 
 def load_alone(state, folder):
-    # TODO(fsdp-migrate FM410): call `torch.distributed.checkpoint.load`
     load_state_dict(state, FileSystemReader(folder), no_dist=True)

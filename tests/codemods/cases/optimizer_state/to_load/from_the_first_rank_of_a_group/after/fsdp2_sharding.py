@@ -107,6 +107,14 @@ def load_full_optimizer(
             for name, values in state["state"].items()
         }
         state = {**state, "state": moments}
+    sent = [
+        [{**group, "params": []} for group in (state or {}).get("param_groups", ())]
+    ]
+    if broadcast:
+        dist.broadcast_object_list(sent)
+    for group, saved in zip(optimizer.param_groups, sent[0]):
+        # torch stops at what only saved groups have: a schedule's `initial_lr`.
+        group.update({key: saved[key] for key in saved.keys() - group.keys()})
     for group in optimizer.param_groups:
         # torch makes empty state by a step with zero gradients: 0 / (0 + eps).
         if group.get("eps") == 0:
