@@ -258,12 +258,16 @@ class Project:
         return self.links.naming
 
     def static_calls(self, *names: str) -> Iterator[MethodCall]:
-        """Every `FSDP.<name>(...)`, the class under whatever name, or a sharded model in its place."""
+        """Every `FSDP.<name>(...)`, the class under whatever name, one that derives from it, or a sharded
+        model in its place."""
         from codemods.torch_names import FSDP
 
         for call in self.method_calls(*names):
             symbol = self.resolve(call.module, call.receiver)
-            if symbol is not None:
+            if symbol is not None and symbol.module is not None and isinstance(symbol.node, ast.ClassDef):
+                if FSDP in self.links.classes.outside_bases(symbol.node, symbol.module):
+                    yield call
+            elif symbol is not None:
                 if symbol.name == FSDP:
                     yield call
             elif isinstance(self.sharded(call.module, call.receiver), Sharded):
