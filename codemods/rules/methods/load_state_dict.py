@@ -85,7 +85,8 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
             lenient.node,
             "FM403",
             "a key that a full state dict lacks is no error any more, and is not among the missing ones: "
-            "torch's `set_model_state_dict` keeps the model's own value for it; unknown keys still are errors",
+            "torch's `set_model_state_dict` keeps the model's own value for it; unknown keys still are "
+            "errors",
             is_note=True,
         )
 
