@@ -833,6 +833,37 @@ KINDS: dict[str, str | dict[str, str]] = {
                     clip_grad_norm_(self.model.parameters(), 1.0)  # <- nothing
         Trainer(True).step()
     """,
+    "a sharding of the project's own, with FSDP1's names": {
+        "own.py": """
+            class Own(nn.Module):
+                def __init__(self, module):
+                    super().__init__()
+                    self._fsdp_wrapped_module = module
+                    self.flat_param = torch.cat([p.detach().view(-1) for p in module.parameters()])
+                def forward(self, x):
+                    return self._fsdp_wrapped_module(x)  # <- nothing
+                def names(self):
+                    names = [name for name, _ in self.named_parameters()]
+                    return [name for name in names if "_fsdp_wrapped_module" not in name]  # <- nothing
+        """,
+        "main.py": """
+            from own import Own
+            def rotate(unit):
+                unit.flat_param.data.copy_(unit.buffer)  # <- nothing
+            def size(model):
+                model = FSDP(model)
+                return model.flat_param.numel()  # <- FM507
+            rotate(Own(net))
+        """,
+    },
+    "an heir of FSDP1's wrapper, with its names": """
+        class Heir(FSDP):
+            def __init__(self, module):
+                super().__init__(module)
+                self._fsdp_wrapped_module = module
+        def inside(unit):
+            return unit._fsdp_wrapped_module  # <- FM516
+    """,
 }
 
 
