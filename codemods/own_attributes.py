@@ -6,9 +6,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from codemods.analysis.module import Module
 from codemods.project import Project
-from codemods.torch_names import FSDP
+from codemods.subclass_calls import is_in_heir
 
 
 def own_attributes(project: Project, names: Iterable[str]) -> frozenset[str]:
@@ -20,13 +19,9 @@ def own_attributes(project: Project, names: Iterable[str]) -> frozenset[str]:
         if any(
             isinstance(one.ctx, ast.Store)
             and ast.unparse(one.value) == "self"
-            and _is_of_own(project, home, one)
+            and home.class_of(one) is not None
+            and not is_in_heir(project, home, one)
             for home in project.looked_at
             for one in home.attributes(name)
         )
     )
-
-
-def _is_of_own(project: Project, module: Module, node: ast.Attribute) -> bool:
-    owner = module.class_of(node)
-    return owner is not None and FSDP not in project.links.classes.outside_bases(owner, module)
