@@ -856,6 +856,22 @@ KINDS: dict[str, str | dict[str, str]] = {
             rotate(Own(net))
         """,
     },
+    "a part of the model that is wrapped in a way which is not seen": """
+        class Net(nn.Module):
+            def forward(self, x):
+                return x
+        class Clipping(Net):
+            def clip_grad_norm_(self, limit):
+                return limit
+        class Trainer:
+            def __init__(self):
+                self.net, self.other = Net(), Clipping()
+                for name in ("net",):
+                    setattr(self, name, FSDP(getattr(self, name)))
+            def step(self):
+                self.other.clip_grad_norm_(1.0)  # <- nothing
+                return self.net.clip_grad_norm_(1.0)  # <- FM301
+    """,
     "an heir of FSDP1's wrapper, with its names": """
         class Heir(FSDP):
             def __init__(self, module):
