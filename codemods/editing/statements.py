@@ -169,14 +169,25 @@ def can_only_be_sharded(project: Project, module: Module, receiver: ast.expr, me
 
 
 def _is_part_without(project: Project, module: Module, receiver: ast.Attribute, method: str) -> bool:
-    """Whether an attribute holds modules of the project, whose classes have no such method."""
+    """Whether an attribute holds modules of the project, whose classes have no such method, and attributes
+    are set by names that the program computes."""
     held, classes = project.links.held(module, receiver), project.links.classes
-    return bool(held) and all(
-        isinstance(one, Instance)
-        and classes.is_module(one.node, one.module)
-        and all(base.startswith("torch.nn.") for base in classes.outside_bases(one.node, one.module))
-        and not classes.methods(one, method)
-        for one in held
+    homes = {module, *(site.module for site in project.wraps)}
+    is_set = any(
+        len(call.args) == 3 and not isinstance(call.args[1], ast.Constant)
+        for home in homes
+        for call in home.called("setattr")
+    )
+    return (
+        is_set
+        and bool(held)
+        and all(
+            isinstance(one, Instance)
+            and classes.is_module(one.node, one.module)
+            and all(base.startswith("torch.nn.") for base in classes.outside_bases(one.node, one.module))
+            and not classes.methods(one, method)
+            for one in held
+        )
     )
 
 

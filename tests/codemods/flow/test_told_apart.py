@@ -856,6 +856,30 @@ KINDS: dict[str, str | dict[str, str]] = {
             rotate(Own(net))
         """,
     },
+    "another mode than that in which the wrapping function is called": """
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        def shard(model):
+            return FSDP(model)
+        def replicate(model):
+            return DDP(model)
+        def save(model, args):
+            if args.mode == "fsdp":
+                torch.save(model.state_dict(), "m")  # <- FM402
+            else:
+                torch.save(model.module.state_dict(), "m")  # <- nothing
+        def load(model, args):
+            if args.mode == "ddp":
+                model.module.load_state_dict(torch.load("m"))  # <- nothing
+            elif args.mode == "other":
+                model.load_state_dict(torch.load("m"))  # <- nothing
+            if args.how == "ddp":
+                model.load_state_dict(torch.load("m"))  # <- FM403
+        def main(args):
+            model = shard(net) if args.mode == "fsdp" else replicate(net)
+            load(model, args)
+            save(model, args)
+        main(args)
+    """,
     "a part of the model that is wrapped in a way which is not seen": """
         class Net(nn.Module):
             def forward(self, x):
