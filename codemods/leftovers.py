@@ -19,6 +19,7 @@ from codemods.editing.statements import is_annotation
 from codemods.leftover_imports import unread_imports
 from codemods.leftover_words import CODE, header, is_gone, is_spoken_of, left_name
 from codemods.model import Edit, Finding, Outcome, Reported
+from codemods.own_attributes import own_attributes
 from codemods.project import Project
 from codemods.torch_names import FSDP, is_fsdp1, is_fsdp1_import, is_fsdp_namespace
 
@@ -77,11 +78,12 @@ def left_over(
                 continue
             spoken.add((module.path, module.place(module.statement(node)).line))
             yield _in_branch(project, module, node) or left_name(module, node, name, wraps=wraps)
+    own = own_attributes(project, UNMISTAKABLE - _METHODS)
     for module in project.naming:
         yield from _in_text(project, module, edits, spoken, wraps=wraps)
         yield from unread_imports(project, module, edits, spoken)
         if _UNMISTAKABLE_TEXT.search(module.text):
-            yield from _unmistakable(project, module, edits, spoken)
+            yield from _unmistakable(project, module, edits, spoken, own)
 
 
 def _wraps(project: Project) -> bool:
@@ -147,9 +149,12 @@ def _unmistakable(
     module: Module,
     edits: dict[str, list[tuple[Edit, Finding]]],
     spoken: set[tuple[str, int]],
+    own: frozenset[str],
 ) -> Iterator[Finding]:
     """Attributes that only FSDP1 has, whatever they are taken from, and strings that ask for them."""
     for node, name in _unmistakable_names(module):
+        if name in own:
+            continue
         symbol = project.resolve(module, node) if isinstance(node, ast.Attribute) else None
         if symbol is not None and symbol.module is not None:
             continue

@@ -147,11 +147,26 @@ class Project:
             return No()
         if self.links.evidence.is_denied(module, node):
             return No()
-        if holding.sites and is_where_not_wrapped(module, node, _beside(module, holding.sites)):
+        if holding.sites and self._is_where_not_wrapped(module, node, holding.sites):
             return No()
         if is_of_other_engine(module) and any(isinstance(h, NO_MODEL) for h in self.links.held(module, node)):
             return No()
         return No() if isinstance(holding, Maybe) and self._is_none(module, node) else holding
+
+    def _is_where_not_wrapped(self, module: Module, node: ast.expr, sites: frozenset[WrapCall]) -> bool:
+        """Whether a condition fails under which alone a model is wrapped, or the function that does it is
+        called."""
+        return all(
+            is_where_not_wrapped(module, node, [site])
+            or is_where_not_wrapped(module, node, self._calls_around(site))
+            for site in _beside(module, sites)
+        )
+
+    def _calls_around(self, site: WrapCall) -> list[WrapCall]:
+        """The calls of the function that a wrap stands in, as if they were the wrap."""
+        function = site.module.function(site.node)
+        calls = self.links.calls_of(site.module, function) if function is not None else []
+        return [WrapCall(home, call) for home, call in calls] or [site]
 
     def _is_none(self, module: Module, node: ast.expr) -> bool:
         if is_plain_test(module) or is_one_process(module) or is_of_traced_models(module):
@@ -258,12 +273,16 @@ class Project:
         return self.links.naming
 
     def static_calls(self, *names: str) -> Iterator[MethodCall]:
-        """Every `FSDP.<name>(...)`, the class under whatever name, or a sharded model in its place."""
+        """Every `FSDP.<name>(...)`, the class under whatever name, one that derives from it, or a sharded
+        model in its place."""
         from codemods.torch_names import FSDP
 
         for call in self.method_calls(*names):
             symbol = self.resolve(call.module, call.receiver)
-            if symbol is not None:
+            if symbol is not None and symbol.module is not None and isinstance(symbol.node, ast.ClassDef):
+                if FSDP in self.links.classes.outside_bases(symbol.node, symbol.module):
+                    yield call
+            elif symbol is not None:
                 if symbol.name == FSDP:
                     yield call
             elif isinstance(self.sharded(call.module, call.receiver), Sharded):

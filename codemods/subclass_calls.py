@@ -27,6 +27,12 @@ def subclass_calls(project: Project) -> dict[ast.ClassDef, Calls]:
     return found
 
 
+def is_in_heir(project: Project, module: Module, node: ast.AST) -> bool:
+    """Whether a place is in a class that derives from FSDP1's wrapper, however indirectly."""
+    owner = module.class_of(node)
+    return owner is not None and FSDP in project.links.classes.outside_bases(owner, module)
+
+
 def taken_by(project: Project, calls: Calls) -> frozenset[str]:
     """The types whose values calls take from elsewhere."""
     found: frozenset[str] = frozenset()

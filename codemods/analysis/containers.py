@@ -182,7 +182,7 @@ class Containers:
         """The modules inside a model, where it can be a sharded one."""
         found = self.links.held(module, model)
         sites: list[WrapCall | None] = [h for h in found if isinstance(h, WrapCall)]
-        if any(isinstance(h, DeclaredType) for h in found) or self.links.evidence.is_evident(module, model):
+        if any(isinstance(h, DeclaredType) for h in found) or self.links.is_evident(module, model):
             sites.append(None)
         is_certain = not any(isinstance(h, OtherType | Instance) for h in found)
         parts: set[Held] = {Part(site) for site in sites}

@@ -138,10 +138,10 @@ class Evidence:
         symbol = self.index.resolve(module, test.args[1])
         return symbol is not None and symbol.name == FSDP
 
-    def is_evident(self, module: Module, node: ast.expr) -> bool:
-        """Whether one of FSDP1's static methods is called on the same name in the same function."""
+    def evident(self, module: Module, node: ast.expr) -> list[ast.expr]:
+        """What FSDP1's static methods are called on by the same name in the same function."""
         if not isinstance(node, ast.Name | ast.Attribute):
-            return False
+            return []
         if self._evidence is None:
             self._evidence = {}
             for home in self.naming:
@@ -151,7 +151,7 @@ class Evidence:
                         key = (home.path, home.scope_of(call).node, ast.unparse(subject))
                         self._evidence.setdefault(key, []).append(subject)
         subjects = self._evidence.get((module.path, module.scope_of(node).node, ast.unparse(node)), [])
-        return any(_is_same(module, node, subject) for subject in subjects)
+        return [subject for subject in subjects if _is_same(module, node, subject)]
 
     def subjects(self, module: Module) -> list[ast.expr]:
         """What FSDP1's static methods are called on in a module."""

@@ -27,6 +27,15 @@ def reaching(module: Module, scope: Scope, bindings: Sequence[Binding], use: ast
     return [b for b in bindings if b in hits or _is_from_inside(module, scope, b)]
 
 
+def bound_between(module: Module, one: ast.expr, other: ast.expr) -> list[Binding]:
+    """The bindings of a name that can be in force at the second place and not at the first."""
+    found = module.scope_of(one).lookup(one.id) if isinstance(one, ast.Name) else None
+    if found is None:
+        return []
+    here = reaching(module, *found, one)
+    return [binding for binding in reaching(module, *found, other) if binding not in here]
+
+
 def imported_by(module: Module, scope: Scope, name: str, use: ast.AST) -> list[Binding]:
     """The bindings of a name that a place of a scope can mean, where several branches import it.
 

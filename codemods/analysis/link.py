@@ -17,6 +17,7 @@ from codemods.analysis.calls import Calls
 from codemods.analysis.classes import Classes
 from codemods.analysis.containers import Containers
 from codemods.analysis.evidence import Evidence, called_optimizers, optimizers_in
+from codemods.analysis.flow import bound_between
 from codemods.analysis.functions import Functions
 from codemods.analysis.holding import (
     DECLARED,
@@ -133,13 +134,26 @@ class Links:
             return No()
         held = self.held(module, node)
         sites = frozenset(h for h in held if isinstance(h, WrapCall))
-        declared = any(isinstance(h, Declared) for h in held) or self.evidence.is_evident(module, node)
+        declared = any(isinstance(h, Declared) for h in held) or self.is_evident(module, node)
         declared = declared or self.evidence.is_tested(module, node)
         if not sites and not declared:
             return Maybe(sites) if any(isinstance(h, Possible) for h in held) else No()
         if declared or not any(isinstance(h, NO_MODEL) for h in held):
             return Sharded(sites)
         return Maybe(sites)
+
+    def is_evident(self, module: Module, node: ast.expr) -> bool:
+        """Whether one of FSDP1's static methods is called on the same name in the same function, and not
+        because the name is given a wrapped model in between."""
+        return any(
+            not any(
+                isinstance(held, WrapCall)
+                for binding in bound_between(module, node, subject)
+                if binding.value is not None
+                for held in self.held(module, binding.value)
+            )
+            for subject in self.evidence.evident(module, node)
+        )
 
     def is_certain_part(self, module: Module, node: ast.expr) -> bool:
         """Whether an expression holds modules inside a sharded model and nothing else."""

@@ -63,6 +63,8 @@ class ParameterLists:
             if node in seen:
                 continue
             seen.add(node)
+            if node in self.links.wraps:
+                continue  # a model: what its wrap is given, such as `ignored_states`, are other lists
             for part in ast.walk(node):
                 owner = parameters_of(part)
                 leads: list[tuple[Module, ast.AST]] = []

@@ -72,5 +72,6 @@ def _hanging(lines: list[str], call: ast.Call) -> str:
     top, bottom = lines[call.lineno - 1], lines[(call.end_lineno or 0) - 1]
     indent = top[: len(top) - len(top.lstrip())]
     texts = [lines[item.lineno - 1][item.col_offset : item.end_col_offset] for item in items]
-    inner = "".join(f"{indent}{' ' * _STEP}{text},\n" for text in texts)
+    step = "\t" if indent.endswith("\t") else " " * _STEP
+    inner = "".join(f"{indent}{step}{text},\n" for text in texts)
     return f"{top[: items[0].col_offset].rstrip()}\n{inner}{indent}){bottom[call.end_col_offset :]}"

@@ -1,8 +1,8 @@
 """Where a helper module can stand so that every file that uses it can import it, as the repository runs it.
 
 A file finds modules below its own root (the folder above its outermost package; a script's own folder) and
-below the roots of whatever it imports, since those are on the path of the same process. A script in a package
-that imports its neighbours by their bare names runs from its own folder.
+below the roots of whatever it imports, or of what all its importers do, since those are on the path of the
+same process. A script in a package that imports its neighbours by their bare names runs from its own folder.
 """
 
 from __future__ import annotations
@@ -153,6 +153,12 @@ class Roots:
         return ".".join([*around, *folder.parts[len(root.parts) :]])
 
     def reached_from(self, path: str) -> frozenset[PurePosixPath]:
+        """The roots of a file and of everything it imports, and those that all files reach which import it:
+        settings beside a script are read where the script's library is found."""
+        takers = [self._own(taker) for taker in sorted(self.project.links.shelf.importers.get(path, ()))]
+        return self._own(path) | (frozenset.intersection(*takers) if takers else frozenset())
+
+    def _own(self, path: str) -> frozenset[PurePosixPath]:
         """The roots of a file and of everything it imports."""
         if path not in self._closures:
             seen = reached([path], self.project.imports)

@@ -51,14 +51,23 @@ def wrap_long_lines(before: str, after: str, width: int, newline: str) -> str:
         if len(line) <= width:
             continue
         if number in contents and not comment:
-            lines[number - 1] = _Breaker(line, width).one_a_line(contents[number])
+            lines[number - 1] = _with_tabs(line, _Breaker(line, width).one_a_line(contents[number]))
             continue
         for node in nodes.get(number, []):
             broken = _Breaker(line, width).broken(node)
             if broken is not None:
-                lines[number - 1] = broken + comment
+                lines[number - 1] = _with_tabs(line, broken) + comment
                 break
     return "".join(line.replace("\n", newline) + end for line, end in zip(lines, ends, strict=True))
+
+
+def _with_tabs(line: str, broken: str) -> str:
+    """The lines that a line was broken into, indented with tabs where it is."""
+    indent = line[: len(line) - len(line.lstrip())]
+    if not indent.endswith("\t"):
+        return broken
+    pad = re.compile(rf"^ {{{len(indent)}}}((?: {{{_STEP}}})*)", re.MULTILINE)
+    return pad.sub(lambda found: indent + "\t" * (len(found[1]) // _STEP), broken)
 
 
 def _without_emptied(old: list[str], new: list[str], ends: list[str], newline: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from codemods.analysis.conditions import branches_before, leaves
 from codemods.analysis.flow import reaching
-from codemods.analysis.holding import Holding, Maybe
+from codemods.analysis.holding import Holding, Instance, Maybe
 from codemods.analysis.module import Module, last_name
 from codemods.analysis.values import CallValue, options
 from codemods.editing.code import code, join
@@ -145,24 +145,50 @@ def unwrapping_loop(module: Module, node: ast.AST) -> ast.While | None:
     return None
 
 
-def can_only_be_sharded(project: Project, module: Module, receiver: ast.expr) -> bool:
+def can_only_be_sharded(project: Project, module: Module, receiver: ast.expr, method: str) -> bool:
     """Whether an object that was not found can, with a method that few classes have, only be FSDP1's.
 
     Not so for `self`, names that other libraries' objects go by, objects whose making is seen, beside another
-    FSDP, and in a project without FSDP1.
+    FSDP, and in a project without FSDP1. A module of the project whose class has no such method was wrapped
+    in a way that was not seen: `setattr(self, name, FSDP(part))`.
     """
     if not isinstance(receiver, ast.Name | ast.Attribute):
         return False
     words = ast.unparse(receiver).lower()
     if words == "self" or any(word in words for word in _OTHERS):
         return False
-    if any(isinstance(value, CallValue) for value in options(project.evaluate(module, receiver))):
-        return False
     if any(word in module.text for word in _OTHER_FSDP):
         return False
     if not project.uses(FSDP) or project.resolve(module, receiver) is not None:
         return False
+    if isinstance(receiver, ast.Attribute) and _is_part_without(project, module, receiver, method):
+        return True
+    if any(isinstance(value, CallValue) for value in options(project.evaluate(module, receiver))):
+        return False
     return project.links.is_unseen(module, receiver)
+
+
+def _is_part_without(project: Project, module: Module, receiver: ast.Attribute, method: str) -> bool:
+    """Whether an attribute holds modules of the project, whose classes have no such method, and attributes
+    are set by names that the program computes."""
+    held, classes = project.links.held(module, receiver), project.links.classes
+    homes = {module, *(site.module for site in project.wraps)}
+    is_set = any(
+        len(call.args) == 3 and not isinstance(call.args[1], ast.Constant)
+        for home in homes
+        for call in home.called("setattr")
+    )
+    return (
+        is_set
+        and bool(held)
+        and all(
+            isinstance(one, Instance)
+            and classes.is_module(one.node, one.module)
+            and all(base.startswith("torch.nn.") for base in classes.outside_bases(one.node, one.module))
+            and not classes.methods(one, method)
+            for one in held
+        )
+    )
 
 
 def may_be_ddp(module: Module) -> bool:

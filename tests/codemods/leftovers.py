@@ -102,19 +102,22 @@ HELPER_MODULE = "fsdp2_sharding"
 def scan(folder: Path) -> list[Leftover]:
     """Every use of an FSDP1 name below `folder`, in order; files that do not parse are passed over."""
     modules = _bound_modules(folder)
-    own = frozenset(name for module in modules for name in _stored(module.tree) if not name.startswith("_"))
+    own = frozenset(name for module in modules for name in _stored(module.tree))
     methods = OwnMethods(frozenset(_own_methods(modules)))
     return sorted({leftover for module in modules for leftover in _uses(module, own, methods)})
 
 
 def _stored(tree: ast.Module) -> Iterator[str]:
-    """Attributes that the code gives to objects of its own: `self.fsdp_modules = {}`, fields of classes."""
+    """Attributes that the code gives to objects of its own: `self.fsdp_modules = {}`, fields of classes;
+    private ones only through `self`, as they are set on FSDP1's objects too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.attr
+            if not node.attr.startswith("_") or ast.unparse(node.value) == "self":
+                yield node.attr
         elif isinstance(node, ast.ClassDef):
             fields = (s.target for s in node.body if isinstance(s, ast.AnnAssign))
-            yield from (target.id for target in fields if isinstance(target, ast.Name))
+            names = (target.id for target in fields if isinstance(target, ast.Name))
+            yield from (name for name in names if not name.startswith("_"))
 
 
 @dataclass(frozen=True, slots=True)

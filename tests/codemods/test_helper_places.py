@@ -50,6 +50,13 @@ def save(model, kind):
     with FSDP.state_dict_type(model, StateDictType[kind]):
         return model.state_dict()
 """
+_SETTINGS = """
+from torch.distributed.fsdp import ShardingStrategy
+
+
+class Settings:
+    strategy: ShardingStrategy = ShardingStrategy.FULL_SHARD
+"""
 _PACKAGING = '[project]\nname = "x"\nversion = "1"\n'
 
 
@@ -194,6 +201,30 @@ LAYOUTS = {
         },
         ["fsdp2_sharding.py"],
         [(".", "", "-m train.run"), ("train", "..", "run.py")],
+    ),
+    "settings beside the scripts of an installed package": Layout(
+        {
+            "pyproject.toml": _PACKAGING,
+            "src/product/__init__.py": "",
+            "src/product/model.py": _SHARD,
+            **{
+                f"examples/{name}/{file}": text
+                for name in ("speech", "sound")
+                for file, text in {
+                    f"{name}_settings.py": _SETTINGS,
+                    "train.py": f"from product.model import shard\nfrom {name}_settings import Settings\n",
+                }.items()
+            },
+            "tools/alone/settings.py": _SETTINGS,
+            "tools/alone/show.py": "from settings import Settings\n",
+            "tools/alone/run.py": "from product.model import shard\nfrom settings import Settings\n",
+        },
+        ["src/product/fsdp2_sharding.py", "tools/alone/fsdp2_sharding.py"],
+        [
+            *((f"examples/{name}", "../../src", "train.py") for name in ("speech", "sound")),
+            ("tools/alone", "", "show.py"),
+            ("tools/alone", "../../src", "run.py"),
+        ],
     ),
     "a namespace package": Layout(
         {

@@ -1,6 +1,7 @@
 """New long lines are broken the way the formatter would, and mean what they meant."""
 
 import ast
+import re
 import subprocess
 import sys
 
@@ -36,6 +37,15 @@ def test_breaks_as_the_formatter_does(line: str) -> None:
     # The formatter also changes quotes; only the line breaks are compared.
     assert _formatted(wrapped) == _formatted(text)
     assert wrapped.replace("'", '"') == _formatted(text)
+
+
+@pytest.mark.parametrize("line", LONG)
+def test_lines_indented_with_tabs_are_broken_with_tabs(line: str) -> None:
+    text = f"def f():\n\tif g():\n\t\t{line}\n"
+    wrapped = wrap_long_lines("", text, 80, "\n")
+    first, *inner, last = wrapped.splitlines()[2:]
+    assert all(re.match(r"\t\t\t+[^\s]", row) for row in inner) and re.match(r"\t\t[^\s]", last)
+    assert first.startswith("\t\t") and ast.dump(ast.parse(wrapped)) == ast.dump(ast.parse(text))
 
 
 @pytest.mark.parametrize(

@@ -43,3 +43,43 @@ def test_only_a_backward_pass_that_surely_synchronises_is_one(
 ) -> None:
     done, _ = rewrite_of(tmp_path, {"train.py": _PROGRAM + indent(ending, " " * 8)})
     assert ("FM304" in [item.finding.code for item in done.reported]) is told
+
+
+_CHOSEN = """\
+from contextlib import nullcontext
+
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def train(net, optimizer, data):
+    model = FSDP(net)
+    for step, batch in enumerate(data):
+        last = step % 4 == 3
+        with nullcontext() if last else model.no_sync():
+            loss = model(batch)
+BEFORE
+            loss.backward()
+            if TEST:
+                optimizer.step()
+                optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "test", "told"),
+    [
+        ("", "last", False),
+        ("", "last and step > 8", False),
+        ("", "not last", True),
+        ("", "last or step > 8", True),
+        ("            last = True", "last", True),
+    ],
+    ids=["the same", "narrower", "the others", "wider", "bound anew"],
+)
+def test_the_branch_of_the_micro_batch_that_synchronises(
+    tmp_path: Path, before: str, test: str, told: bool
+) -> None:
+    program = _CHOSEN.replace("BEFORE", before).replace("TEST", test)
+    done, _ = rewrite_of(tmp_path, {"train.py": program})
+    assert ("FM304" in [item.finding.code for item in done.reported]) is told

@@ -63,7 +63,8 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
             yield _translated(project, call, max_norm, argument(call.node, 1 + on_class, "norm_type"))
             continue
         is_list = ".parameters(" in ast.unparse(max_norm)
-        if on_class or (not is_list and can_only_be_sharded(project, call.module, call.receiver)):
+        name = "clip_grad_norm_"
+        if on_class or (not is_list and can_only_be_sharded(project, call.module, call.receiver, name)):
             yield finding(
                 call.module,
                 call.node,

@@ -51,13 +51,14 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
     pass without a backward pass the root still shows whole, temporary parameters. Loading before the model is
     sharded needs no change and gets none, nor does a dict that the function fills with DTensors.
 
-    Said once per run: a key that a full state dict lacks was an error, and torch's function keeps the model's
-    own value for it instead (`_load_model_state_dict` puts those into the dict before it is loaded)."""
+    Said once per run: a key that a full state dict lacks was an error, or with `strict=False` one of the
+    missing keys that it gives back; torch's function keeps the model's own value for it instead, without a
+    word (`_load_model_state_dict` puts those into the dict before it is loaded)."""
     lenient: MethodCall | None = None
     for asked in state_dict_calls(project, "load_state_dict"):
         call, told = asked.call, asked.told
         if asked.is_in_block:  # the block's own rule sees to it
-            lenient = lenient or (call if _may_be_incomplete(call.node, told) else None)
+            lenient = lenient or (call if _may_be_incomplete(call.module, call.node, told) else None)
             continue
         if _is_distributed(call.module, call.node):
             continue
@@ -67,7 +68,7 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
         if isinstance(edits, Refused):
             yield finding(call.module, call.node, "FM403", edits.why, remedy=_REMEDY)
             continue
-        lenient = lenient or (call if _may_be_incomplete(call.node, told) else None)
+        lenient = lenient or (call if _may_be_incomplete(call.module, call.node, told) else None)
         if setting is None or setting.kind is not Kind.SHARDED:
             edits = [*resharded_before(project, call.module, call.node, call.receiver), *edits]
         yield finding(
@@ -83,18 +84,21 @@ def load_state_dict(project: Project) -> Iterator[Finding]:
             lenient.module,
             lenient.node,
             "FM403",
-            "a key that a full state dict lacks is no error any more: torch's `set_model_state_dict` keeps "
-            "the model's own value for it; unknown keys still are errors",
+            "a key that a full state dict lacks is no error any more, and is not among the missing ones: "
+            "torch's `set_model_state_dict` keeps the model's own value for it; unknown keys still are "
+            "errors",
             is_note=True,
         )
 
 
-def _may_be_incomplete(call: ast.Call, told: Answer) -> bool:
-    """Whether a full state dict is loaded of which every key has to be there."""
+def _may_be_incomplete(module: Module, call: ast.Call, told: Answer) -> bool:
+    """Whether a full state dict is loaded of which every key has to be there, or missing ones are looked
+    at."""
     if isinstance(told, AtRunTime | Unknown) or told.setting.kind is not Kind.FULL:
         return False
     strict = argument(call, 1, "strict")
-    return strict is None or (isinstance(strict, ast.Constant) and strict.value is True)
+    is_lenient = isinstance(strict, ast.Constant) and not strict.value
+    return not is_lenient or not isinstance(module.parent(call), ast.Expr)
 
 
 def _is_distributed(module: Module, call: ast.Call) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from codemods.analysis.class_questions import asks_for_classes, classes_of, questions
 from codemods.analysis.conditions import conditions, decided_by
+from codemods.analysis.library_calls import lightning_calls
 from codemods.rule import (
     FSDP,
     Finding,
@@ -37,7 +38,9 @@ def module(project: Project) -> Iterator[Finding]:
         names = [name for name, _ in model.named_children()]
 
     Where the name holds a sharded model on some paths and something else on others (DistributedDataParallel
-    keeps its `.module`), `getattr(model, "module", model)` is right for both."""
+    keeps its `.module`), `getattr(model, "module", model)` is right for both. What Fabric gives back keeps
+    its `.module`: that is the model inside of Fabric's own wrapper."""
+    is_fabric = any("fabric" in symbol.name for _, _, symbol in lightning_calls(project))
     for home in project.looked_at:
         for node in home.attributes(*_NAMES):
             if not isinstance(node.ctx, ast.Load):
@@ -47,6 +50,8 @@ def module(project: Project) -> Iterator[Finding]:
             asked = asked or _asked_by_function(project, home, node)
             if isinstance(holding, No) and (asked is None or FSDP not in asked):
                 continue
+            if node.attr == "module" and not isinstance(holding, No) and not holding.sites and is_fabric:
+                continue  # Fabric's own wrapper, which it has around models of every strategy
             if unwrapping_loop(home, node) is not None or _is_asked_for(home, node):
                 continue  # what the loop asks is FM501's; with `hasattr` both kinds of model are right
             if (told := _left(project, home, node)) is not None:

@@ -60,7 +60,7 @@ def no_sync(project: Project) -> Iterator[Finding]:
         for node in module.attributes("no_sync"):
             holding = project.sharded(module, node.value)
             if isinstance(holding, No):
-                if can_only_be_sharded(project, module, node.value):
+                if can_only_be_sharded(project, module, node.value, "no_sync"):
                     yield _either(module, node)
                 continue
             call = module.parent(node)

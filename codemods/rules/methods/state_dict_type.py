@@ -27,6 +27,7 @@ from codemods.rule import (
     shared_by_choice,
 )
 from codemods.shared_types import shared_call
+from codemods.subclass_calls import is_in_heir
 
 _REMEDY = (
     "save with `get_model_state_dict`/`get_optimizer_state_dict` and load with `set_model_state_dict`/"
@@ -37,6 +38,7 @@ _LOCAL = (
     "files with "
     "`fsdp-migrate convert-ckpt`"
 )
+_HEIR = "this class derives from FSDP1's wrapper, whose methods give the state dicts"
 _OTHER_STACK = "remove it together with what only FSDP1 models need"
 
 
@@ -67,14 +69,18 @@ def state_dict_type(project: Project) -> Iterator[Finding]:
 
     A context in which only an optimizer is asked for its own state goes, whatever it chooses. Left to a
     person, with everything in the block untouched: LOCAL_STATE_DICT (FSDP2 has no flat parameters), blocks
-    that hand the model to code that is not part of the project, and choices that stand in a branch for FSDP1
-    models beside one for FSDP2 models, which is what runs after the rewrite."""
+    that hand the model to code that is not part of the project, methods of classes that derive from FSDP1's
+    wrapper, and choices that stand in a branch for FSDP1 models beside one for FSDP2 models, which is what
+    runs after the rewrite."""
     run_time = decided_at_run_time(project).calls
     for choice in choices(project):
         if choice.lasts:
             continue
         if is_for_other_stack(project, choice):
             yield _left(choice, OTHER_STACK, _OTHER_STACK)
+        elif is_in_heir(project, choice.module, choice.call):
+            shares = shared_by_choice(project, choice)
+            yield finding(choice.module, choice.call, "FM401", _HEIR, remedy=_REMEDY, shares=shares)
         elif choice.block is not None:
             plan = plan_block(project, choice.block)
             if isinstance(plan, Refused):

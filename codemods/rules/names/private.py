@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.own_attributes import own_attributes
 from codemods.rule import (
     Edit,
     Finding,
@@ -49,12 +50,14 @@ _RUNTIME = "torch.distributed.fsdp._runtime_utils"
 def private(project: Project) -> Iterator[Finding]:
     """Flat parameters, handles and other private state of FSDP1 have no counterpart.
 
-    `_handle`, `_handles`, `_all_handles`, `flat_param` are left to a person with what to use instead.
+    `_handle`, `_handles`, `_all_handles`, `flat_param` are left to a person with what to use instead, but
+    not where a class of the project has such an attribute of its own.
     Resharding by hand has a public form:
 
         if isinstance(m, FSDP) and m._handle is not None:        if isinstance(m, FSDPModule):
             m._handle.reshard(True)                                  m.reshard()
     """
+    own = own_attributes(project, _REMEDIES)
     for module in project.looked_at:
         translated = _resharding(project, module)
         for place, edits in translated.values():
@@ -72,7 +75,7 @@ def private(project: Project) -> Iterator[Finding]:
                 continue  # `unit._handle.flat_param` is one thing to replace
             remedy = _REMEDIES[attribute.attr]
             is_sharded = not isinstance(project.sharded(module, attribute.value), No)
-            if is_sharded or (module.says_fsdp and not _is_its_own(module, attribute)):
+            if is_sharded or (module.says_fsdp and attribute.attr not in own):
                 yield finding(
                     module,
                     attribute,
@@ -150,12 +153,3 @@ def _reads_of(module: Module, statement: ast.Assign) -> list[ast.Name]:
         and node.id == target.id
         and module.function(node) is function
     ]
-
-
-def _is_its_own(module: Module, node: ast.Attribute) -> bool:
-    """Whether it is an attribute of `self` that the class sets itself."""
-    owner = module.class_of(node) if isinstance(node.value, ast.Name) and node.value.id == "self" else None
-    return owner is not None and any(
-        isinstance(one.ctx, ast.Store) and module.class_of(one) is owner
-        for one in module.attributes(node.attr)
-    )

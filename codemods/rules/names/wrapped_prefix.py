@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.attribute_questions import is_read_where_met
+from codemods.own_attributes import own_attributes
 from codemods.rule import Edit, Finding, Module, Project, Safety, code, finding, replace, rule
 
 _PREFIX = "_fsdp_wrapped_module"
@@ -25,6 +26,8 @@ def wrapped_prefix(project: Project) -> Iterator[Finding]:
         if isinstance(m, A) or (hasattr(m, "_fsdp_wrapped_module") and isinstance(m._fsdp_wrapped_module, A)):
         if isinstance(m, A):
     """
+    if own_attributes(project, [_PREFIX]):
+        return  # a wrapper of the project's makes the same prefix
     for module in project.looked_at:
         for node in module.nodes(ast.Constant) if _PREFIX in module.text else ():
             if not isinstance(node, ast.Constant) or not isinstance(node.value, str):

@@ -6,10 +6,13 @@ unsharded parameters, where `zero_grad` does not see them)."""
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
+from codemods.analysis.conditions import conditions, decided_by
 from codemods.rule import Finding, Module, No, Project, finding, rule
 
+_NAME = re.compile(r"\w+")
 _BAD_VALUES = ("isnan", "isinf", "isfinite")
 
 
@@ -21,15 +24,19 @@ def zero_grad(project: Project) -> Iterator[Finding]:
     keeps them aside until the next synchronised backward pass, which adds them in: a batch that was skipped
     because its loss was NaN comes back. Found: `zero_grad()` inside a `no_sync` block, and `zero_grad()`
     under a test for NaN or infinity in a loop that also uses `no_sync`, unless a backward pass outside of any
-    context comes right before it: that one synchronises."""
+    context comes right before it, or the branch it is in is that of the micro-batch that synchronises."""
     for module in project.looked_at:
         loops = _accumulating_blocks(project, module)
         for call in module.calls():
             if not (isinstance(call.func, ast.Attribute) and call.func.attr == "zero_grad"):
                 continue
-            around = list(module.ancestors(call))
-            in_block = any(parent in loops and isinstance(parent, ast.With) for parent in around)
-            in_loop = any(parent in loops and isinstance(parent, ast.For | ast.While) for parent in around)
+            around = [
+                parent
+                for parent in module.ancestors(call)
+                if any(not _is_synchronising(module, call, node) for node in loops.get(parent, ()))
+            ]
+            in_block = any(isinstance(parent, ast.With) for parent in around)
+            in_loop = any(isinstance(parent, ast.For | ast.While) for parent in around)
             if in_block or (
                 in_loop and _skips_bad_batch(module, call) and not _is_synchronised(module, call)
             ):
@@ -47,9 +54,9 @@ def zero_grad(project: Project) -> Iterator[Finding]:
                 )
 
 
-def _accumulating_blocks(project: Project, module: Module) -> set[ast.AST]:
-    """`with` statements that switch synchronisation off, and the loops around them."""
-    found: set[ast.AST] = set()
+def _accumulating_blocks(project: Project, module: Module) -> dict[ast.AST, list[ast.Attribute]]:
+    """`with` statements that switch synchronisation off, and the loops around them; and where they say so."""
+    found: dict[ast.AST, list[ast.Attribute]] = {}
     for node in module.attributes("no_sync"):
         if isinstance(project.sharded(module, node.value), No):
             continue
@@ -59,9 +66,33 @@ def _accumulating_blocks(project: Project, module: Module) -> set[ast.AST]:
                 break
             # A `with` around the place where the context is only made is another one.
             if isinstance(parent, ast.For | ast.While) or isinstance(child, ast.withitem):
-                found.add(parent)
+                found.setdefault(parent, []).append(node)
             child = parent
     return found
+
+
+def _is_synchronising(module: Module, call: ast.Call, no_sync: ast.Attribute) -> bool:
+    """Whether a place behind a backward pass is reached only where `no_sync` is not taken:
+    `with nullcontext() if last else m.no_sync(): ...; if last: ...`."""
+    start, end = module.span(no_sync).start, module.span(call).start
+    between = (n for n in module.called("backward") if start < module.span(n).start < end)
+    if not any(between):
+        return False
+    chosen, met = (
+        {
+            (ast.unparse(part), is_met)
+            for whole in conditions(module, node)
+            for part, is_met in decided_by(*whole)
+        }
+        for node in (no_sync, call)
+    )
+    bound = {
+        n.id
+        for n in module.nodes(ast.Name)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        if start < module.span(n).start < end
+    }
+    return any((text, not is_met) in met and bound.isdisjoint(_NAME.findall(text)) for text, is_met in chosen)
 
 
 def _skips_bad_batch(module: Module, call: ast.Call) -> bool:

@@ -37,6 +37,26 @@ SILENT = {
             with FSDP.summon_full_params(model):
                 pass
     """,
+    "before a wrap that not every run makes, though a static method is called later": """
+        model = Net()
+        model.load_state_dict(torch.load("before.pt"))  # <-
+        if use_fsdp:
+            model = FSDP(model)
+        for step in range(100):
+            with FSDP.summon_full_params(model):
+                pass
+    """,
+    "an optimizer of a function's groups, beside a list that the wrap is given": """
+        def groups(net):
+            kept = []
+            for p in net.parameters():
+                kept.append(p)
+            return [{"params": kept}]
+        frozen = [p for p in model.parameters() if not p.requires_grad]
+        model = FSDP(model, ignored_states=frozen)
+        param_groups = groups(model)
+        optimizer = torch.optim.AdamW(param_groups, foreach=False)  # <-
+    """,
     "another call of a function that gives its argument back": """
         def cast(net, x):
             net = net.half()

@@ -833,6 +833,77 @@ KINDS: dict[str, str | dict[str, str]] = {
                     clip_grad_norm_(self.model.parameters(), 1.0)  # <- nothing
         Trainer(True).step()
     """,
+    "a sharding of the project's own, with FSDP1's names": {
+        "own.py": """
+            class Own(nn.Module):
+                def __init__(self, module):
+                    super().__init__()
+                    self._fsdp_wrapped_module = module
+                    self.flat_param = torch.cat([p.detach().view(-1) for p in module.parameters()])
+                def forward(self, x):
+                    return self._fsdp_wrapped_module(x)  # <- nothing
+                def names(self):
+                    names = [name for name, _ in self.named_parameters()]
+                    return [name for name in names if "_fsdp_wrapped_module" not in name]  # <- nothing
+        """,
+        "main.py": """
+            from own import Own
+            def rotate(unit):
+                unit.flat_param.data.copy_(unit.buffer)  # <- nothing
+            def size(model):
+                model = FSDP(model)
+                return model.flat_param.numel()  # <- FM507
+            rotate(Own(net))
+        """,
+    },
+    "another mode than that in which the wrapping function is called": """
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        def shard(model):
+            return FSDP(model)
+        def replicate(model):
+            return DDP(model)
+        def save(model, args):
+            if args.mode == "fsdp":
+                torch.save(model.state_dict(), "m")  # <- FM402
+            else:
+                torch.save(model.module.state_dict(), "m")  # <- nothing
+        def load(model, args):
+            if args.mode == "ddp":
+                model.module.load_state_dict(torch.load("m"))  # <- nothing
+            elif args.mode == "other":
+                model.load_state_dict(torch.load("m"))  # <- nothing
+            if args.how == "ddp":
+                model.load_state_dict(torch.load("m"))  # <- FM403
+        def main(args):
+            model = shard(net) if args.mode == "fsdp" else replicate(net)
+            load(model, args)
+            save(model, args)
+        main(args)
+    """,
+    "a part of the model that is wrapped in a way which is not seen": """
+        class Net(nn.Module):
+            def forward(self, x):
+                return x
+        class Clipping(Net):
+            def clip_grad_norm_(self, limit):
+                return limit
+        class Trainer:
+            def __init__(self):
+                self.net, self.other = Net(), Clipping()
+                for name in ("net",):
+                    setattr(self, name, FSDP(getattr(self, name)))
+            def step(self):
+                self.other.clip_grad_norm_(1.0)  # <- nothing
+                return self.net.clip_grad_norm_(1.0)  # <- FM301
+    """,
+    "an heir of FSDP1's wrapper, with its names": """
+        class Heir(FSDP):
+            def __init__(self, module):
+                super().__init__(module)
+                self._fsdp_wrapped_module = module
+        def inside(unit):
+            return unit._fsdp_wrapped_module  # <- FM516
+    """,
 }
 
 
