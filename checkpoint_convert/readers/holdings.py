@@ -12,7 +12,7 @@ from pathlib import Path
 
 from checkpoint_convert.errors import UnsupportedError
 from checkpoint_convert.model import DType, Opaque
-from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, of_one_model, read_saved
+from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, read_saved
 from checkpoint_convert.plain_values import walk
 from checkpoint_convert.readers.choices import (
     MODEL_NAMES,
@@ -24,6 +24,7 @@ from checkpoint_convert.readers.choices import (
 )
 from checkpoint_convert.readers.find import OLMO_LOCAL, is_olmo_local
 from checkpoint_convert.readers.flattened_optim import unflattened
+from checkpoint_convert.readers.joint_optimizers import of_one_model
 from checkpoint_convert.readers.names import clean
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.pickled_objects import state_dicts_of

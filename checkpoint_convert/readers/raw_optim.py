@@ -25,7 +25,7 @@ from checkpoint_convert.raw_state import (
 )
 from checkpoint_convert.readers.assumptions import ignored_of, kinds
 from checkpoint_convert.readers.cutting import cut
-from checkpoint_convert.readers.group_orders import interchangeable, orders
+from checkpoint_convert.readers.group_orders import interchangeable, orders, sizes_of
 from checkpoint_convert.readers.local import LocalModel
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.rank_order import by_name, optimizer_proves
@@ -156,10 +156,11 @@ def _fitting(
 ) -> tuple[list[Assumption], list[Misfit]]:
     """The assumptions that fit, the most trusted kind only; and why the others do not."""
     misfits: list[Misfit] = []
+    sizes = sizes_of(ranks, numbers)
     for kind in kinds(ranks, layout, local, ignored_of(layout, options)):
         found: list[Assumption] = []
         for slots, replicas, note in kind:
-            for ordered in orders(slots, ranks[0], layout, options):
+            for ordered in orders(slots, ranks[0], sizes, layout, options):
                 unfit = _misfit_of_replicas(ordered.slots, numbers, ranks, replicas)
                 if unfit is None:
                     found.append(Assumption(ordered.slots, replicas, note, ordered.founded))
