@@ -111,7 +111,7 @@ def _given_layout(options: ReadOptions) -> ModelLayout | None:
 def _read_flat(
     part: Part, layout: ModelLayout | None, options: ReadOptions
 ) -> tuple[ModelLayout, LocalModel]:
-    from checkpoint_convert.readers.assumptions import ignored_of
+    from checkpoint_convert.readers.ignored import ignored_of
     from checkpoint_convert.readers.layouts import memory_order, needed
     from checkpoint_convert.readers.local import read_local
     from checkpoint_convert.readers.rank_order import model_order
