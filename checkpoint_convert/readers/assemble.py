@@ -144,7 +144,9 @@ def choose(parts: Sequence[Part], options: ReadOptions) -> Chosen:
     )
     wanted = options.format
     if wanted is SourceFormat.RAW_OPTIM:
-        optimizers = [part for part in optimizers if part.optimizer_format is wanted]
+        optimizers = [part for part in optimizers if part.optimizer_format is wanted] or [
+            part for part in optimizers if part.optimizer is not None and part.optimizer.by_number
+        ]  # of one rank it is a whole one
     elif wanted is not None:
         models = [part for part in models if part.model_format is wanted] or (
             [] if any(part.optimizer_format is wanted for part in optimizers) else models

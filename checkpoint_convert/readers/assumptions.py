@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations
 
 from checkpoint_convert.flat_param import (
     COMPUTE_ITEMSIZES,
@@ -86,7 +86,9 @@ def _from_local(count: int, layout: ModelLayout, local: LocalModel) -> Iterator[
         for prefix in layout.whole_units() & whole.keys():
             units[prefix] = lay_out(prefix, whole[prefix], whole[prefix][0].dtype, unsharded)
         held = {piece.spec.fqn for unit in units.values() for piece in unit.pieces}
-        found = iter([_flat_slots(layout, units, local.ignored - held, local.world_size)])
+        flat = _flat_slots(layout, units, local.ignored - held, local.world_size)
+        # With use_orig_params=True the parameters' views may have been saved as tensors of their own.
+        found = chain([flat], _orders_in_modules(_piece_slots(layout, units, local.world_size)))
     if count % local.world_size == 0:
         for slots in found:
             yield slots, count // local.world_size, ""

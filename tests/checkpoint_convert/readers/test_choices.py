@@ -164,6 +164,26 @@ def test_optimizers_of_one_model_that_number_their_parameters(tmp_path: Path) ->
         assert_same_state(contents.optimizer, state)
 
 
+def test_a_list_of_state_dicts(tmp_path: Path) -> None:
+    """The model may stand in a list, beside its optimizer; not where one stands outside of lists."""
+    path = tmp_path / "ck.pt"
+    values = ([G, optimizer(1.0), 3], {"nets": [G], "opts": (optimizer(1.0),), "epoch": 3})
+    for value in values:
+        torch.save(value, path)
+        with open_source([path]) as contents:
+            assert_same_model(contents, G)
+            assert_same_state(contents.optimizer, optimizer(1.0)["state"])
+            assert list(contents.extras.values()) == [3] and not contents.notices
+    torch.save({"net_g": G, "queue": [{"features": torch.ones(3, 4)}]}, path)
+    with open_source([path]) as contents:
+        assert_same_model(contents, G)
+    torch.save([G, D], path)
+    with pytest.raises(AmbiguousFormatError, match="more than one part could be the model: 0, 1"):
+        open_source([path]).__enter__()
+    with open_source([path], ReadOptions(keys=("1",))) as contents:
+        assert_same_model(contents, D)
+
+
 def test_a_model_that_was_saved_in_parts_is_taken_together(saved: Any) -> None:
     path = saved(PARTS)
     with pytest.raises(AmbiguousFormatError) as caught, open_source([path]):

@@ -99,6 +99,17 @@ def test_names_without_numbers_are_taken_in_the_order_given(tmp_path: Path, worl
         assert "one by one, in the order of the ranks" in caught.value.hint
 
 
+def test_shards_without_their_padding(tmp_path: Path) -> None:
+    """`shard.tensor` of a ShardedTensor ends where the flat parameter does: six ranks have 7, ..., 2, 0."""
+    for world in (3, 6):
+        files = [{"_flat_param": part} for part in (*FLAT.split(-(-37 // world)), FLAT[:0])[:world]]
+        paths = save(tmp_path, files, [f"rank{rank}.pt" for rank in range(world)])
+        check(paths, optimizer=False)
+    save(tmp_path, files[::-1], [f"rank{rank}.pt" for rank in range(world)])
+    with pytest.raises(IncompleteError, match="shards of different sizes"):
+        open_source(paths, OPTIONS).__enter__()
+
+
 def test_one_of_them_alone_asks_for_the_others(tmp_path: Path) -> None:
     paths = save(tmp_path, flat_files(2), LETTERS[2])
     with pytest.raises(CheckpointError, match="has 19 elements") as caught, open_source(paths[:1], OPTIONS):

@@ -391,3 +391,36 @@ def test_unsharded_units_of_two_classes_beside_the_models_files(tmp_path: Path) 
         found: Any = {name: state["exp_avg"] for name, state in contents.optimizer.state.items()}
         for name, tensor in {**beside, "down.weight": expected(2)}.items():
             assert_same_tensor(found[name], tensor, name)
+
+
+def test_views_that_were_saved_as_tensors_of_their_own(tmp_path: Path) -> None:
+    """LOCAL_STATE_DICT with use_orig_params=True, cloned: nothing shares the flat parameter's storage."""
+    order = ("bias", "norm", "up.weight", "down.weight")
+    flat = torch.cat([expected(list(SHAPES).index(name)).reshape(-1) for name in order])
+    spans = {"bias": [(0, 4), (4, 4)], "norm": [(0, 4), (4, 4)], "up.weight": [(0, 4), (4, 8)]}
+    spans["down.weight"] = [(0, 0), (0, 8)]
+    ranks: list[dict[int, State]] = [{}, {}]
+    models: list[State] = [{"_flat_param": shard.clone()} for shard in flat.chunk(2)]
+    for rank in (0, 1):
+        for number, name in enumerate(order):
+            piece = moment(list(SHAPES).index(name), *spans[name][rank])
+            models[rank][name] = piece
+            if len(piece):
+                ranks[rank][number] = {"exp_avg": piece.clone()}
+    ckpt = save(tmp_path, ranks, [{"lr": 0.1, "params": [0, 1, 2, 3]}])
+    for rank, model in enumerate(models):
+        torch.save(model, ckpt / f"model_rank{rank}.pt")
+    found = read(ckpt, ReadOptions(model="test_raw_optimizers:Small"))
+    assert set(found.state) == set(SHAPES)
+
+
+@pytest.mark.parametrize("inner", [{"m": torch.ones(2)}, torch.ones(2)])
+def test_state_that_each_rank_has_of_its_own_is_refused(tmp_path: Path, inner: Any) -> None:
+    """By name FSDP1 hands on what it does not know as it is on each rank: shards of the flat parameter."""
+    for rank in (0, 1):
+        own = {"m": inner["m"] + rank} if isinstance(inner, dict) else inner + rank
+        state = {"w": {"step": torch.tensor(1.0), "inner": own, "mode": str(rank)}}
+        saved = {"state": state, "param_groups": [{"lr": 0.1, "params": ["w"]}]}
+        torch.save(saved, tmp_path / f"optim_rank{rank}.pt")
+    error = fails(UnsupportedError, r"w\.inner is another on each rank", [tmp_path], ReadOptions())
+    assert "--only model" in error.hint
