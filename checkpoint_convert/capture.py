@@ -14,9 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.layout import ModelLayout, ModuleSpec, ParameterSpec, UnitSpec, to_json
-from checkpoint_convert.meta_model import class_names, layout_of, parameter_spec
+from checkpoint_convert.meta_model import (
+    class_names,
+    layout_of,
+    own_modules,
+    own_parameters,
+    parameter_spec,
+    persistent_buffers,
+)
 from checkpoint_convert.model import DType
-from checkpoint_convert.readers.names import FLAT_NAMES, WRAPPERS, clean
+from checkpoint_convert.readers.names import clean
 from checkpoint_convert.stored_tensor import row_major
 
 if TYPE_CHECKING:
@@ -56,15 +63,6 @@ def _is_fsdp(module: object) -> bool:
     return any(
         kind.__name__ == "FullyShardedDataParallel" and kind.__module__ == _FSDP_MODULE
         for kind in type(module).__mro__
-    )
-
-
-def _is_wrapper(module: nn.Module) -> bool:
-    """Modules that stand around a module of the model and own no parameters of it."""
-    return _is_fsdp(module) or type(module).__name__ in (
-        "FlattenParamsWrapper",
-        "CheckpointWrapper",
-        "OptimizedModule",
     )
 
 
@@ -137,7 +135,7 @@ def _walk(
     buffers: list[str] = []
     tensors: dict[object, int] = {}
     slots: dict[tuple[int, str], int] = {}
-    for path, module in _own_modules(model, ""):
+    for path, module in own_modules(model):
         modules.append(ModuleSpec(path, class_names(type(module))))
         for name in _registered(module, held):
             key = (id(module), name)
@@ -154,36 +152,17 @@ def _walk(
             trains = known.flat.requires_grad if value is None else value.requires_grad
             dtype = _DTYPES[str(known.flat.dtype)]
             specs.append(ParameterSpec(fqn, known.shape, known.stride, dtype, trains, number, slot))
-        left_out: set[str] = getattr(module, "_non_persistent_buffers_set", set())
-        buffers += [
-            f"{path}.{name}" if path else name
-            for name, value in module._buffers.items()
-            if value is not None and name not in left_out
-        ]
+        buffers += persistent_buffers(path, module)
     return tuple(specs), tuple(modules), tuple(buffers)
 
 
 def _registered(module: nn.Module, held: dict[tuple[int, str], _Held]) -> list[str]:
     """Names of a module's parameters; flattened ones in flat order where FSDP1 took them out of it."""
-    there = [name for name, value in module._parameters.items() if value is not None]
-    there = [name for name in there if name not in FLAT_NAMES]
+    there = [name for name, _ in own_parameters(module)]
     flattened = [name for owner, name in held if owner == id(module)]
     if all(name in there for name in flattened):
         return there
     return [*flattened, *(name for name in there if name not in flattened)]
-
-
-def _own_modules(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
-    """The model's modules by clean FQN, in pre-order, one reachable by two paths under both."""
-    if _is_wrapper(module):
-        for name, child in module._modules.items():
-            if child is not None and name in WRAPPERS:
-                yield from _own_modules(child, path)
-        return
-    yield path, module
-    for name, child in module._modules.items():
-        if child is not None:
-            yield from _own_modules(child, f"{path}.{name}" if path else name)
 
 
 def _groups(

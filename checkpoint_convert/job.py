@@ -184,7 +184,7 @@ class Job:
             self.digests,
             self.options.verify,
             same,
-            dict(file_digests(partial if self.options.then is None else None, plan.layout)),
+            dict(file_digests(partial, plan.layout)),
         )
 
 

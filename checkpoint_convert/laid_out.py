@@ -53,13 +53,13 @@ def _directories(layout: Layout) -> Sequence[Section]:
     return [section for section in _sections(layout) if isinstance(section.layout, DcpLayout)]
 
 
-def file_digests(directory: Path | None, layout: Layout) -> Iterator[tuple[str, bytes]]:
+def file_digests(directory: Path, layout: Layout) -> Iterator[tuple[str, bytes]]:
     """Of DCP directories' `.metadata` and files of scalars, by name.
 
     Digests of tensors and values say nothing of what is around them, which the small ones consist of.
 
     Args:
-        directory: the output; None where files are sent away and not here any more.
+        directory: the output; files that were sent away are read from where they are now.
     """
     with closing(OpenFiles()) as files:
         for section in _directories(layout):
@@ -67,7 +67,7 @@ def file_digests(directory: Path | None, layout: Layout) -> Iterator[tuple[str, 
                 if section.layout.metadata_digest is not None:
                     yield str(Path(section.folder) / METADATA_NAME), section.layout.metadata_digest
                 scalars = Path(section.folder) / section.layout.scalars_name
-                if directory is not None and (directory / scalars).is_file():
+                if (directory / scalars).is_file():
                     yield str(scalars), digest.of_file(files, directory / scalars)
 
 

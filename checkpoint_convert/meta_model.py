@@ -8,13 +8,14 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.layout import ModelLayout, ModuleSpec, ParameterSpec
 from checkpoint_convert.model import DType
+from checkpoint_convert.readers.names import WRAPPERS, clean
 
 if TYPE_CHECKING:
     import torch
@@ -121,21 +122,48 @@ def _near(owner: Any, wanted: str) -> str:
 
 
 def layout_of(model: nn.Module, origin: str) -> ModelLayout:
-    """The layout of a model that FSDP has not touched."""
+    """The layout of a model that FSDP has not touched, under the names it has without other wrappers."""
     parameters: list[ParameterSpec] = []
     tensors: dict[int, int] = {}
     slots: dict[tuple[int, str], int] = {}
-    modules = []
-    for path, module in model.named_modules(remove_duplicate=False):
+    modules, buffers = [], []
+    for path, module in own_modules(model):
         modules.append(ModuleSpec(path, class_names(type(module))))
-        for name, tensor in module._parameters.items():
-            if tensor is None:
-                continue
+        for name, tensor in own_parameters(module):
             fqn = f"{path}.{name}" if path else name
             number = tensors.setdefault(id(tensor), len(tensors))
             slot = slots.setdefault((id(module), name), len(slots))
             parameters.append(parameter_spec(fqn, tensor, number, slot))
-    return ModelLayout(tuple(parameters), tuple(modules), tuple(_persistent_buffers(model)), origin=origin)
+        buffers += persistent_buffers(path, module)
+    return ModelLayout(tuple(parameters), tuple(modules), tuple(buffers), origin=origin)
+
+
+def own_modules(module: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The model's modules by clean FQN, in pre-order, one reachable by two paths under both; no wrappers.
+
+    Raises:
+        LayoutError: a module of the model itself is called as wrappers call what they are around.
+    """
+    inside = [(name, child) for name, child in module._modules.items() if child is not None]
+    called = next((name for name, _ in inside if name in WRAPPERS), None)
+    if called is not None and len(inside) == 1 and not own_parameters(module):
+        yield from own_modules(inside[0][1], path)
+        return
+    if called is not None:
+        raise LayoutError(
+            f"{path or 'the model'} has a module called {called}, as wrappers call what they are around: its "
+            "parameters' names cannot be told from names with a wrapper in them",
+            hint="Save a full state dict in the old job, rename the module in it and in the model.",
+        )
+    yield path, module
+    for name, child in inside:
+        yield from own_modules(child, f"{path}.{name}" if path else name)
+
+
+def own_parameters(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    """A module's own parameters, whatever they are called, without the flat parameter FSDP1 gave it."""
+    there = [(name, value) for name, value in module._parameters.items() if value is not None]
+    return [(name, value) for name, value in there if not hasattr(value, "_param_infos")]
 
 
 def parameter_spec(fqn: str, tensor: torch.Tensor, number: int, slot: int) -> ParameterSpec:
@@ -160,11 +188,14 @@ def class_names(kind: type) -> tuple[str, ...]:
     )
 
 
-def _persistent_buffers(model: nn.Module) -> Iterable[str]:
-    for path, module in model.named_modules(remove_duplicate=False):
-        for name, buffer in module._buffers.items():
-            if buffer is not None and name not in module._non_persistent_buffers_set:
-                yield f"{path}.{name}" if path else name
+def persistent_buffers(path: str, module: nn.Module) -> list[str]:
+    """FQNs of the buffers that a module's own state dict has."""
+    left_out: set[str] = getattr(module, "_non_persistent_buffers_set", set())
+    return [
+        f"{path}.{name}" if path else name
+        for name, value in module._buffers.items()
+        if value is not None and name not in left_out
+    ]
 
 
 def policy_prefixes(model: nn.Module, policy: Any) -> tuple[str, ...]:
@@ -174,8 +205,8 @@ def policy_prefixes(model: nn.Module, policy: Any) -> tuple[str, ...]:
     """
     if hasattr(policy, "_run_policy"):
         chosen = policy._run_policy(model, ignored_modules=set(), root_kwargs={})
-        return tuple(path for path, module in model.named_modules() if path and module in chosen)
-    return tuple(_recurse(model, policy, "")[1])
+        return tuple(clean(path) for path, module in model.named_modules() if path and module in chosen)
+    return tuple(map(clean, _recurse(model, policy, "")[1]))
 
 
 def _recurse(module: nn.Module, policy: Any, path: str) -> tuple[int, Sequence[str]]:

@@ -110,42 +110,6 @@ def read_saved(value: Mapping[object, object], where: str) -> SavedOptimizer:
     )
 
 
-def of_one_model(
-    saved: Mapping[str, SavedOptimizer], where: str, choice: str = "choose one of them with --from-key"
-) -> SavedOptimizer:
-    """Several optimizers as one: all states, the groups one after another.
-
-    So FSDP2's `get_optimizer_state_dict(model, optimizers)` has them.
-
-    Args:
-        saved: by their names in the file, or their files; at least one.
-        choice: how the user takes one of them alone, for hints.
-
-    Raises:
-        UnsupportedError: they number their parameters, each from 0; or two have the same one.
-    """
-    if len(saved) == 1:
-        return next(iter(saved.values()))
-    owners: dict[object, str] = {}
-    for name, one in saved.items():
-        if one.by_number:
-            raise UnsupportedError(
-                f"{where}: the optimizer {name} numbers its parameters and cannot be joined with another",
-                hint="Save what FSDP.optim_state_dict(model, optimizer) returns for each, convert the model "
-                f"alone (--only model), or {choice}.",
-            )
-        for key in dict.fromkeys([*one.state, *(key for group in one.groups for key in group_keys(group))]):
-            if owners.setdefault(key, name) != name:
-                raise UnsupportedError(
-                    f"{where}: {owners[key]} and {name} both have state of {key}: they are not of one model",
-                    hint=f"{choice[0].upper()}{choice[1:]}.",
-                )
-    return SavedOptimizer(
-        {key: entry for one in saved.values() for key, entry in one.state.items()},
-        [group for one in saved.values() for group in one.groups],
-    )
-
-
 def refuse_joint_state(saved: SavedOptimizer, where: str) -> None:
     """LBFGS keeps the history of all parameters, flattened one after another, with the first of them.
 

@@ -113,7 +113,7 @@ def _misfit_on_rank(at: int, slot: Slot, number: object, saved: SavedOptimizer, 
     if slot.whole:  # a flat parameter has as many elements, in one dimension
         fits = has_shape(saved.state.get(number, {}), slot.members[0][2].shape)
     else:
-        fits = slot.numels[rank] in {numel(shape) for shape in shapes}
+        fits = (slot.numels[rank],) in shapes
     if fits:
         return None
     held = max(shapes, key=numel)

@@ -111,7 +111,7 @@ def _given_layout(options: ReadOptions) -> ModelLayout | None:
 def _read_flat(
     part: Part, layout: ModelLayout | None, options: ReadOptions
 ) -> tuple[ModelLayout, LocalModel]:
-    from checkpoint_convert.readers.assumptions import ignored_of
+    from checkpoint_convert.readers.ignored import ignored_of
     from checkpoint_convert.readers.layouts import memory_order, needed
     from checkpoint_convert.readers.local import read_local
     from checkpoint_convert.readers.rank_order import model_order
@@ -144,7 +144,9 @@ def choose(parts: Sequence[Part], options: ReadOptions) -> Chosen:
     )
     wanted = options.format
     if wanted is SourceFormat.RAW_OPTIM:
-        optimizers = [part for part in optimizers if part.optimizer_format is wanted]
+        optimizers = [part for part in optimizers if part.optimizer_format is wanted] or [
+            part for part in optimizers if part.optimizer is not None and part.optimizer.by_number
+        ]  # of one rank it is a whole one
     elif wanted is not None:
         models = [part for part in models if part.model_format is wanted] or (
             [] if any(part.optimizer_format is wanted for part in optimizers) else models

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations
 
 from checkpoint_convert.flat_param import (
     COMPUTE_ITEMSIZES,
@@ -21,8 +21,8 @@ from checkpoint_convert.flat_param import (
 from checkpoint_convert.layout import ModelLayout, ParameterSpec, UnitSpec, wrapped_modules
 from checkpoint_convert.optim_state import SavedOptimizer
 from checkpoint_convert.raw_state import Slot, piece_slot, unit_slot, whole_slot
+from checkpoint_convert.readers.ignored import below, ignorable
 from checkpoint_convert.readers.local import LocalModel
-from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.whole_units import (
     flat_sizes,
     members_with,
@@ -33,7 +33,6 @@ from checkpoint_convert.readers.whole_units import (
 
 _MAX_CLASSES = {1: 400, 2: 40, 3: 14}
 """Module classes of which sets of each size are tried."""
-_MAX_MODULES = 2000
 _SHOWN = 4
 
 Candidate = tuple[list[Slot], int, str]
@@ -64,47 +63,21 @@ def kinds(
         yield _partly_whole(ranks, layout, _class_units(layout, size), ignored)
 
 
-def ignored_of(layout: ModelLayout, options: ReadOptions) -> frozenset[str]:
-    """Parameters FSDP1 did not flatten: below the modules named, outside all units captured, or 0-dim."""
-    names = [name.strip() for name in (options.ignored or "").split(",") if name.strip()]
-    paths = {module.fqn for module in layout.modules}
-    roots = [name for name in names if name in paths]
-    roots += wrapped_modules(layout, [name for name in names if name not in paths])
-    # FSDP1 refuses 0-dim parameters, so a job that has any told it to ignore them.
-    scalars = {spec.fqn for spec in layout.parameters if not spec.shape}
-    return frozenset(_below(layout, roots)) | _outside(layout) | scalars
-
-
-def _below(layout: ModelLayout, roots: Sequence[str]) -> list[str]:
-    return [spec.fqn for spec in layout.parameters if any(spec.fqn.startswith(f"{root}.") for root in roots)]
-
-
 def _one_ignored(
     count: int, layout: ModelLayout, units: Sequence[UnitSpec], scalars: frozenset[str]
 ) -> Iterator[Candidate]:
     """The given units, with one module that FSDP1 may have been told to ignore."""
-    for path, below in _ignorable(layout, [unit.prefix for unit in units]):
-        yield from _from_units(count, layout, units, below | scalars, f"ignoring {path}")
-
-
-def _ignorable(layout: ModelLayout, units: Sequence[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Modules that may have been ignored, and their parameters: around no unit, inside of the root alone."""
-    prefixes = [prefix for prefix in units if prefix]
-    for module in layout.modules[:_MAX_MODULES]:
-        inside = f"{module.fqn}."
-        held = any(prefix == module.fqn or prefix.startswith(inside) for prefix in prefixes)
-        within = any(module.fqn.startswith(f"{prefix}.") for prefix in prefixes)
-        below = frozenset(_below(layout, [module.fqn]))
-        if module.fqn and below and not held and not within:
-            yield module.fqn, below
+    for path, inner in ignorable(layout, [unit.prefix for unit in units]):
+        yield from _from_units(count, layout, units, inner | scalars, f"ignoring {path}")
 
 
 def _from_local(count: int, layout: ModelLayout, local: LocalModel) -> Iterator[Candidate]:
     if local.pieces:
-        slots: list[Slot] = []
+        pieces: list[Slot] = []
         for spec in layout.unique_parameters():
             numels = local.pieces.get(spec.fqn)
-            slots.append(piece_slot(spec, numels) if numels else whole_slot(spec, local.world_size))
+            pieces.append(piece_slot(spec, numels) if numels else whole_slot(spec, local.world_size))
+        found = _orders_in_modules(pieces)
     else:
         # Units that were not sharded stand as plain parameters among the flat ones, as ignored ones do.
         whole = unit_members(layout, [unit.prefix for unit in layout.units or ()])
@@ -113,9 +86,12 @@ def _from_local(count: int, layout: ModelLayout, local: LocalModel) -> Iterator[
         for prefix in layout.whole_units() & whole.keys():
             units[prefix] = lay_out(prefix, whole[prefix], whole[prefix][0].dtype, unsharded)
         held = {piece.spec.fqn for unit in units.values() for piece in unit.pieces}
-        slots = _flat_slots(layout, units, local.ignored - held, local.world_size)
+        flat = _flat_slots(layout, units, local.ignored - held, local.world_size)
+        # With use_orig_params=True the parameters' views may have been saved as tensors of their own.
+        found = chain([flat], _orders_in_modules(_piece_slots(layout, units, local.world_size)))
     if count % local.world_size == 0:
-        yield slots, count // local.world_size, ""
+        for slots in found:
+            yield slots, count // local.world_size, ""
 
 
 def _divisors(count: int) -> list[int]:
@@ -157,24 +133,11 @@ def _from_units(
                 prefix: lay_out(prefix, m, m[0].dtype, replace(sharding, sharded=prefix not in whole))
                 for prefix, m in both[orig].items()
             }
-            slots = _piece_slots(layout, units, world) if orig else _flat_slots(layout, units, ignored, world)
-            if (key := (tuple(slots), replicas)) not in seen:
-                seen.add(key)
-                yield slots, replicas, note
-
-
-def _outside(layout: ModelLayout) -> frozenset[str]:
-    """Parameters outside all units, where the layout lists the units' members."""
-    units = layout.units or ()
-    if not units or any(unit.members is None for unit in units):
-        return frozenset()
-    held = {name for unit in units for name in unit.members or ()}
-    aliases = layout.aliases()
-    return frozenset(
-        spec.fqn
-        for spec in layout.parameters
-        if spec.fqn not in held and aliases.get(spec.fqn, spec.fqn) not in held
-    )
+            flat = [] if orig else [_flat_slots(layout, units, ignored, world)]
+            for slots in flat or _orders_in_modules(_piece_slots(layout, units, world)):
+                if (key := (tuple(slots), replicas)) not in seen:
+                    seen.add(key)
+                    yield slots, replicas, note
 
 
 def _shardings(world: int, use_orig_params: bool | None) -> Iterator[tuple[bool, Sharding]]:
@@ -185,6 +148,18 @@ def _shardings(world: int, use_orig_params: bool | None) -> Iterator[tuple[bool,
         yield True, Sharding(world, aligned=False)
         for itemsize in COMPUTE_ITEMSIZES:
             yield True, Sharding(world, True, itemsize)
+
+
+def _orders_in_modules(slots: list[Slot]) -> Iterator[list[Slot]]:
+    """The parameters in the model's order; and as FSDP1 leaves them, which enters those that it flattens into
+    their module anew, behind those that it was told to ignore (`_flat_param.py`, `_setattr_param`)."""
+    yield slots
+    by_module: dict[str, list[Slot]] = {}
+    for slot in slots:
+        by_module.setdefault(slot.members[0][2].module, []).append(slot)
+    anew = [slot for own in by_module.values() for slot in sorted(own, key=lambda slot: not slot.whole)]
+    if anew != slots:
+        yield anew
 
 
 def _piece_slots(layout: ModelLayout, units: Mapping[str, UnitLayout], world: int) -> list[Slot]:
@@ -254,8 +229,8 @@ def _partly_whole(
 def _partly_whole_ignoring(
     ranks: Sequence[SavedOptimizer], layout: ModelLayout, prefixes: Sequence[str], ignored: frozenset[str]
 ) -> Iterator[Candidate]:
-    for path, below in _ignorable(layout, prefixes):
-        yield from _partly_whole(ranks, layout, [(f"ignoring {path}", prefixes)], ignored | below)
+    for path, inner in ignorable(layout, prefixes):
+        yield from _partly_whole(ranks, layout, [(f"ignoring {path}", prefixes)], ignored | inner)
 
 
 def _partly_whole_beside(
@@ -276,7 +251,7 @@ def _partly_whole_beside(
 
 
 def _outside_of(layout: ModelLayout, local: LocalModel, prefixes: Sequence[str]) -> set[str]:
-    return set(local.ignored) - set(_below(layout, prefixes))
+    return set(local.ignored) - set(below(layout, prefixes))
 
 
 def _unsharded_units(units: Mapping[str, UnitLayout]) -> list[str]:

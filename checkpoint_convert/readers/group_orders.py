@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.layout import ModelLayout
+from checkpoint_convert.model import numel
 from checkpoint_convert.optim_state import SavedOptimizer, group_keys
-from checkpoint_convert.raw_state import Slot
+from checkpoint_convert.raw_state import Slot, element_shapes
 from checkpoint_convert.readers.names import clean, flat_prefix
 from checkpoint_convert.readers.options import ReadOptions
+
+Size: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+"""Elements on each rank, and the shape where it is whole and has two dimensions or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +35,16 @@ class Order:
 
 
 def orders(
-    slots: Sequence[Slot], saved: SavedOptimizer, layout: ModelLayout, options: ReadOptions
+    slots: Sequence[Slot],
+    saved: SavedOptimizer,
+    sizes: Sequence[Size | None],
+    layout: ModelLayout,
+    options: ReadOptions,
 ) -> Iterator[Order]:
     """Candidate orders of the slots, each once.
+
+    Args:
+        sizes: of each number's state.
 
     Raises:
         LayoutError: the groups that were given name a parameter the model has not.
@@ -48,12 +60,23 @@ def orders(
     for chosen in (list(slots), [slot for slot in slots if _trainable(slot)]):
         if len(chosen) != sum(len(group_keys(group)) for group in groups):
             continue
-        for order in _splits(chosen, groups):
+        for order in (*_splits(chosen, groups), *_by_sizes(chosen, groups, sizes)):
             if order.slots not in seen:
                 seen.add(order.slots)
                 yield order
     if not seen:
         yield Order(tuple(slots), founded=True)  # of the wrong number; the check that follows says so
+
+
+def sizes_of(ranks: Sequence[SavedOptimizer], numbers: Sequence[object]) -> list[Size | None]:
+    """How large the state of each number is; None where it has none."""
+    found: list[Size | None] = []
+    for number in numbers:
+        shapes = [element_shapes(saved.state.get(number, {})) for saved in ranks]
+        numels = tuple(max(map(numel, on_rank), default=0) for on_rank in shapes)
+        matrix = next((shape for on_rank in shapes for shape in on_rank if len(shape) > 1), ())
+        found.append((numels, matrix) if any(numels) else None)
+    return found
 
 
 def interchangeable(slots: Sequence[Slot], ranks: Sequence[SavedOptimizer]) -> tuple[Slot, Slot] | None:
@@ -127,6 +150,33 @@ def _splits(slots: Sequence[Slot], groups: Sequence[Mapping[str, object]]) -> It
                 if [len(one), len(two)] == sizes:
                     yield Order((*one, *two), founded=_decays_only(decayed, groups))
     yield Order(tuple(slots), founded=len(sizes) == 1)
+
+
+def _by_sizes(
+    slots: Sequence[Slot], groups: Sequence[Mapping[str, object]], sizes: Sequence[Size | None]
+) -> Iterator[Order]:
+    """The order that sizes alone tell, where no two groups have one in common: all parameters of one size are
+    in one group, which lists them as the model does."""
+    owners = [at for at, group in enumerate(groups) for _ in group_keys(group)]
+    places: dict[Size | None, list[int]] = {}
+    for place, size in enumerate(sizes):
+        places.setdefault(size, []).append(place)
+    if len(groups) < 2 or any(len({owners[place] for place in found}) > 1 for found in places.values()):
+        return
+    ranks = max((len(size[0]) for size in sizes if size is not None), default=0)
+    by_size: dict[Size | None, list[Slot]] = {}
+    for slot in slots:
+        shape = slot.members[0][2].shape if slot.whole else ()
+        size = slot.numels * (ranks // len(slot.numels)), shape if len(shape) > 1 else ()
+        by_size.setdefault(size if size in places else None, []).append(slot)
+    if any(len(by_size.get(size, ())) != len(found) for size, found in places.items()):
+        return
+    order = {
+        place: slot
+        for size, found in places.items()
+        for place, slot in zip(found, by_size[size], strict=True)
+    }
+    yield Order(tuple(order[place] for place in sorted(order)), founded=False)
 
 
 def _decays_only(decayed: int, groups: Sequence[Mapping[str, object]]) -> bool:

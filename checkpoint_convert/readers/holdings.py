@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
+from types import UnionType
 
 from checkpoint_convert.errors import UnsupportedError
 from checkpoint_convert.model import DType, Opaque
-from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, of_one_model, read_saved
+from checkpoint_convert.optim_state import SavedOptimizer, is_optimizer, read_saved
 from checkpoint_convert.plain_values import walk
 from checkpoint_convert.readers.choices import (
     MODEL_NAMES,
@@ -24,6 +26,7 @@ from checkpoint_convert.readers.choices import (
 )
 from checkpoint_convert.readers.find import OLMO_LOCAL, is_olmo_local
 from checkpoint_convert.readers.flattened_optim import unflattened
+from checkpoint_convert.readers.joint_optimizers import of_one_model
 from checkpoint_convert.readers.names import clean
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.pickled_objects import state_dicts_of
@@ -102,9 +105,9 @@ def read_holding(value: object, path: Path, options: ReadOptions) -> Holding:
     _refuse_deepspeed(value, path)
     _refuse_olmo_local(value, path)
     optimizers = dict(_optimizers(value, ()))
-    models = dict(_models(value, (), set(optimizers), _looks_like_model))
-    if not models:
-        models = dict(_models(value, (), set(optimizers), _is_named_like_model))
+    models: dict[KeyPath, dict[str, object]] = {}
+    for looks, kinds in product((_looks_like_model, _is_named_like_model), (dict, dict | list | tuple)):
+        models = models or dict(_models(value, (), set(optimizers), looks, kinds))
     chosen = choose_model(list(models), path, options)
     chosen_optimizer = choose_optimizer(list(optimizers), path, options)
     model = _joined(models, chosen)
@@ -219,14 +222,26 @@ def _children(value: object) -> Iterator[tuple[object, object]]:
 
 
 def _models(
-    value: object, at: KeyPath, taken: set[KeyPath], looks: Callable[[Mapping[str, object], KeyPath], bool]
+    value: object,
+    at: KeyPath,
+    taken: set[KeyPath],
+    looks: Callable[[Mapping[str, object], KeyPath], bool],
+    kinds: type | UnionType,
 ) -> Iterator[tuple[KeyPath, dict[str, object]]]:
-    """Mappings from names to tensors, outside optimizers, that look like a model."""
-    if at in taken or not isinstance(value, dict) or len(at) > _DEPTH:
+    """Mappings from names to tensors, outside optimizers, that look like a model.
+
+    Args:
+        kinds: what is looked into on the way to them.
+    """
+    if at in taken or len(at) > _DEPTH:
+        return
+    if not isinstance(value, dict):
+        for key, item in _children(value) if isinstance(value, kinds) else ():
+            yield from _models(item, (*at, key), taken, looks, kinds)
         return
     tensors = {key: item for key, item in value.items() if isinstance(key, str) and _is_tensor_or_shard(item)}
-    below = [(key, item) for key, item in value.items() if isinstance(item, dict)]
-    inside = [found for key, item in below for found in _models(item, (*at, key), taken, looks)]
+    below = [(key, item) for key, item in value.items() if isinstance(item, kinds)]
+    inside = [found for key, item in below for found in _models(item, (*at, key), taken, looks, kinds)]
     if looks(tensors, at) and not _stands_beside(tensors, inside, at):
         yield at, tensors
     else:

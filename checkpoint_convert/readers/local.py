@@ -12,26 +12,19 @@ from dataclasses import dataclass, replace
 
 from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.flat_param import (
-    COMPUTE_ITEMSIZES,
-    Sharding,
     UnitLayout,
-    lay_out,
-    shard_numel,
-    unit_members,
 )
 from checkpoint_convert.layout import ModelLayout, ParameterSpec
 from checkpoint_convert.model import Notice, TensorSource, numel
 from checkpoint_convert.readers.cutting import cut, join_pieces
 from checkpoint_convert.readers.names import flat_prefix
 from checkpoint_convert.readers.parts import Part
+from checkpoint_convert.readers.unit_sizes import fit, ignored_sets
 from checkpoint_convert.stored_tensor import StoredTensor
 from checkpoint_convert.torch_objects import ShardedTensorOnRank
 
 UNTIED = "CK103"
 """Parameters tied in the model were stored twice by FSDP1 (one copy per unit) and may have drifted apart."""
-
-
-_AS_BUILT = "Is it the model that was saved, as it was built?"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +70,7 @@ def read_local(
     ignored |= frozenset(
         name for name in plain if name in specs and (not views or _is_whole(plain[name], specs[name]))
     )
-    units, ignored = _fit(part, layout, flats, _ignored_sets(layout, ignored), views)
+    units, group, ignored = fit(part, layout, flats, ignored_sets(layout, ignored), views)
     tensors: dict[str, TensorSource] = {}
     for prefix, unit in units.items():
         flat = flats[prefix]
@@ -87,7 +80,7 @@ def read_local(
     for name, source in plain.items():
         if name not in tensors:
             tensors[name] = source
-    return _finish(part, layout, tensors, units, {}, ignored)
+    return replace(_finish(part, layout, tensors, units, {}, ignored), world_size=group)
 
 
 def _is_whole(source: TensorSource, spec: ParameterSpec) -> bool:
@@ -150,115 +143,6 @@ def _from_views(
         tensors[name] = join_pieces(views, specs.get(name), name, memory_order, part.name)
     _check_complete(layout, tensors, part.name)
     return _finish(part, layout, tensors, {}, pieces, frozenset(ignored))
-
-
-def _fit(
-    part: Part,
-    layout: ModelLayout,
-    flats: Mapping[str, TensorSource],
-    ignored_sets: Sequence[frozenset[str]],
-    views: bool,
-) -> tuple[dict[str, UnitLayout], frozenset[str]]:
-    """The one layout whose flat parameters have the sizes the files have, and what it leaves out."""
-    misfit: LayoutError | None = None
-    for ignored in ignored_sets:
-        try:
-            return _fit_without(part, layout, flats, ignored, views), ignored
-        except LayoutError as error:
-            misfit = misfit or error
-    assert misfit is not None
-    raise misfit
-
-
-def _ignored_sets(layout: ModelLayout, ignored: frozenset[str]) -> list[frozenset[str]]:
-    """What may have been ignored: the parameters that show it, and then also those of the same modules, whose
-    vectors look like pieces of flattened ones."""
-    modules = {name.rpartition(".")[0] for name in ignored}
-    siblings = frozenset(spec.fqn for spec in layout.parameters if spec.module in modules)
-    return [ignored, ignored | siblings] if siblings - ignored else [ignored]
-
-
-def _fit_without(
-    part: Part, layout: ModelLayout, flats: Mapping[str, TensorSource], ignored: frozenset[str], views: bool
-) -> dict[str, UnitLayout]:
-    members = unit_members(layout, flats, ignored, use_orig_params=views)
-    if set(members) != set(flats):
-        extra = sorted(set(members) ^ set(flats))
-        raise LayoutError(
-            f"{part.name}: the flat parameters are those of {_listed(flats)}, the model's parameters belong "
-            f"to {_listed(members)}; {extra[0] or 'the root'} is on one side only",
-            hint="Is it the model that was saved, in the same configuration?",
-        )
-    found: list[dict[str, UnitLayout]] = []
-    for sharding in _shardings(part.world_size or 1, views):
-        units = {
-            prefix: lay_out(prefix, specs, flats[prefix].dtype, sharding) for prefix, specs in members.items()
-        }
-        if all(_fits(unit, flats[prefix], sharding) for prefix, unit in units.items()):
-            units = {
-                prefix: _as_held(unit, flats[prefix], sharding.world_size) for prefix, unit in units.items()
-            }
-            found += [units] if units not in found else []
-    if not found:
-        message, hint = _mismatch(part, members, flats)
-        raise LayoutError(message, hint=hint)
-    if len(found) > 1:
-        raise LayoutError(
-            f"{part.name}: the sizes fit several alignments of the parameters",
-            hint="Give the per-rank files instead, or a layout.json from capture_layout in the old job.",
-        )
-    return found[0]
-
-
-def _shardings(world_size: int, views: bool) -> list[Sharding]:
-    if not views:
-        return [Sharding(world_size, aligned=False)]
-    aligned = [Sharding(world_size, True, itemsize) for itemsize in COMPUTE_ITEMSIZES]
-    return [*aligned, Sharding(world_size, aligned=False)]
-
-
-def _fits(unit: UnitLayout, flat: TensorSource, sharding: Sharding) -> bool:
-    held = numel(flat.shape)
-    if held == unit.total:
-        return True
-    # Saved as plain tensors, with every rank's padding, and once per replica.
-    world = sharding.world_size
-    return any(
-        held == shard_numel(unit.total, part) * world for part in range(1, world + 1) if world % part == 0
-    )
-
-
-def _as_held(unit: UnitLayout, flat: TensorSource, world: int) -> UnitLayout:
-    """The unit as it was sharded: not at all where every rank's plain tensor is all of it (NO_SHARD)."""
-    held = numel(flat.shape)
-    is_whole = world > 1 and held == unit.total * world
-    return replace(unit, shard=unit.total) if is_whole and held != unit.shard * world else unit
-
-
-def _mismatch(
-    part: Part, members: Mapping[str, Sequence[ParameterSpec]], flats: Mapping[str, TensorSource]
-) -> tuple[str, str]:
-    """What does not fit, and what may be the reason."""
-    for prefix, specs in members.items():
-        unit = lay_out(prefix, specs, specs[0].dtype, Sharding(part.world_size or 1, aligned=False))
-        held = numel(flats[prefix].shape)
-        if held == unit.total:
-            continue
-        message = (
-            f"{part.name}: the flat parameter of {prefix or 'the root'} has {held} elements, the model's "
-            f"parameters there {unit.total} ({specs[0].fqn} to {specs[-1].fqn})"
-        )
-        ranks = round(unit.total / held) if held else 0
-        if ranks > 1 and held == shard_numel(unit.total, ranks):
-            return message, f"That is a rank's share of {ranks}: give the files of all ranks together."
-        if held > unit.total and (part.world_size or 1) > 1:
-            return message, "Is a rank's file there twice, or one of another save?"
-        return message, _AS_BUILT
-    return f"{part.name}: the flat parameters do not have the sizes of the model's parameters", _AS_BUILT
-
-
-def _listed(prefixes: Mapping[str, object]) -> str:
-    return ", ".join(prefix or "the root" for prefix in sorted(prefixes)[:6])
 
 
 def _check_complete(layout: ModelLayout, tensors: Mapping[str, TensorSource], where: str) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
-from checkpoint_convert.errors import IncompleteError
-from checkpoint_convert.model import Notice
+from checkpoint_convert.errors import IncompleteError, UnsupportedError
+from checkpoint_convert.model import Notice, TensorSource, Value, numel
 from checkpoint_convert.optim_state import SavedOptimizer, number_of
 from checkpoint_convert.plain_values import walk
 from checkpoint_convert.readers.holdings import Holding
 from checkpoint_convert.readers.rank_sets import RankSet
 from checkpoint_convert.readers.sharded import OnRanks, equal_numbers, merge
 from checkpoint_convert.same_values import differing_hint, same_value
-from checkpoint_convert.values import module_of_state
+from checkpoint_convert.tensor_sources import ConcatTensor
+from checkpoint_convert.values import holds_tensor, is_tensor, module_of_state
 
 DIFFERS_BY_RANK = "CK102"
 """A value that every rank has for itself differs between ranks; the first rank's is taken."""
@@ -41,6 +43,28 @@ def differs(where: str, names: Sequence[str]) -> Notice:
     return Notice(DIFFERS_BY_RANK, f"{where}: {listed} differ between ranks; the first rank's are taken")
 
 
+def padded_flat(found: OnRanks, where: str) -> TensorSource:
+    """A flat parameter saved as plain tensors (`dict(model.named_parameters())`), padded or not.
+
+    Raises:
+        IncompleteError: their sizes are not those of one flat parameter's shards.
+    """
+    sizes = [numel(value.shape) for value in found.values if is_tensor(value)]
+    between = [size for size in sizes if 0 < size < sizes[0]]
+    is_flat = all(is_tensor(value) and len(value.shape) == 1 for value in found.values)
+    if not is_flat or sizes != sorted(sizes, reverse=True) or len(between) > 1:
+        raise IncompleteError(
+            f"{where}: {found.name} has shards of different sizes", hint="Give the files of one save only."
+        )
+    return joined_pieces(found)
+
+
+def joined_pieces(found: OnRanks) -> TensorSource:
+    """A parameter's pieces one after another, in one dimension; its shape is the layout's to tell."""
+    parts = [value for value in found.values if is_tensor(value)]
+    return ConcatTensor(parts, parts[0].dtype, (sum(numel(part.shape) for part in parts),))
+
+
 def merge_optimizers(
     ranks: RankSet, saved: Sequence[SavedOptimizer], notices: list[Notice]
 ) -> SavedOptimizer:
@@ -57,6 +81,12 @@ def merge_optimizers(
                 equal_numbers(labelled, ranks.name)
             state[key][item] = merge(labelled, ranks.name)
             if state[key][item] is first and number_of(first) is None and not all_same(found.values):
+                if holds_tensor(cast("Value", first)):
+                    raise UnsupportedError(
+                        f"{ranks.name}: {labelled.name} is another on each rank, and nothing says how its "
+                        "parts belong together",
+                        hint="Convert the model alone (--only model), or leave this state out.",
+                    )
                 differing.append(labelled.name)
     if differing:
         notices.append(differs(ranks.name, differing))

@@ -70,8 +70,10 @@ def read_optimizer(
         found = read_raw(ranks, layout, known.local, options, order, part.name, unnamed)
         _check_names(found[0].state, known, part.name)
         return found
-    except LayoutError:
+    except LayoutError as error:
         _check_ranks(part, known.part, len(ranks))
+        if known.layout is None:
+            error.hint += " The model itself, --model pkg.module:factory, tells more than the one beside."
         raise
 
 

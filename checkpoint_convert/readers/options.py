@@ -17,7 +17,7 @@ class ReadOptions:
         format: what the source is (`--from`).
         model: `pkg.module:factory`, called without arguments on the meta device.
         wrap: the FSDP1 policy: classes as `pkg.module:Block`, comma separated.
-        ignored: modules FSDP1 was told to leave alone: FQNs or classes, comma separated.
+        ignored: what FSDP1 was told to leave alone: FQNs, or classes of modules, comma separated.
         layout_from: a `layout.json` that `capture_layout` wrote.
         saver_torch: version of torch that wrote the files, where it matters and they do not say.
         param_groups: parameter names per group, in the order the job gave them to its optimizer.

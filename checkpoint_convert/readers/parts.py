@@ -10,25 +10,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from checkpoint_convert.errors import CheckpointError, IncompleteError, UnsupportedError
-from checkpoint_convert.model import Notice, SourceFormat, TensorSource, numel
+from checkpoint_convert.model import Notice, SourceFormat, TensorSource
 from checkpoint_convert.optim_state import SavedOptimizer
 from checkpoint_convert.readers.holdings import Holding
 from checkpoint_convert.readers.merged import (
     all_same,
     differing_options,
     differs,
+    joined_pieces,
     merge_extras,
     merge_optimizers,
     on_ranks,
+    padded_flat,
     refuse_other_moments,
 )
 from checkpoint_convert.readers.names import clean_names, flat_prefix
 from checkpoint_convert.readers.rank_hints import in_order
 from checkpoint_convert.readers.rank_sets import RankSet, last_number
 from checkpoint_convert.readers.resolve import whole_tensors
-from checkpoint_convert.readers.sharded import OnRanks, merge
+from checkpoint_convert.readers.sharded import merge
 from checkpoint_convert.readers.unsharded import OPTIMIZER, differences, unsharded
-from checkpoint_convert.tensor_sources import ConcatTensor
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
 from checkpoint_convert.values import is_tensor
 
@@ -266,10 +267,10 @@ def _merge_models(
     for name in dict.fromkeys(name for model in local for name in model):
         found = on_ranks(name, ranks, local)
         if flat_prefix(name) is not None and all(map(is_tensor, found.values)):
-            merged[name] = _padded_flat(found, ranks.name)
+            merged[name] = padded_flat(found, ranks.name)
             continue
         if pieced and not all_same(found.values):
-            merged[name] = _joined_pieces(found)
+            merged[name] = joined_pieces(found)
             continue
         value = merge(found, ranks.name)
         if not is_tensor(value):
@@ -282,19 +283,3 @@ def _merge_models(
     if differing and not any(flat_prefix(name) is not None for name in merged):
         notices.append(differs(ranks.name, differing))
     return merged
-
-
-def _padded_flat(found: OnRanks, where: str) -> TensorSource:
-    """A flat parameter saved as plain tensors (`dict(model.named_parameters())`), padding included."""
-    parts = [value for value in found.values if is_tensor(value)]
-    if any(part.shape != parts[0].shape or len(part.shape) != 1 for part in parts):
-        raise IncompleteError(
-            f"{where}: {found.name} has shards of different sizes", hint="Give the files of one save only."
-        )
-    return ConcatTensor(parts, parts[0].dtype, (sum(numel(part.shape) for part in parts),))
-
-
-def _joined_pieces(found: OnRanks) -> TensorSource:
-    """A parameter's pieces one after another, in one dimension; its shape is the layout's to tell."""
-    parts = [value for value in found.values if is_tensor(value)]
-    return ConcatTensor(parts, parts[0].dtype, (sum(numel(part.shape) for part in parts),))

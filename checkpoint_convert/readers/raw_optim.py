@@ -23,9 +23,10 @@ from checkpoint_convert.raw_state import (
     misfit,
     named_state,
 )
-from checkpoint_convert.readers.assumptions import ignored_of, kinds
+from checkpoint_convert.readers.assumptions import kinds
 from checkpoint_convert.readers.cutting import cut
-from checkpoint_convert.readers.group_orders import interchangeable, orders
+from checkpoint_convert.readers.group_orders import interchangeable, orders, sizes_of
+from checkpoint_convert.readers.ignored import ignored_of
 from checkpoint_convert.readers.local import LocalModel
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.rank_order import by_name, optimizer_proves
@@ -129,11 +130,22 @@ def _is_share(ranks: Sequence[SavedOptimizer], layout: ModelLayout) -> bool:
 
 
 def _outcome(assumption: Assumption, numbers: Sequence[object], ranks: Sequence[SavedOptimizer]) -> object:
-    """What an assumption makes of the files; parameters without state have only their names."""
-    return tuple(
-        (slot.members, slot.numels if any(saved.state.get(number) for saved in ranks) else ())
-        for slot, number in zip(assumption.slots, numbers, strict=True)
-    )
+    """What an assumption makes of the files; of what has no state only the names in each group count."""
+    slots = dict(zip(numbers, assumption.slots, strict=True))
+    with_state = {number for number in numbers if any(saved.state.get(number) for saved in ranks)}
+    without = [
+        frozenset(
+            name
+            for number in group_keys(group)
+            if number not in with_state
+            for name, _, _ in slots[number].members
+        )
+        for group in ranks[0].groups
+    ]
+    stated = [
+        (number, slots[number].members, slots[number].numels) for number in numbers if number in with_state
+    ]
+    return tuple(stated), tuple(without)
 
 
 def _groups(saved: SavedOptimizer, slots: dict[object, Slot], where: str) -> list[ParamGroup]:
@@ -156,10 +168,11 @@ def _fitting(
 ) -> tuple[list[Assumption], list[Misfit]]:
     """The assumptions that fit, the most trusted kind only; and why the others do not."""
     misfits: list[Misfit] = []
+    sizes = sizes_of(ranks, numbers)
     for kind in kinds(ranks, layout, local, ignored_of(layout, options)):
         found: list[Assumption] = []
         for slots, replicas, note in kind:
-            for ordered in orders(slots, ranks[0], layout, options):
+            for ordered in orders(slots, ranks[0], sizes, layout, options):
                 unfit = _misfit_of_replicas(ordered.slots, numbers, ranks, replicas)
                 if unfit is None:
                     found.append(Assumption(ordered.slots, replicas, note, ordered.founded))

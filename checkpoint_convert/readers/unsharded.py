@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from itertools import repeat
 
 from checkpoint_convert.errors import AmbiguousFormatError, CheckpointError, UnsupportedError
-from checkpoint_convert.optim_state import of_one_model
 from checkpoint_convert.readers.holdings import PARAMETER_NAMES, Holding
+from checkpoint_convert.readers.joint_optimizers import of_one_model
 from checkpoint_convert.readers.names import clean, flat_prefix
 from checkpoint_convert.readers.rank_sets import RankSet
 from checkpoint_convert.same_values import same_value
@@ -74,7 +74,8 @@ def _completed(ranks: RankSet, *, use_optimizer: bool) -> Holding:
     saved = {str(one.path): one.optimizer for one in ranks.holdings if one.optimizer is not None}
     optimizer = ranks.first.optimizer
     if saved and use_optimizer:
-        optimizer = of_one_model(saved, ranks.name, "give the files of one of them only")
+        own = {str(one.path): list(one.model or {}) for one in ranks.holdings}
+        optimizer = of_one_model(saved, ranks.name, "give the files of one of them only", own)
     return Holding(ranks.first.path, model, optimizer, extras)
 
 

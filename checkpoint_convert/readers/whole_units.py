@@ -8,6 +8,7 @@ parameters have that FSDP1 was told to ignore, and are numbered like them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, groupby
 
 from checkpoint_convert.flat_param import Sharding, UnitLayout, lay_out, shard_numel, unit_members
 from checkpoint_convert.layout import ModelLayout, ParameterSpec
@@ -15,6 +16,7 @@ from checkpoint_convert.optim_state import SavedOptimizer, group_keys
 from checkpoint_convert.raw_state import element_shapes
 
 _MAX_MODULES = 2000
+_MAX_CLASSES = 12
 Members = Mapping[str, Sequence[ParameterSpec]]
 
 
@@ -42,17 +44,35 @@ def whole_parameters(layout: ModelLayout, ranks: Sequence[SavedOptimizer]) -> fr
         specs = [spec for spec in specs if spec.requires_grad]
     if len(keys) != len(specs):
         return frozenset()
-    return frozenset(
-        spec.fqn
-        for key, spec in zip(keys, specs, strict=True)
-        if all(spec.shape in element_shapes(saved.state.get(key, {})) for saved in ranks)
-    )
+    found: set[str] = set()
+    for _, own in groupby(zip(keys, specs, strict=True), lambda pair: pair[1].module):
+        pairs = list(own)
+        is_whole = [
+            all(spec.shape in element_shapes(saved.state.get(key, {})) for saved in ranks)
+            for key, spec in pairs
+        ]
+        found |= {spec.fqn for (_, spec), whole in zip(pairs, is_whole, strict=True) if whole}
+        if any(is_whole) and not all(is_whole) and _could_be_others(pairs, is_whole):
+            return frozenset()
+    return frozenset(found)
+
+
+def _could_be_others(pairs: Sequence[tuple[object, ParameterSpec]], is_whole: Sequence[bool]) -> bool:
+    """Whether a module's own whole parameters may be others than those of their places.
+
+    FSDP1 enters the parameters that it flattens into their module anew, behind those that it was told to
+    ignore (`_flat_param.py`, `_setattr_param`).
+    """
+    count = sum(is_whole)
+    shapes = [spec.shape for (_, spec), whole in zip(pairs, is_whole, strict=True) if whole]
+    fitting = [one for one in combinations(pairs, count) if [spec.shape for _, spec in one] == shapes]
+    return all(is_whole[:count]) and len(fitting) > 1
 
 
 def unsharded_prefixes(
     layout: ModelLayout, inside: frozenset[str], sizes: frozenset[int]
 ) -> Iterator[tuple[str, ...]]:
-    """Modules that may each be one unsharded unit: all of a class, or one alone.
+    """Modules that may each be one unsharded unit: all of a class, of two, or one alone.
 
     Args:
         inside: the parameters that may be theirs.
@@ -77,7 +97,8 @@ def unsharded_prefixes(
         if module.classes:
             classes.setdefault(module.classes[0], []).append(module.fqn)
     seen = set()
-    for prefixes in (*classes.values(), *([module.fqn] for module in fitting)):
+    of_two = (one + two for one, two in combinations(list(classes.values())[:_MAX_CLASSES], 2))
+    for prefixes in (*classes.values(), *of_two, *([module.fqn] for module in fitting)):
         apart = tuple(one for one in prefixes if not any(one.startswith(f"{two}.") for two in prefixes))
         if apart not in seen:
             seen.add(apart)

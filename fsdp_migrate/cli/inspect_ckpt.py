@@ -55,7 +55,12 @@ def inspect_ckpt(
 
     Example: fsdp-migrate inspect-ckpt checkpoints/step_5000/
     """
-    from checkpoint_convert.errors import AmbiguousFormatError, IncompleteError, LayoutError
+    from checkpoint_convert.errors import (
+        AmbiguousFormatError,
+        IncompleteError,
+        LayoutError,
+        UnsupportedError,
+    )
     from checkpoint_convert.raw_contents import raw_entries
     from checkpoint_convert.readers.open import open_source
     from checkpoint_convert.readers.options import ReadOptions
@@ -86,8 +91,10 @@ def inspect_ckpt(
                 write = inspection.contents_json if as_json else inspection.contents_text
                 write(out, paths, contents)
                 return ExitCode.OK
-        except (AmbiguousFormatError, IncompleteError, LayoutError) as missing:
+        except (AmbiguousFormatError, IncompleteError, LayoutError, UnsupportedError) as missing:
             entries = list(raw_entries(paths))
+            if isinstance(missing, UnsupportedError) and (as_tree or not entries):
+                raise
             write_raw = inspection.raw_json if as_json else inspection.raw_text
             write_raw(out, paths, entries, missing)
             return ExitCode.NEEDS_YOU

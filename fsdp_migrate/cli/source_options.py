@@ -48,7 +48,10 @@ LayoutFrom = Annotated[
 ]
 Ignored = Annotated[
     str | None,
-    typer.Option(metavar="NAMES", help="What FSDP1 ignored: FQNs or classes, comma separated."),
+    typer.Option(
+        metavar="NAMES",
+        help="What FSDP1 ignored: FQNs, or classes of modules, comma separated.",
+    ),
 ]
 ParamGroups = Annotated[
     Path | None,

@@ -119,6 +119,12 @@ def test_there_and_back(
     checked = run("verify-ckpt", f"{base}/out")
     assert checked.exit_code == 0, checked.output
     assert checked.output.startswith(f"{base}/out: as written; 24 tensors")
+    scalars = f"{base}/out/__0_0.distcp"
+    whole = system.cat_file(scalars)
+    system.pipe_file(scalars, whole.replace(b"archive/version", b"archive/verslon"))
+    harmed = run("verify-ckpt", f"{base}/out")
+    assert harmed.exit_code == 1 and "file __0_0.distcp has other bytes" in harmed.output
+    system.pipe_file(scalars, whole)
     shown = run("inspect-ckpt", f"{base}/out", "--format", "json")
     assert shown.exit_code == 0, shown.output
 

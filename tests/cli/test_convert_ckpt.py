@@ -440,6 +440,17 @@ def test_names_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
         assert "\\x1b" in done.stdout
 
 
+def test_inspect_lists_what_cannot_be_put_together(tmp_path: Path) -> None:
+    """Two stages, whose optimizers' numbers say nothing of their parameters."""
+    for stage in range(2):
+        optimizer = {"state": {5: {"exp_avg": torch.ones(2)}}, "param_groups": [{"lr": 0.1, "params": [5]}]}
+        saved = {"model": {f"layer{stage}.w": torch.ones(2)}, "optimizer": optimizer}
+        torch.save(saved, tmp_path / f"stage_{stage}.pt")
+    done = call("inspect-ckpt", tmp_path)
+    assert done.exit_code == 1 and "does not number its parameters from 0" in done.stdout
+    assert "model.layer1.w" in done.stdout and done.stdout.count("optimizer.state.5.exp_avg") == 2
+
+
 def test_inspect_says_that_a_directory_is_loadable(tmp_path: Path) -> None:
     dcp.save({"model": {"w": torch.ones(2)}}, checkpoint_id=tmp_path / "dir")
     done = call("inspect-ckpt", tmp_path / "dir")

@@ -11,6 +11,8 @@ import torch
 import transformers
 from fsdp1_jobs import Adapter, Block, Mlp, jobs
 from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper, offload_wrapper
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from zoo import build
 
 import checkpoint_convert
@@ -18,8 +20,9 @@ import fsdp_migrate
 from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.flat_param import unit_members
 from checkpoint_convert.layout import ModelLayout, read_layout, to_json, wrapped_modules
-from checkpoint_convert.meta_model import layout_of
+from checkpoint_convert.meta_model import layout_of, policy_prefixes
 from checkpoint_convert.readers.layouts import given_layout
+from checkpoint_convert.readers.names import FLAT_NAMES, WRAPPERS
 from checkpoint_convert.readers.options import ReadOptions
 
 JOBS = {job.name: job for job in jobs()}
@@ -65,6 +68,34 @@ def test_captured_inside_the_job(fsdp1_files: Path, name: str) -> None:
 
 def _facts(spec: object) -> tuple[object, ...]:
     return tuple(getattr(spec, name) for name in ("fqn", "shape", "stride", "dtype", "requires_grad"))
+
+
+def test_wrappers_of_a_factory_are_not_in_the_names() -> None:
+    """A factory may return blocks that are checkpointed or compiled; what they wrap is the model's."""
+    plain, wrapped = build("plain"), build("plain")
+    wrapped.blocks[0] = checkpoint_wrapper(wrapped.blocks[0])
+    wrapped.blocks[1] = offload_wrapper(wrapped.blocks[1])
+    compiled = torch.compile(wrapped)
+    assert isinstance(compiled, nn.Module)
+    assert layout_of(compiled, "x") == layout_of(plain, "x")
+    policy = ModuleWrapPolicy({Block})
+    assert policy_prefixes(compiled, policy) == policy_prefixes(plain, policy) == ("blocks.0", "blocks.1")
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_a_module_that_is_called_like_a_wrapper_is_refused(name: str) -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    model.add_module(name, nn.Linear(2, 2))
+    with pytest.raises(LayoutError, match=f"has a module called {name}"):
+        layout_of(model, "x")
+
+
+@pytest.mark.parametrize("name", FLAT_NAMES)
+def test_a_parameter_that_is_called_like_a_flat_one_is_kept(tmp_path: Path, name: str) -> None:
+    model = nn.Linear(2, 2)
+    model.register_parameter(name, nn.Parameter(torch.ones(3)))
+    captured = checkpoint_convert.capture_layout(model, tmp_path / "layout.json")
+    assert [spec.fqn for spec in captured.parameters] == ["weight", "bias", name]
 
 
 def test_captured_before_wrapping(tmp_path: Path) -> None:

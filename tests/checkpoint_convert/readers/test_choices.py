@@ -16,7 +16,13 @@ import torch
 import torch.distributed.checkpoint as dcp
 from typer.testing import CliRunner
 
-from checkpoint_convert.errors import AmbiguousFormatError, IncompleteError, UnreadableError, UnsupportedError
+from checkpoint_convert.errors import (
+    AmbiguousFormatError,
+    IncompleteError,
+    LayoutError,
+    UnreadableError,
+    UnsupportedError,
+)
 from checkpoint_convert.readers.open import ReadOptions, open_source
 from fsdp_migrate.cli.app import app
 from tests.checkpoint_convert.readers.comparing import assert_same_model, assert_same_state
@@ -119,13 +125,63 @@ def test_optimizers_that_cannot_be_of_one_model_do_not_join(saved: Any) -> None:
         open_source([saved(same)], options).__enter__()
     with open_source([saved(same)], replace(options, only_listed=True)) as contents:
         assert_same_model(contents, G)
-    numbered = {"state": {0: {"exp_avg": torch.ones(2, 3)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
-    path = saved({"model": G, "adam": numbered, "muon": numbered})
-    with pytest.raises(UnsupportedError, match="adam numbers its parameters"):
+    for muon in (optimizer(2.0, "b.w"), numbered({1: (2, 3)})):
+        path = saved({"model": G, "adam": numbered({0: (2, 3)}), "muon": muon})
+        with pytest.raises(UnsupportedError, match="muon does not number its parameters from 0"):
+            open_source([path], options).__enter__()
+        with open_source([path], replace(options, use_optimizer=False)) as contents:
+            assert_same_model(contents, G)
+            assert contents.optimizer is None
+
+
+def numbered(shapes: dict[int, tuple[int, ...]], value: float = 1.0) -> State:
+    """An optimizer's state by number, each element telling its number."""
+    state = {number: {"exp_avg": torch.full(shape, value + number)} for number, shape in shapes.items()}
+    return {"state": state, "param_groups": [{"lr": 0.1, "params": list(shapes)}]}
+
+
+def test_optimizers_of_one_model_that_number_their_parameters(tmp_path: Path) -> None:
+    """Each counts from 0: sizes that only one of them has tell whose they are, else the user does."""
+    shapes = {"embed": (5, 3), "a.w": (2, 3), "a.b": (2,), "b.w": (3, 2), "b.b": (3,), "head": (5, 3)}
+    net = {name: torch.zeros(shape) for name, shape in shapes.items()}
+    options = ReadOptions(keys=("adam", "muon"))
+    path = tmp_path / "ck.pt"
+    adam = numbered({0: (5, 3), 1: (2,), 2: (3,), 3: (5, 3)}, 10.0)
+    torch.save({"model": net, "adam": adam, "muon": numbered({0: (2, 3), 1: (3, 2)})}, path)
+    groups = [["embed", "a.b", "b.b", "head"], ["a.w", "b.w"]]
+    told = dict(zip([*groups[0], *groups[1]], (10.0, 11.0, 12.0, 13.0, 1.0, 2.0), strict=True))
+    wanted = {name: {"exp_avg": torch.full(shapes[name], value)} for name, value in told.items()}
+    with open_source([path], options) as contents:
+        assert_same_state(contents.optimizer, wanted)
+        assert contents.optimizer is not None
+        assert [list(group.params) for group in contents.optimizer.groups] == groups
+    torch.save({"model": G, "adam": numbered({0: (2, 3)}), "muon": numbered({0: (2, 3)}, 5.0)}, path)
+    with pytest.raises(LayoutError, match=r"a\.w and b\.w are of one size") as caught:
         open_source([path], options).__enter__()
-    with open_source([path], replace(options, use_optimizer=False)) as contents:
+    assert "--param-groups" in caught.value.hint
+    with open_source([path], replace(options, param_groups=[["b.w"], ["a.w"]])) as contents:
+        state = {"b.w": {"exp_avg": torch.full((2, 3), 1.0)}, "a.w": {"exp_avg": torch.full((2, 3), 5.0)}}
+        assert_same_state(contents.optimizer, state)
+
+
+def test_a_list_of_state_dicts(tmp_path: Path) -> None:
+    """The model may stand in a list, beside its optimizer; not where one stands outside of lists."""
+    path = tmp_path / "ck.pt"
+    values = ([G, optimizer(1.0), 3], {"nets": [G], "opts": (optimizer(1.0),), "epoch": 3})
+    for value in values:
+        torch.save(value, path)
+        with open_source([path]) as contents:
+            assert_same_model(contents, G)
+            assert_same_state(contents.optimizer, optimizer(1.0)["state"])
+            assert list(contents.extras.values()) == [3] and not contents.notices
+    torch.save({"net_g": G, "queue": [{"features": torch.ones(3, 4)}]}, path)
+    with open_source([path]) as contents:
         assert_same_model(contents, G)
-        assert contents.optimizer is None
+    torch.save([G, D], path)
+    with pytest.raises(AmbiguousFormatError, match="more than one part could be the model: 0, 1"):
+        open_source([path]).__enter__()
+    with open_source([path], ReadOptions(keys=("1",))) as contents:
+        assert_same_model(contents, D)
 
 
 def test_a_model_that_was_saved_in_parts_is_taken_together(saved: Any) -> None:
@@ -298,14 +354,17 @@ def test_a_model_in_parts_brings_all_of_its_optimizer(tmp_path: Path) -> None:
         assert [list(group.params) for group in contents.optimizer.groups] == [["a.w"], ["b.w"]]
         assert contents.extras == {"seed": 0}
         assert [notice.code for notice in contents.notices] == ["CK102"]
-    numbered = {"state": {0: {"exp_avg": torch.ones(2, 3)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
     for number, name in enumerate(("a.w", "b.w")):
-        torch.save({"model": model(number, name), "optimizer": numbered}, tmp_path / f"stage_{number}.pt")
-    with pytest.raises(UnsupportedError, match="numbers its parameters") as caught:
+        stage = {"model": model(number, name), "optimizer": numbered({0: (2, 3)}, number)}
+        torch.save(stage, tmp_path / f"stage_{number}.pt")
+    with open_source([tmp_path]) as contents:
+        assert_same_state(contents.optimizer, wanted)
+    stage["model"]["b.count"] = torch.zeros(2, 3)
+    torch.save(stage, tmp_path / "stage_1.pt")
+    with pytest.raises(LayoutError, match="by parameter numbers"):
         open_source([tmp_path]).__enter__()
-    assert "--from-key" not in caught.value.hint and "give the files of one of them" in caught.value.hint
     with open_source([tmp_path], ReadOptions(use_optimizer=False)) as contents:
-        assert set(contents.model) == {"a.w", "b.w"}
+        assert set(contents.model) == {"a.w", "b.w", "b.count"}
 
 
 @pytest.mark.parametrize("names", [("a.w", "b.w"), ("a.w", "a.w")])

@@ -99,6 +99,17 @@ def test_names_without_numbers_are_taken_in_the_order_given(tmp_path: Path, worl
         assert "one by one, in the order of the ranks" in caught.value.hint
 
 
+def test_shards_without_their_padding(tmp_path: Path) -> None:
+    """`shard.tensor` of a ShardedTensor ends where the flat parameter does: six ranks have 7, ..., 2, 0."""
+    for world in (3, 6):
+        files = [{"_flat_param": part} for part in (*FLAT.split(-(-37 // world)), FLAT[:0])[:world]]
+        paths = save(tmp_path, files, [f"rank{rank}.pt" for rank in range(world)])
+        check(paths, optimizer=False)
+    save(tmp_path, files[::-1], [f"rank{rank}.pt" for rank in range(world)])
+    with pytest.raises(IncompleteError, match="shards of different sizes"):
+        open_source(paths, OPTIONS).__enter__()
+
+
 def test_one_of_them_alone_asks_for_the_others(tmp_path: Path) -> None:
     paths = save(tmp_path, flat_files(2), LETTERS[2])
     with pytest.raises(CheckpointError, match="has 19 elements") as caught, open_source(paths[:1], OPTIONS):
@@ -177,6 +188,9 @@ def aside_files(told: str, monkeypatch: pytest.MonkeyPatch, folder: Path, order:
         file = flat_files(3)[rank]
         if told == "arguments":
             file["args"] = Namespace(rank=rank, local_rank=0, lora_rank=7)
+        elif told == "seed":
+            same = torch.Generator().manual_seed(7).get_state()
+            file["rng"] = [same, {"cpu": torch.Generator().manual_seed(1234 + rank).get_state()}]
         elif told == "value":
             file["sampler"] = {"state": {"global_rank": rank, "epoch": 3}}
         else:
@@ -186,7 +200,7 @@ def aside_files(told: str, monkeypatch: pytest.MonkeyPatch, folder: Path, order:
     return paths
 
 
-@pytest.mark.parametrize("told", ["arguments", "value", "device"])
+@pytest.mark.parametrize("told", ["arguments", "value", "seed", "device"])
 def test_what_tells_a_rank_by_the_way_confirms_or_refuses_an_order(
     tmp_path: Path, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +223,27 @@ def test_what_tells_a_rank_by_the_way_confirms_or_refuses_an_order(
                 open_source(numbered, OPTIONS).__enter__()
         for path in numbered:
             path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [("0123", True), ("2301", True), ("0213", True), ("1032", False), ("0132", False), ("0312", False)],
+)
+def test_devices_of_two_nodes_contradict_what_is_no_order_of_nodes(
+    tmp_path: Path, order: str, said: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranks 0 and 1 on one node, 2 and 3 on the other: two nodes that changed places look as they would."""
+    paths = []
+    for at, rank in enumerate(map(int, order)):
+        monkeypatch.setattr("torch.serialization.location_tag", lambda _, number=rank % 2: f"cuda:{number}")
+        paths += save(tmp_path, [flat_files(4)[rank]], [f"rank{at}.pt"])
+    monkeypatch.undo()
+    if said and order[-1] == "3":
+        with open_source(paths, OPTIONS) as contents:
+            assert "CK108" in {notice.code for notice in contents.notices}
+    else:
+        with pytest.raises(IncompleteError, match="not in order"):
+            open_source(paths, OPTIONS).__enter__()
 
 
 def test_an_order_that_does_not_matter_is_not_asked_for(

@@ -311,3 +311,116 @@ def test_one_ranks_share_alone_asks_for_the_others(tmp_path: Path, captured: boo
     kind = IncompleteError if captured else LayoutError
     error = fails(kind, said, [ckpt / f"optim_rank{rank}.pt"], options)
     assert "files of all ranks" in error.hint and "--only model" in error.hint
+
+
+class Norm(torch.nn.Module):
+    """Two parameters of one size in one module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(4)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_parameter_that_was_ignored_comes_before_its_neighbours(tmp_path: Path, beside: bool) -> None:
+    """FSDP1 enters what it flattens, here the weight, into the module anew, behind what it ignores."""
+    weight, bias = moment(0, 0, 4), moment(1, 0, 4)
+    ranks: list[dict[int, State]] = [
+        {0: {"exp_avg": bias.clone()}, 1: {"exp_avg": piece.clone()}} for piece in weight.chunk(2)
+    ]
+    ckpt = save(tmp_path, ranks, [{"lr": 0.1, "params": [0, 1]}])
+    options = ReadOptions(model="test_raw_optimizers:Norm")
+    if beside:
+        for rank, piece in enumerate(weight.chunk(2)):
+            model = {"_flat_param": piece, "norm.weight": piece, "norm.bias": bias}
+            torch.save(model, ckpt / f"model_rank{rank}.pt")
+    else:
+        error = fails(LayoutError, "does not fit the model", [ckpt], options)
+        assert "--ignored" in error.hint
+        options = replace(options, ignored="norm.bias")
+    with open_source([ckpt], options) as contents:
+        assert contents.optimizer is not None
+        found: Any = {name: state["exp_avg"] for name, state in contents.optimizer.state.items()}
+        assert_same_tensor(found["norm.weight"], weight, "weight")
+        assert_same_tensor(found["norm.bias"], bias, "bias")
+        assert contents.optimizer.groups[0].params == ("norm.bias", "norm.weight")
+
+
+def test_without_state_only_the_groups_matter(tmp_path: Path) -> None:
+    """SGD without momentum: whatever was wrapped, the one group has all parameters."""
+    ckpt = save(tmp_path, [{}, {}], [{"lr": 0.1, "params": [0, 1, 2]}])
+    found = read(ckpt, ReadOptions(model="test_raw_optimizers:Small"))
+    assert found.state == {} and {*found.groups[0].params} == set(SHAPES)
+
+
+def test_replicas_of_flat_parameters_saved_as_plain_tensors(tmp_path: Path) -> None:
+    """HYBRID_SHARD: two replicas of two ranks, whose named_parameters() say nothing of it."""
+    flat = torch.cat([expected(number).reshape(-1) for number in (1, 3, 0, 2)])
+    shards = [flat.chunk(2)[rank % 2].clone() for rank in range(4)]
+    ckpt = save(tmp_path, [{0: {"exp_avg": shard}} for shard in shards], [{"lr": 0.1, "params": [0]}])
+    for rank, shard in enumerate(shards):
+        torch.save({"_flat_param": shard}, ckpt / f"model_rank{rank}.pt")
+    with open_source([ckpt], ReadOptions(model="test_raw_optimizers:Small")) as contents:
+        for number, name in enumerate(SHAPES):
+            assert_same_tensor(contents.model[name], expected(number), name)
+    assert set(read(ckpt, ReadOptions(model="test_raw_optimizers:Small")).state) == set(SHAPES)
+
+
+class Mixed(torch.nn.Module):
+    """A unit of each of two classes that is not sharded, and one that is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = torch.nn.Linear(2, 4, bias=False)
+        self.norm = torch.nn.LayerNorm(4)
+        self.down = torch.nn.Linear(4, 2, bias=False)
+
+
+def test_unsharded_units_of_two_classes_beside_the_models_files(tmp_path: Path) -> None:
+    norm, down = torch.cat([moment(1, 0, 4), moment(3, 0, 4)]), expected(2).reshape(-1).chunk(2)
+    ranks: list[dict[int, State]] = [
+        {0: {"exp_avg": down[rank].clone()}, 1: {"exp_avg": moment(0, 0, 8)}, 2: {"exp_avg": norm.clone()}}
+        for rank in (0, 1)
+    ]
+    ckpt = save(tmp_path, ranks, [{"lr": 0.1, "params": [0, 1, 2]}])
+    beside = {"up.weight": expected(0), "norm.weight": moment(1, 0, 4), "norm.bias": moment(3, 0, 4)}
+    for rank in (0, 1):
+        torch.save({"_flat_param": down[rank].clone(), **beside}, ckpt / f"model_rank{rank}.pt")
+    with open_source([ckpt], ReadOptions(model="test_raw_optimizers:Mixed")) as contents:
+        assert contents.optimizer is not None
+        found: Any = {name: state["exp_avg"] for name, state in contents.optimizer.state.items()}
+        for name, tensor in {**beside, "down.weight": expected(2)}.items():
+            assert_same_tensor(found[name], tensor, name)
+
+
+def test_views_that_were_saved_as_tensors_of_their_own(tmp_path: Path) -> None:
+    """LOCAL_STATE_DICT with use_orig_params=True, cloned: nothing shares the flat parameter's storage."""
+    order = ("bias", "norm", "up.weight", "down.weight")
+    flat = torch.cat([expected(list(SHAPES).index(name)).reshape(-1) for name in order])
+    spans = {"bias": [(0, 4), (4, 4)], "norm": [(0, 4), (4, 4)], "up.weight": [(0, 4), (4, 8)]}
+    spans["down.weight"] = [(0, 0), (0, 8)]
+    ranks: list[dict[int, State]] = [{}, {}]
+    models: list[State] = [{"_flat_param": shard.clone()} for shard in flat.chunk(2)]
+    for rank in (0, 1):
+        for number, name in enumerate(order):
+            piece = moment(list(SHAPES).index(name), *spans[name][rank])
+            models[rank][name] = piece
+            if len(piece):
+                ranks[rank][number] = {"exp_avg": piece.clone()}
+    ckpt = save(tmp_path, ranks, [{"lr": 0.1, "params": [0, 1, 2, 3]}])
+    for rank, model in enumerate(models):
+        torch.save(model, ckpt / f"model_rank{rank}.pt")
+    found = read(ckpt, ReadOptions(model="test_raw_optimizers:Small"))
+    assert set(found.state) == set(SHAPES)
+
+
+@pytest.mark.parametrize("inner", [{"m": torch.ones(2)}, torch.ones(2)])
+def test_state_that_each_rank_has_of_its_own_is_refused(tmp_path: Path, inner: Any) -> None:
+    """By name FSDP1 hands on what it does not know as it is on each rank: shards of the flat parameter."""
+    for rank in (0, 1):
+        own = {"m": inner["m"] + rank} if isinstance(inner, dict) else inner + rank
+        state = {"w": {"step": torch.tensor(1.0), "inner": own, "mode": str(rank)}}
+        saved = {"state": state, "param_groups": [{"lr": 0.1, "params": ["w"]}]}
+        torch.save(saved, tmp_path / f"optim_rank{rank}.pt")
+    error = fails(UnsupportedError, r"w\.inner is another on each rank", [tmp_path], ReadOptions())
+    assert "--only model" in error.hint
