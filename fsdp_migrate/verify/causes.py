@@ -16,6 +16,7 @@ from fsdp_migrate.verify import (
     clipping_causes,
     data_causes,
     gradient_causes,
+    norm_causes,
     optimizer_causes,
     precision_causes,
     saving_causes,
@@ -132,12 +133,12 @@ def _replicas(evidence: Evidence) -> Cause | None:
                 "per node: pytorch#154888)",
                 "the original is no measure here; compare against FULL_SHARD, or against a single process",
             )
-        if step == 0:
+        if step == 0 or quantity == "weight of another model":
             return Cause(
                 "no-broadcast",
-                f"replicas of {name} are not equal in the candidate from the start (rank "
+                f"replicas of {name} are not equal in the candidate {'from the start ' * (step == 0)}(rank "
                 f"{', '.join(map(str, ranks))}): each rank kept the values it drew itself, so "
-                "sync_module_states has no replacement",
+                "sync_module_states has no replacement, or the model is no longer sharded",
                 "broadcast parameters and buffers from rank 0 before fully_shard, or load with "
                 "broadcast_from_rank0=True",
             )
@@ -222,6 +223,7 @@ _RULES: tuple[Rule, ...] = (
     scaler_causes.turns,
     scaler_causes.other_passes,
     answer_causes.calls_gone_before,
+    answer_causes.other_dtypes,
     data_causes.inputs,
     _parameter_sets,
     sharding_causes.trainable,
@@ -234,8 +236,8 @@ _RULES: tuple[Rule, ...] = (
     optimizer_causes.state_lost,
     optimizer_causes.state_kept,
     optimizer_causes.state_dtypes,
-    gradient_causes.reductions,
     backward_causes.another_pass,
+    gradient_causes.reductions,
     backward_causes.loss_of_each_rank,
     gradient_causes.unsynced_gradients_zeroed,
     gradient_causes.zeroed_less,
@@ -246,9 +248,11 @@ _RULES: tuple[Rule, ...] = (
     sharding_causes.evaluation_mode,
     start_causes.buffers,
     sharding_causes.outside_writes,
+    answer_causes.mode_before,
     sharding_causes.random_state,
     scaler_causes.clipped_while_scaled,
     clipping_causes.clip_arguments,
+    norm_causes.norm_of_part,
     clipping_causes.element_limits,
     clipping_causes.clipping,
     gradient_causes.scale,

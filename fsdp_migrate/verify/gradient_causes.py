@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from fsdp_migrate.verify import world_sizes
+from fsdp_migrate.verify.backward_causes import reduces_another_pass
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import CLIPPED, Cause
 from fsdp_migrate.verify.record import ArmRecord, Part, widen
@@ -15,6 +16,8 @@ from fsdp_migrate.verify.whole import assemble
 _SAME = 1e-2
 """Gradients that are added up in bfloat16 are a multiple of others to this part of themselves."""
 _SAME_LOSS = 1e-4
+_FOLLOWS = 0.25
+"""Part of what a factor is from 1 that gradients of a loss multiplied by it may be off."""
 _LOSSES = 2
 """So many losses make a factor of theirs no accident."""
 
@@ -31,6 +34,8 @@ def reductions(evidence: Evidence) -> Cause | None:
     if "DDP" in (evidence.original.kind, evidence.candidate.kind):
         return None  # it reduces gradients out of sight
     if before == after or not before or world_sizes.differ(evidence.original, evidence.candidate):
+        return None
+    if reduces_another_pass(evidence.original, evidence.candidate):
         return None
     if after > before:
         return Cause(
@@ -115,17 +120,22 @@ def scale(evidence: Evidence) -> Cause | None:
     first = evidence.first
     if first is None or first.quantity not in ("loss", "gradient"):
         return None
+    factors = _gradient_factors(evidence, first.step)
     if first.quantity == "loss" and (factor := _loss_factor(evidence, first.step)) is not None:
-        return _loss_scale(evidence, first.step, factor)
-    factors = []
-    for name, parts in evidence.original.tensors(first.step, "gradient").items():
-        other = evidence.candidate.tensors(first.step, "gradient").get(name)
-        factor = _ratio(parts, other) if other else None
-        if factor is not None:
-            factors.append(factor)
+        # A term that is added to the loss can be nearly the same part of it on every rank.
+        follow = [abs(one - factor) <= _FOLLOWS * abs(factor - 1) for one in factors]
+        return _loss_scale(evidence, first.step, factor) if 2 * sum(follow) >= len(follow) else None
     if not factors or not all(abs(one - factors[0]) <= _SAME * abs(factors[0]) for one in factors):
         return None
     return _scaled(evidence, first.step, factors[0]) if abs(factors[0] - 1) > _SAME else None
+
+
+def _gradient_factors(evidence: Evidence, step: int) -> list[float]:
+    """By which each gradient of a step is multiplied; not a number where it is changed otherwise."""
+    others = evidence.candidate.tensors(step, "gradient")
+    parts = evidence.original.tensors(step, "gradient")
+    ratios = (_ratio(mine, others[name]) for name, mine in parts.items() if name in others)
+    return [one for one in ratios if one is not None]
 
 
 def _loss_factor(evidence: Evidence, step: int) -> float | None:

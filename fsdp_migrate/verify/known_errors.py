@@ -113,15 +113,16 @@ _KNOWN = (
         "set_model_state_dict",
     ),
     _known(
-        r"mat1 and mat2 must have the same dtype|mixed dtype \(CPU\)|expected scalar type \w+ but found",
+        r"(mat|m)1 and (mat|m)2 (must|to) have the same dtype|mixed dtype \(CPU\)|"
+        r"expected scalar type \w+ but found|Input type \(.*\) and (weight|bias) type \(.*\) should be",
         "an input or a buffer is in another dtype than the weights: FSDP1 cast buffers to buffer_dtype, "
         "FSDP2 does not; and a unit without the mp_policy of the others hands them inputs that they do "
         "not cast",
     ),
     _known(
         r"SyncBatchNorm expected input tensor to be on",
-        "SyncBatchNorm runs on GPUs alone: rehearse without convert_sync_batchnorm in both programs, and "
-        "verify on GPUs with it",
+        "torch's SyncBatchNorm runs on GPUs alone: a rehearsal of a script that names cuda (--device cpu) "
+        "computes it, other scripts need GPUs",
     ),
     _known(
         r"EADDRINUSE|address already in use",

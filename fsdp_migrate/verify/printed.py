@@ -19,7 +19,9 @@ _NUMBER = re.compile(
     r"|(?<![\w.])[-+]?(?:nan|inf)\b"
 )
 _COMPARED = re.compile(
-    r"loss|norm|grad|param|accura|\bacc\b|ppl|perplex|mean|\bval\b|\beval\b|weight|\blr\b|learning|numel|element|logit|score",
+    r"loss|norm|grad|param|accura|\bacc\b|ppl|perplex|mean|\bval\b|\beval\b|weight|\blr\b|learning|numel|element|"
+    r"logit|score|(\b|_)(ce|nll|kl|aux|pg|mse|mae|rmse|psnr|ssim|fid|auc|f1|bleu|rouge\w?|wer|cer|bpb|bpc|iou|map|"
+    r"elbo|std)(\b|_)|reward|entropy|advantage|margin|recall|precision|\berr(or)?\b|diverg|similarity|scale\b",
     re.IGNORECASE,
 )
 _NEVER = re.compile(

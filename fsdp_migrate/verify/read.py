@@ -108,7 +108,7 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
             )
         case "answer":
             facts = (event["model"], event["call"], event["inputs"], event["training"])
-            record.answers.append(Answer(event["step"], rank, *facts))
+            record.answers.append(Answer(event["step"], rank, *facts, event.get("random", "")))
         case "output":
             record.outputs.setdefault(rank, {}).setdefault(event["unit"], event["digest"])
         case "optimizer":

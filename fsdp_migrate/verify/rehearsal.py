@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.distributed import fsdp
 from torch.overrides import TorchFunctionMode
 
-from fsdp_migrate.verify import cuda_calls, device_requests, older_torch
+from fsdp_migrate.verify import cuda_calls, device_requests, older_torch, sync_batch_norm
 
 Say = Callable[[str], None]
 
@@ -117,6 +117,7 @@ def apply(mode: OnCpu) -> None:
     _replicas(mode.say)
     _precision(mode.say)
     _compiled(mode.say)
+    sync_batch_norm.apply(mode.say)
     cuda_calls.apply(mode.say, as_gpu=mode.as_gpu)
     device_requests.apply(mode.cpu, mode, mode.say)
 
