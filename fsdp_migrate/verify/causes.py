@@ -217,6 +217,7 @@ _RULES: tuple[Rule, ...] = (
     _not_converted,
     sharding_causes.not_sharded,
     sharding_causes.ignored_sharded,
+    sharding_causes.fewer_ranks,
     _replicas,
     _foreign_parameters,
     scaler_causes.scalers,

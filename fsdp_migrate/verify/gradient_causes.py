@@ -118,9 +118,9 @@ def _is_dropped(arm: ArmRecord, step: int) -> bool:
 def scale(evidence: Evidence) -> Cause | None:
     """All losses, or all gradients, are the same multiple of what they were."""
     first = evidence.first
-    if first is None or first.quantity not in ("loss", "gradient"):
+    if first is None or first.quantity not in ("loss", "gradient", CLIPPED):
         return None
-    factors = _gradient_factors(evidence, first.step)
+    factors = _gradient_factors(evidence, first.step, CLIPPED if first.quantity == CLIPPED else "gradient")
     if first.quantity == "loss" and (factor := _loss_factor(evidence, first.step)) is not None:
         # A term that is added to the loss can be nearly the same part of it on every rank.
         follow = [abs(one - factor) <= _FOLLOWS * abs(factor - 1) for one in factors]
@@ -130,10 +130,9 @@ def scale(evidence: Evidence) -> Cause | None:
     return _scaled(evidence, first.step, factors[0]) if abs(factors[0] - 1) > _SAME else None
 
 
-def _gradient_factors(evidence: Evidence, step: int) -> list[float]:
+def _gradient_factors(evidence: Evidence, step: int, quantity: str) -> list[float]:
     """By which each gradient of a step is multiplied; not a number where it is changed otherwise."""
-    others = evidence.candidate.tensors(step, "gradient")
-    parts = evidence.original.tensors(step, "gradient")
+    others, parts = (arm.tensors(step, quantity) for arm in (evidence.candidate, evidence.original))
     ratios = (_ratio(mine, others[name]) for name, mine in parts.items() if name in others)
     return [one for one in ratios if one is not None]
 
@@ -159,6 +158,13 @@ def _loss_of_step(arm: ArmRecord, step: int) -> float:
 
 def _scaled(evidence: Evidence, step: int, factor: float) -> Cause | None:
     original, candidate = evidence.original, evidence.candidate
+    if evidence.first is not None and evidence.first.quantity == CLIPPED:
+        return Cause(
+            "gradient-scale",
+            f"all gradients that the optimizer gets in step {step} are {factor:.4g} times the original's, "
+            "and equal after backward(): something multiplies them in between, or no longer does",
+            "look at clipping, and at what divides or multiplies .grad by hand (ranks, tokens, batches)",
+        )
     left, right = (_loss_of_step(arm, step) for arm in (original, candidate))
     if left and abs(right / left - factor) < _SAME * abs(factor):
         return _loss_scale(evidence, step, factor)

@@ -122,6 +122,7 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
             rehearsal.apply(mode)
         fsdp1_on_cpu.apply(say)
         rehearsal.never_pin(say)
+        rehearsal.divide_afterwards(say)
     if spec.unsharded:
         unsharded.apply()
     if spec.under == ArmName.DDP.value:

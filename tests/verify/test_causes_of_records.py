@@ -14,7 +14,7 @@ from fsdp_migrate.verify.causes import likely_causes
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import ANSWER, CLIPPED, Difference
-from fsdp_migrate.verify.record import ArmRecord, Clip, Load, OptimizerFacts, Part, StepFacts
+from fsdp_migrate.verify.record import ArmRecord, Clip, Load, OptimizerFacts, Part, StepFacts, Unit
 
 
 def arm(kind: str, *steps: dict[str, Any], **more: Any) -> ArmRecord:
@@ -158,7 +158,8 @@ def first_is(step: int, quantity: str, name: str = "w") -> Comparison:
         ([0.5, 0.25, -0.5], [0.75, 0.25, -0.75], "elements-not-limited", "and to 0.75 in the candidate"),
         ([0.5, 0.125, -1.0], [0.75, 0.25, -0.75], "limits-elements", "limited to 0.75 in step 1 of the"),
         ([0.5, 0.25, -0.5], [0.5, 0.125, -1.0], "elements-not-limited", "not to that in the candidate"),
-        ([0.5, 0.125, -1.0], [0.25, 0.0625, -0.5], "where-to-look", "differ when the optimizer gets them"),
+        ([0.5, 0.125, -1.0], [0.25, 0.0625, -0.5], "gradient-scale", "gets in step 1 are 0.5 times the"),
+        ([0.5, 0.125, -1.0], [0.25, 0.125, -0.5], "where-to-look", "differ when the optimizer gets them"),
         ([0.501, 0.25, -0.501], [0.5, 0.25, -0.5], "where-to-look", "differ when the"),  # 0.501 in bfloat16
     ],
 )
@@ -391,6 +392,39 @@ def test_norm_of_some_gradients_is_told_by_itself(
     difference = Difference(1, "gradient norm", "rank 0", 1.0, 1.0, 0.0, 194**0.5, norm)
     found = likely_causes(Evidence(before, after, Comparison([difference])))
     assert (found[0].code == "norm-of-some") is bool(words) and words in found[0].text
+
+
+def test_factor_of_all_gradients_is_told_where_it_comes_about() -> None:
+    for quantity, words in (
+        ("gradient", "all gradients of step 1 are 4 times the original's"),
+        (CLIPPED, "that the optimizer gets in step 1 are 4 times the original's"),
+    ):
+        before, after = arm("FSDP1", {}), arm("FSDP2", {})
+        before.parts[1, quantity], after.parts[1, quantity] = parts([1.0, -2.0]), parts([4.0, -8.0])
+        found = likely_causes(Evidence(before, after, first_is(1, quantity)))
+        assert found[0].code == "gradient-scale" and words in found[0].text
+        after.parts[1, quantity] = parts([4.0, -2.0])
+        assert causes(before, after, first_is(1, quantity)) == ["where-to-look"]
+
+
+@pytest.mark.parametrize(
+    ("layout", "code"),
+    [
+        ((2, 1), "part-of-mesh"),
+        ((1, 2), "part-of-mesh"),
+        ((2, 0), "part-of-mesh"),
+        ((4, 1), "replicas-differ"),
+    ],
+)
+def test_unit_that_is_given_a_part_of_the_mesh_is_named_first(layout: tuple[int, int], code: str) -> None:
+    arms = [
+        arm(kind, {}, units=[Unit("a", kind, "", "", False, "", *of)])
+        for kind, of in (("FSDP1", (2, 2)), ("FSDP2", layout))
+    ]
+    comparison = Comparison(replicas_differ=[("candidate", 1, "gradient", "w", (2, 3))])
+    found = likely_causes(Evidence(arms[0], arms[1], comparison))
+    assert found[0].code == code
+    assert ("is kept by 2 ranks in the candidate and by 4" in found[0].text) is (code == "part-of-mesh")
 
 
 def test_seeds_are_told_from_numbers_that_were_drawn() -> None:

@@ -147,6 +147,11 @@ statistics = [
     for momentum in (0.1, None)
     for sync, plain in zip(normalized(nn.SyncBatchNorm, momentum), normalized(nn.BatchNorm1d, momentum))
 ]
+rehearsal.divide_afterwards(said.add)
+sharded = torch.distributed.fsdp.fully_shard(nn.LayerNorm(2))
+sharded.set_gradient_divide_factor(4.0)
+sharded(ones * torch.tensor([1.0, 3.0])).sum().backward()
+divided = sharded.bias.grad.full_tensor().tolist()
 torch.distributed.destroy_process_group()
 cuda_calls.apply(said.add, as_gpu=True)
 print(json.dumps({
@@ -162,6 +167,7 @@ print(json.dumps({
     "bf16": bf16,
     "ddp": ddp,
     "statistics": statistics,
+    "divided": divided,
     "available": [available, torch.cuda.is_available(), torch.amp.GradScaler().is_enabled()],
     "said": sorted(said),
 }))
@@ -183,6 +189,7 @@ def test_scripts_that_ask_cuda_get_an_answer_on_a_cpu() -> None:
     assert any("torch.compile compiles nothing" in text for text in told["said"])
     assert told["bf16"] and told["ddp"] == 0.0
     assert told["statistics"] == [True] * 14
+    assert told["divided"] == [0.25, 0.25]
     assert told["forked"] and told["sum"] == 2.0
     assert told["devices"] == 2 and told["allocated"] == 0
     # Scripts print what share of the memory is in use.
