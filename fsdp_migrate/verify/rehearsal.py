@@ -19,7 +19,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed import fsdp
 from torch.overrides import TorchFunctionMode
 
 from fsdp_migrate.verify import cuda_calls, device_requests, older_torch, sync_batch_norm
@@ -264,38 +263,3 @@ def _scaler_of_cuda(say: Say) -> None:
         scaler(self, *arguments, **keywords)
 
     torch.cuda.amp.GradScaler.__init__ = off  # type: ignore[method-assign]
-
-
-def divide_afterwards(say: Say) -> None:
-    """Gloo cannot multiply on the way to a sum, as a divide factor asks; called in every run on CPUs."""
-    module: Any = getattr(fsdp, "FSDPModule", None)
-    if not hasattr(module, "set_force_sum_reduction_for_comms"):  # before torch 2.8
-        return
-    divide = module.set_gradient_divide_factor
-
-    @functools.wraps(divide)
-    def set_gradient_divide_factor(self: Any, factor: float) -> None:
-        placed = (
-            (one.device_mesh, one.placements) for one in self.parameters() if hasattr(one, "placements")
-        )
-        shards = [mesh.size(at) for mesh, each in placed for at, one in enumerate(each) if one.is_shard()]
-        if max(shards, default=1) > 1:  # torch 2.13 divides twice where one rank holds a whole parameter
-            say("FSDP2 set_gradient_divide_factor: sums are divided by it afterwards")
-            self.set_force_sum_reduction_for_comms(True)
-        divide(self, factor)
-
-    module.set_gradient_divide_factor = set_gradient_divide_factor
-
-
-def never_pin(say: Say) -> None:
-    """Offloading pins memory, which a torch without an accelerator cannot; called in every run on CPUs."""
-    if not hasattr(fsdp, "CPUOffloadPolicy"):  # before torch 2.6, where FSDP2 was private
-        return
-    offload = fsdp.CPUOffloadPolicy.__init__
-
-    def unpinned(self: Any, pin_memory: bool = True) -> None:
-        if pin_memory:
-            say("FSDP2 CPUOffloadPolicy: pin_memory=False")
-        offload(self, pin_memory=False)
-
-    fsdp.CPUOffloadPolicy.__init__ = unpinned  # type: ignore[method-assign]

@@ -25,6 +25,7 @@ from fsdp_migrate.verify import (
     event_files,
     fixed_order,
     fsdp1_on_cpu,
+    fsdp2_on_cpu,
     older_gloo,
     own_launch,
     partitioned,
@@ -121,8 +122,7 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
             mode = rehearsal.OnCpu(say, as_gpu=spec.as_gpu)
             rehearsal.apply(mode)
         fsdp1_on_cpu.apply(say)
-        rehearsal.never_pin(say)
-        rehearsal.divide_afterwards(say)
+        fsdp2_on_cpu.apply(say)
     if spec.unsharded:
         unsharded.apply()
     if spec.under == ArmName.DDP.value:

@@ -29,7 +29,7 @@ NOT_ANSWERED = {
 PROGRAM = """
 import concurrent.futures, inspect, io, json, threading, torch
 from torch import nn
-from fsdp_migrate.verify import cuda_calls, rehearsal
+from fsdp_migrate.verify import cuda_calls, fsdp2_on_cpu, rehearsal
 
 said = set()
 mode = rehearsal.OnCpu(said.add)
@@ -147,7 +147,7 @@ statistics = [
     for momentum in (0.1, None)
     for sync, plain in zip(normalized(nn.SyncBatchNorm, momentum), normalized(nn.BatchNorm1d, momentum))
 ]
-rehearsal.divide_afterwards(said.add)
+fsdp2_on_cpu.apply(said.add)
 sharded = torch.distributed.fsdp.fully_shard(nn.LayerNorm(2))
 sharded.set_gradient_divide_factor(4.0)
 sharded(ones * torch.tensor([1.0, 3.0])).sum().backward()
