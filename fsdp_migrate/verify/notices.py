@@ -178,6 +178,12 @@ def notes_of_run(
             f"stopped after step {stopped[0].last_step}: what the script does after its training was not "
             "run. Arguments that make it end within --steps show that too"
         )
+        in_turn = sum(not facts[0].losses for facts in stopped[0].steps.values() if facts)
+        if in_turn:
+            yield (
+                f"{in_turn} of the {stopped[0].last_step} steps follow another one without a backward pass: "
+                "the job has several optimizers, each of which counts, and a larger --steps shows more of it"
+            )
     if original.torch_version != candidate.torch_version:
         yield (
             f"the original ran with torch {original.torch_version}, the candidate with "

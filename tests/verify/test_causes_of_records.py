@@ -13,6 +13,7 @@ from fsdp_migrate.verify.answer import Answer
 from fsdp_migrate.verify.causes import likely_causes
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.evidence import Evidence
+from fsdp_migrate.verify.layout_warnings import layout_warnings
 from fsdp_migrate.verify.model import ANSWER, CLIPPED, Difference
 from fsdp_migrate.verify.record import ArmRecord, Clip, Load, OptimizerFacts, Part, StepFacts, Unit
 
@@ -425,6 +426,26 @@ def test_unit_that_is_given_a_part_of_the_mesh_is_named_first(layout: tuple[int,
     found = likely_causes(Evidence(arms[0], arms[1], comparison))
     assert found[0].code == code
     assert ("is kept by 2 ranks in the candidate and by 4" in found[0].text) is (code == "part-of-mesh")
+
+
+def test_other_modules_under_checkpointing_are_a_warning() -> None:
+    blocks, layers = ["blocks.0", "blocks.1"], ["blocks.0.mlp", "blocks.1.mlp"]
+    for before, after, words in (
+        (blocks, blocks, ""),
+        (
+            blocks,
+            layers,
+            "covers other modules: blocks.0, blocks.1 in the original (2 of 2) and blocks.0.mlp",
+        ),
+        (blocks, [], "covers 0 modules in the candidate and 2 in the original"),
+        ([], layers, ""),
+    ):
+        arms = [
+            arm(kind, {}, checkpointed=len(names), checkpointing=names)
+            for kind, names in (("FSDP1", before), ("FSDP2", after))
+        ]
+        said = "\n".join(layout_warnings(arms[0], arms[1]))
+        assert words in said and bool(said) is bool(words)
 
 
 def test_seeds_are_told_from_numbers_that_were_drawn() -> None:

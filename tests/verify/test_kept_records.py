@@ -111,7 +111,7 @@ _LATER = {
     "start": {"looks_on"},
     "step": {"zeroed", "random", "rewritten", "evaluating", "bytes"},
     "parameters": {"sharded", "tied"},
-    "model": {"checkpointed"},
+    "model": {"checkpointed", "checkpointing"},
     "save": {"partial"},
     "input_dtypes": {"autocast"},
 }
