@@ -30,8 +30,16 @@ def norm_of_part(evidence: Evidence) -> Cause | None:
     seen = [first.candidate, *(first.candidate * scale for scale in set(facts.scales))]
     if not norms or _is_one(seen, norms, set(norms), kind):
         return None
+    if not first.candidate:
+        return Cause(
+            "norm-of-nothing",
+            f"the norm that the candidate clips by in step {first.step} is 0, and its gradients are not: "
+            "clipping is given nothing that has a .grad",
+            "give it model.parameters(): it takes parameters and not gradients, of the model as it is after "
+            "fully_shard, before zero_grad()",
+        )
     for words, names in _subsets(set(norms), candidate.shapes):
-        if _is_one(seen, norms, names, kind):
+        if names and _is_one(seen, norms, names, kind):
             return Cause(
                 "norm-of-some",
                 f"the norm that the candidate clips by in step {first.step}, {first.candidate:.4g}, is that "
@@ -59,7 +67,7 @@ def _norms(arm: ArmRecord, step: int, kind: float) -> dict[str, float]:
 
 def _is_one(seen: list[float], norms: dict[str, float], names: set[str], kind: float) -> bool:
     """Whether the norm of these gradients is among those seen."""
-    total = float(np.linalg.norm([norms[name] for name in names], kind)) if names else 0.0
+    total = float(np.linalg.norm([norms[name] for name in names], kind))
     return any(math.isclose(norm, total, rel_tol=_SAME) for norm in seen)
 
 

@@ -149,6 +149,11 @@ def notices_of(original: ArmRecord, candidate: ArmRecord, comparison: Comparison
         if left.casts_inputs != right.casts_inputs and left.name:
             yield f"unit {left.name}: casts its inputs: {left.casts_inputs} -> {right.casts_inputs}"
             break
+    if original.autocast != candidate.autocast:
+        yield (
+            f"autocast is {original.autocast or 'off'} in the original and {candidate.autocast or 'off'} in the "
+            "candidate when the model is called; which operations it casts depends on the device"
+        )
     if comparison.unused:
         yield (
             f"{len(comparison.unused)} unused parameters get a zero gradient in one arm and none in the "
