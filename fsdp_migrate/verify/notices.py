@@ -151,8 +151,8 @@ def notices_of(original: ArmRecord, candidate: ArmRecord, comparison: Comparison
             break
     if original.autocast != candidate.autocast:
         yield (
-            f"autocast is {original.autocast or 'off'} in the original and {candidate.autocast or 'off'} in the "
-            "candidate when the model is called; which operations it casts depends on the device"
+            f"autocast is {original.autocast or 'off'} in the original and {candidate.autocast or 'off'} in "
+            "the candidate when the model is called; which operations it casts depends on the device"
         )
     if comparison.unused:
         yield (
