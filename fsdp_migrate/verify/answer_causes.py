@@ -37,7 +37,7 @@ def answers_differ(evidence: Evidence) -> Cause | None:
             "build, load, copy and update that model (a teacher, a reference, an average) as the original "
             "does, from parameters that are taken anew each time",
         )
-    if left.random != right.random:
+    if left.random and right.random and left.random != right.random:
         return Cause(
             "random-state",
             f"{words}: the random number generator is in another state then, because the candidate has drawn "
@@ -60,8 +60,8 @@ def mode_before(evidence: Evidence) -> Cause | None:
     if first is None or first.quantity != "loss":
         return None
     arms = (evidence.original.steps.get(first.step, []), evidence.candidate.steps.get(first.step, []))
-    alike = all(left.random == right.random for left, right in zip(*arms, strict=False))
-    return None if alike else _mode(evidence, first.step - 1)
+    apart = any(left.random != right.random for left, right in zip(*arms, strict=False))
+    return _mode(evidence, first.step - 1) if apart else None
 
 
 def _mode(evidence: Evidence, last: int) -> Cause | None:

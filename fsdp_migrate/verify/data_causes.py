@@ -26,7 +26,8 @@ def inputs(evidence: Evidence) -> Cause | None:
     if scaler_causes.other_passes(evidence) or scaler_causes.turns(evidence):
         return None  # the same data, of which a step takes another part
     arms = (evidence.original.steps[found.step], evidence.candidate.steps[found.step])
-    drawn = any(left.random != right.random for left, right in zip(*arms, strict=False))
+    pairs = zip(*arms, strict=False)
+    drawn = any(left.random and right.random and left.random != right.random for left, right in pairs)
     return Cause(
         "different-data",
         f"the model was given other inputs in step {found.step} (rank {', '.join(map(str, found.ranks))}): "

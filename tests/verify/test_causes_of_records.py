@@ -312,6 +312,7 @@ def answered(kind: str, *calls: tuple[int, str], random: str = "s") -> ArmRecord
     [
         (ANSWER, [(0, "r"), (0, "r")], "s", "answers-differ"),
         (ANSWER, [(0, "r"), (0, "q")], "s", "random-state"),
+        (ANSWER, [(0, "r"), (0, "")], "s", "answers-differ"),  # an older program did not record it
         (ANSWER, [(0, "r"), (5, "r")], "s", "evaluated-in-training-mode"),
         (ANSWER, [(5, "r"), (0, "q")], "s", "evaluated-in-training-mode"),  # which drew numbers before it
         ("loss", [(0, "r"), (0, "r")], "s", "where-to-look"),
