@@ -59,8 +59,8 @@ def _foreign_parameters(evidence: Evidence) -> Cause | None:
     if of_others:
         return Cause(
             "optimizer-of-another-model",
-            f"the optimizer holds {of_others} parameters of a model that is only called without gradients: "
-            "not those of the model that is trained",
+            f"the optimizer holds {of_others} parameters of a model that is called without gradients alone "
+            "until its step: not those of the model that is trained",
             "give the optimizer the parameters that it has in the original",
         )
     if held < len(evidence.candidate.shapes) and held not in _sizes_of_models(evidence.candidate):
