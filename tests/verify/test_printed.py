@@ -49,6 +49,7 @@ def test_number_of_training_that_differs_is_found(before: str, after: str, label
         ("loss 2.5000", "loss 2.5001"),
         ("epoch 1", "epoch 2"),
         ("loss nan", "loss nan"),
+        ("kl 3.1e-09", "kl -1.2e-08"),  # of two policies that are the same
         ("loss 1.0", "the loss is 2.0"),  # other words: another line
     ],
 )
