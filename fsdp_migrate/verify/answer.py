@@ -14,6 +14,7 @@ class Answer:
         number: among the calls of this model since the last step, from 1.
         inputs: digest of what it was given.
         training: modules in training mode.
+        random: digest of the random number generators before it; "" in older records.
     """
 
     step: int
@@ -22,6 +23,7 @@ class Answer:
     number: int
     inputs: str
     training: int
+    random: str = ""
 
     @property
     def call(self) -> tuple[int, int, str, int]:

@@ -73,6 +73,7 @@ class Verification:
         server: what its ranks come from.
         records: where they write what they saw.
         trees: where the copies of the project are that they run in.
+        alone: whether one program is run by itself, for a record.
     """
 
     server: RankServer | Agent | Tasks
@@ -81,6 +82,7 @@ class Verification:
     options: LaunchOptions
     device: Literal["cuda", "cpu"]
     progress: Progress
+    alone: bool = False
 
     @property
     def ranks(self) -> int:
@@ -218,7 +220,7 @@ class Verification:
         )
 
     def _launch(self, spec: WorkerSpec) -> None:
-        who = " and ".join(WORDS[arm] for arm in spec.arms)
+        who = "the job" if self.alone else " and ".join(WORDS[arm] for arm in spec.arms)
         self.progress(f"running {who} on {self.ranks} process{'es' * (self.ranks != 1)}")
         said = [time.monotonic()]
 

@@ -21,9 +21,11 @@ def reducing_passes(arm: ArmRecord) -> tuple[bool, ...]:
 
 
 def reduces_another_pass(original: ArmRecord, candidate: ArmRecord) -> bool:
-    """Whether as many passes reduce in both arms, and not the same ones."""
+    """Whether other passes reduce: as many as in the original, or some, and not its last one any more."""
     before, after = reducing_passes(original), reducing_passes(candidate)
-    return len(before) == len(after) and sum(before) == sum(after) and before != after
+    if len(before) != len(after) or before == after:
+        return False
+    return sum(before) == sum(after) or (before[-1] and any(after) and not after[-1])
 
 
 def another_pass(evidence: Evidence) -> Cause | None:

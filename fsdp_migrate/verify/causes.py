@@ -16,6 +16,7 @@ from fsdp_migrate.verify import (
     clipping_causes,
     data_causes,
     gradient_causes,
+    norm_causes,
     optimizer_causes,
     precision_causes,
     saving_causes,
@@ -58,8 +59,8 @@ def _foreign_parameters(evidence: Evidence) -> Cause | None:
     if of_others:
         return Cause(
             "optimizer-of-another-model",
-            f"the optimizer holds {of_others} parameters of a model that is only called without gradients: "
-            "not those of the model that is trained",
+            f"the optimizer holds {of_others} parameters of a model that is called without gradients alone "
+            "until its step: not those of the model that is trained",
             "give the optimizer the parameters that it has in the original",
         )
     if held < len(evidence.candidate.shapes) and held not in _sizes_of_models(evidence.candidate):
@@ -132,12 +133,12 @@ def _replicas(evidence: Evidence) -> Cause | None:
                 "per node: pytorch#154888)",
                 "the original is no measure here; compare against FULL_SHARD, or against a single process",
             )
-        if step == 0:
+        if step == 0 or quantity == "weight of another model":
             return Cause(
                 "no-broadcast",
-                f"replicas of {name} are not equal in the candidate from the start (rank "
+                f"replicas of {name} are not equal in the candidate {'from the start ' * (step == 0)}(rank "
                 f"{', '.join(map(str, ranks))}): each rank kept the values it drew itself, so "
-                "sync_module_states has no replacement",
+                "sync_module_states has no replacement, or the model is no longer sharded",
                 "broadcast parameters and buffers from rank 0 before fully_shard, or load with "
                 "broadcast_from_rank0=True",
             )
@@ -216,12 +217,14 @@ _RULES: tuple[Rule, ...] = (
     _not_converted,
     sharding_causes.not_sharded,
     sharding_causes.ignored_sharded,
+    sharding_causes.fewer_ranks,
     _replicas,
     _foreign_parameters,
     scaler_causes.scalers,
     scaler_causes.turns,
     scaler_causes.other_passes,
     answer_causes.calls_gone_before,
+    answer_causes.other_dtypes,
     data_causes.inputs,
     _parameter_sets,
     sharding_causes.trainable,
@@ -234,8 +237,8 @@ _RULES: tuple[Rule, ...] = (
     optimizer_causes.state_lost,
     optimizer_causes.state_kept,
     optimizer_causes.state_dtypes,
-    gradient_causes.reductions,
     backward_causes.another_pass,
+    gradient_causes.reductions,
     backward_causes.loss_of_each_rank,
     gradient_causes.unsynced_gradients_zeroed,
     gradient_causes.zeroed_less,
@@ -246,9 +249,11 @@ _RULES: tuple[Rule, ...] = (
     sharding_causes.evaluation_mode,
     start_causes.buffers,
     sharding_causes.outside_writes,
+    answer_causes.mode_before,
     sharding_causes.random_state,
     scaler_causes.clipped_while_scaled,
     clipping_causes.clip_arguments,
+    norm_causes.norm_of_part,
     clipping_causes.element_limits,
     clipping_causes.clipping,
     gradient_causes.scale,

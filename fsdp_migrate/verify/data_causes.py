@@ -25,11 +25,17 @@ def inputs(evidence: Evidence) -> Cause | None:
         return None
     if scaler_causes.other_passes(evidence) or scaler_causes.turns(evidence):
         return None  # the same data, of which a step takes another part
+    arms = (evidence.original.steps[found.step], evidence.candidate.steps[found.step])
+    pairs = zip(*arms, strict=False)
+    drawn = any(left.random and right.random and left.random != right.random for left, right in pairs)
     return Cause(
         "different-data",
         f"the model was given other inputs in step {found.step} (rank {', '.join(map(str, found.ranks))}): "
-        "the arms read different data, so nothing can be said of the numbers after it",
-        "seed the data order in the script itself, and keep the order in which it draws random numbers",
+        "the arms read different data, so nothing can be said of the numbers after it"
+        + "; torch's random number generator is in another state there too"
+        * drawn,
+        "seed the data order in the script itself, and keep the order in which it draws random numbers; of "
+        "inputs that are computed (sampled, noised, encoded) look at what computes them",
     )
 
 

@@ -11,9 +11,10 @@ import contextlib
 import gc
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 _WRITERS = ("torch.utils.tensorboard.writer", "tensorboardX.writer")
+_TRACKERS = ("wandb", "mlflow", "comet_ml", "neptune", "clearml", "aim", "swanlab", "trackio")
 NAME = "events.out.tfevents"
 
 
@@ -28,6 +29,15 @@ def flush_writers() -> None:
             if issubclass(type(one), kinds):
                 with contextlib.suppress(OSError):
                     one.flush()
+
+
+def say_trackers(say: Callable[[str], None]) -> None:
+    """Name the libraries in this process that keep what they are given in files of their own kind."""
+    if used := [name for name in _TRACKERS if name in sys.modules]:
+        say(
+            f"numbers that the job gives to {', '.join(used)} alone are not compared; those that it prints, "
+            "or writes to CSV, JSON or TensorBoard files, are"
+        )
 
 
 def scalar_lines(data: bytes) -> Iterator[str]:

@@ -91,7 +91,7 @@ def check(
     words = _words(first, failures, who, result.hung, timeout_s, said)
     if shadow:
         words = words.replace(shadow + os.sep, os.sep)
-    meant = known_errors.meaning(first.text, first.traceback) or _meant_by_calls(apart)
+    meant = known_errors.meaning(first.text, first.traceback) or meant_by_calls(apart)
     hint = _hint(result.hung)
     hint += asked_for_gpu(_substitutions(records / launch.value / f"rank{first.rank}" / EVENTS))
     raise JobError(words, hint=f"{meant}; {hint}" if meant else hint)
@@ -158,7 +158,8 @@ def _words(
     return opening + (f"\n{first.traceback.rstrip()}" if first.traceback else "")
 
 
-def _meant_by_calls(apart: str) -> str:
+def meant_by_calls(apart: str) -> str:
+    """What it says of the job that ranks part at these calls; "" where nothing."""
     unit = re.findall(r": reduce-scatter of [\d,]+ \w+ for (.+)$", apart, re.MULTILINE)
     if len(unit) > 1 and len(set(unit)) == 1:
         return (
@@ -168,10 +169,21 @@ def _meant_by_calls(apart: str) -> str:
             "every parameter take part on every rank (0 * its output)"
         )
     if A_DTENSOR not in apart:
-        return ""
+        return _meant_by_gathers(apart)
     return (
         "a DTensor is gathered on some ranks only: full_tensor(), and what needs it (norms, prints, saving), "
         "belongs before `if rank == 0`, on every rank"
+    )
+
+
+def _meant_by_gathers(apart: str) -> str:
+    units = re.findall(r": all-gather of [\d,]+ \w+ for (.+) \(\w+\)$", apart, re.MULTILINE)
+    if len(set(units)) < 2:
+        return ""
+    return (
+        "a unit is called on some ranks and not on others (experts without tokens, a branch that depends on "
+        "the data, a call by rank 0 alone), and every rank takes part in gathering it: make a module that "
+        "all ranks call the unit (the block instead of its experts), or call it on every rank"
     )
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from fsdp_migrate.verify import world_sizes
+from fsdp_migrate.verify.backward_causes import reduces_another_pass
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import CLIPPED, Cause
 from fsdp_migrate.verify.record import ArmRecord, Part, widen
@@ -15,6 +16,8 @@ from fsdp_migrate.verify.whole import assemble
 _SAME = 1e-2
 """Gradients that are added up in bfloat16 are a multiple of others to this part of themselves."""
 _SAME_LOSS = 1e-4
+_FOLLOWS = 0.25
+"""Part of what a factor is from 1 that gradients of a loss multiplied by it may be off."""
 _LOSSES = 2
 """So many losses make a factor of theirs no accident."""
 
@@ -31,6 +34,8 @@ def reductions(evidence: Evidence) -> Cause | None:
     if "DDP" in (evidence.original.kind, evidence.candidate.kind):
         return None  # it reduces gradients out of sight
     if before == after or not before or world_sizes.differ(evidence.original, evidence.candidate):
+        return None
+    if reduces_another_pass(evidence.original, evidence.candidate):
         return None
     if after > before:
         return Cause(
@@ -113,19 +118,23 @@ def _is_dropped(arm: ArmRecord, step: int) -> bool:
 def scale(evidence: Evidence) -> Cause | None:
     """All losses, or all gradients, are the same multiple of what they were."""
     first = evidence.first
-    if first is None or first.quantity not in ("loss", "gradient"):
+    if first is None or first.quantity not in ("loss", "gradient", CLIPPED):
         return None
+    factors = _gradient_factors(evidence, first.step, CLIPPED if first.quantity == CLIPPED else "gradient")
     if first.quantity == "loss" and (factor := _loss_factor(evidence, first.step)) is not None:
-        return _loss_scale(evidence, first.step, factor)
-    factors = []
-    for name, parts in evidence.original.tensors(first.step, "gradient").items():
-        other = evidence.candidate.tensors(first.step, "gradient").get(name)
-        factor = _ratio(parts, other) if other else None
-        if factor is not None:
-            factors.append(factor)
+        # A term that is added to the loss can be nearly the same part of it on every rank.
+        follow = [abs(one - factor) <= _FOLLOWS * abs(factor - 1) for one in factors]
+        return _loss_scale(evidence, first.step, factor) if 2 * sum(follow) >= len(follow) else None
     if not factors or not all(abs(one - factors[0]) <= _SAME * abs(factors[0]) for one in factors):
         return None
     return _scaled(evidence, first.step, factors[0]) if abs(factors[0] - 1) > _SAME else None
+
+
+def _gradient_factors(evidence: Evidence, step: int, quantity: str) -> list[float]:
+    """By which each gradient of a step is multiplied; not a number where it is changed otherwise."""
+    others, parts = (arm.tensors(step, quantity) for arm in (evidence.candidate, evidence.original))
+    ratios = (_ratio(mine, others[name]) for name, mine in parts.items() if name in others)
+    return [one for one in ratios if one is not None]
 
 
 def _loss_factor(evidence: Evidence, step: int) -> float | None:
@@ -149,6 +158,13 @@ def _loss_of_step(arm: ArmRecord, step: int) -> float:
 
 def _scaled(evidence: Evidence, step: int, factor: float) -> Cause | None:
     original, candidate = evidence.original, evidence.candidate
+    if evidence.first is not None and evidence.first.quantity == CLIPPED:
+        return Cause(
+            "gradient-scale",
+            f"all gradients that the optimizer gets in step {step} are {factor:.4g} times the original's, "
+            "and equal after backward(): something multiplies them in between, or no longer does",
+            "look at clipping, and at what divides or multiplies .grad by hand (ranks, tokens, batches)",
+        )
     left, right = (_loss_of_step(arm, step) for arm in (original, candidate))
     if left and abs(right / left - factor) < _SAME * abs(factor):
         return _loss_scale(evidence, step, factor)

@@ -66,7 +66,13 @@ _KNOWN = (
     _known(
         r"'Tensor' object has no attribute 'full_tensor'",
         "a norm or a parameter is no DTensor there: clip_grad_norm_ found no gradient at all (zero_grad() "
-        "came between the backward pass and it, or synchronisation is off), or the model is not sharded",
+        "came between the backward pass and it, or set_requires_gradient_sync or set_requires_all_reduce is "
+        "off), or the model is not sharded",
+    ),
+    _known(
+        r"must have the same mesh",
+        "units lie on different meshes, and a norm or an optimizer takes them together: give every "
+        "fully_shard call the same mesh (without one it makes a mesh of all ranks)",
     ),
     _known(
         r"c10d\.\w+(\.\w+)? does not have a sharding strategy",
@@ -81,7 +87,8 @@ _KNOWN = (
     _known(
         r"assign a gradient (with|of) dtype",
         "a unit whose parameters were all frozen at its first forward pass is trained later: before torch "
-        "2.14 FSDP2 settles then what dtype gradients get, so freeze it after its first forward pass",
+        "2.14 FSDP2 settles then what dtype gradients get, so freeze it after its first forward pass. FSDP1 "
+        "on one rank says it of no_sync in low precision: take two",
     ),
     _known(
         r"mesh_dim_names",
@@ -113,15 +120,16 @@ _KNOWN = (
         "set_model_state_dict",
     ),
     _known(
-        r"mat1 and mat2 must have the same dtype|mixed dtype \(CPU\)|expected scalar type \w+ but found",
+        r"(mat|m)1 and (mat|m)2 (must|to) have the same dtype|mixed dtype \(CPU\)|"
+        r"expected scalar type \w+ but found|Input type \(.*\) and (weight|bias) type \(.*\) should be",
         "an input or a buffer is in another dtype than the weights: FSDP1 cast buffers to buffer_dtype, "
         "FSDP2 does not; and a unit without the mp_policy of the others hands them inputs that they do "
         "not cast",
     ),
     _known(
         r"SyncBatchNorm expected input tensor to be on",
-        "SyncBatchNorm runs on GPUs alone: rehearse without convert_sync_batchnorm in both programs, and "
-        "verify on GPUs with it",
+        "torch's SyncBatchNorm runs on GPUs alone: a rehearsal of a script that names cuda (--device cpu) "
+        "computes it, other scripts need GPUs",
     ),
     _known(
         r"EADDRINUSE|address already in use",

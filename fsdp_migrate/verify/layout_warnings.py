@@ -22,6 +22,14 @@ def layout_warnings(original: ArmRecord, candidate: ArmRecord) -> Iterator[str]:
             f"{original.checkpointed} in the original: more activations are kept; a check of type(module) or "
             "of a class name does not recognise modules that fully_shard was called on"
         )
+    elif candidate.checkpointing and (
+        lost := sorted(set(original.checkpointing) - set(candidate.checkpointing))
+    ):
+        yield (
+            f"activation checkpointing covers other modules: {listed(lost)} in the original "
+            f"({len(lost)} of {original.checkpointed}) and {listed(sorted(candidate.checkpointing))} in the "
+            "candidate, so that other activations are kept"
+        )
 
 
 def _lost_units(original: ArmRecord, candidate: ArmRecord) -> Iterator[str]:

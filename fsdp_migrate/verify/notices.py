@@ -149,6 +149,11 @@ def notices_of(original: ArmRecord, candidate: ArmRecord, comparison: Comparison
         if left.casts_inputs != right.casts_inputs and left.name:
             yield f"unit {left.name}: casts its inputs: {left.casts_inputs} -> {right.casts_inputs}"
             break
+    if original.autocast != candidate.autocast:
+        yield (
+            f"autocast is {original.autocast or 'off'} in the original and {candidate.autocast or 'off'} in "
+            "the candidate when the model is called; which operations it casts depends on the device"
+        )
     if comparison.unused:
         yield (
             f"{len(comparison.unused)} unused parameters get a zero gradient in one arm and none in the "
@@ -178,6 +183,12 @@ def notes_of_run(
             f"stopped after step {stopped[0].last_step}: what the script does after its training was not "
             "run. Arguments that make it end within --steps show that too"
         )
+        in_turn = sum(not facts[0].losses for facts in stopped[0].steps.values() if facts)
+        if in_turn:
+            yield (
+                f"{in_turn} of the {stopped[0].last_step} steps follow another one without a backward pass: "
+                "the job has several optimizers, each of which counts, and a larger --steps shows more of it"
+            )
     if original.torch_version != candidate.torch_version:
         yield (
             f"the original ran with torch {original.torch_version}, the candidate with "

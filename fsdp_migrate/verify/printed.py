@@ -19,7 +19,9 @@ _NUMBER = re.compile(
     r"|(?<![\w.])[-+]?(?:nan|inf)\b"
 )
 _COMPARED = re.compile(
-    r"loss|norm|grad|param|accura|\bacc\b|ppl|perplex|mean|\bval\b|\beval\b|weight|\blr\b|learning|numel|element|logit|score",
+    r"loss|norm|grad|param|accura|\bacc\b|ppl|perplex|mean|\bval\b|\beval\b|weight|\blr\b|learning|numel|element|"
+    r"logit|score|(\b|_)(ce|nll|kl|aux|pg|mse|mae|rmse|psnr|ssim|fid|auc|f1|bleu|rouge\w?|wer|cer|bpb|bpc|iou|map|"
+    r"elbo|std)(\b|_)|reward|entropy|advantage|margin|recall|precision|\berr(or)?\b|diverg|similarity|scale\b",
     re.IGNORECASE,
 )
 _NEVER = re.compile(
@@ -30,6 +32,9 @@ _CLOCK = re.compile(r"(\d{4}[-/]\d\d[-/]\d\d[ T_]?)?\d{1,2}:\d\d(:\d\d)?([.,]\d+
 _OF_ALL = re.compile(r"loss|ppl|perplex|norm|\bval\b|\beval\b", re.IGNORECASE)
 _OF_FEW = re.compile(r"accura|\bacc\b|score", re.IGNORECASE)
 """One example more or less is a large part of these."""
+_OF_DIFFERENCES = re.compile(r"(\b|_)kl(\b|_)|diverg|advantage|margin|reward", re.IGNORECASE)
+"""Of numbers about 1 that are nearly equal, and so of their rounding where they are small."""
+_CANCELLED = 1e-5
 _LABEL_CHARACTERS = 40
 _UNIT_CHARACTERS = 10
 _TOLERANCE = 2e-5
@@ -146,6 +151,7 @@ def _differing(before: str, after: str, tolerance: float, of_all: float) -> list
         size = max(abs(a), abs(b))
         last = min(1.5 * max(_last_place(one[0]) for one in (left, right)), _COARSE * size)
         allowed = of_all if _OF_ALL.search(words) and not _OF_FEW.search(words) else tolerance
-        if wanted and a == a and b == b and abs(a - b) > max(last, allowed * size):
+        least = _CANCELLED if _OF_DIFFERENCES.search(words) else 0.0
+        if wanted and a == a and b == b and abs(a - b) > max(last, allowed * size, least):
             found.append(Printed(line, label.strip(" :=,;|[({'\""), a, b))
     return found

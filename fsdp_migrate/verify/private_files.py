@@ -17,6 +17,7 @@ import functools
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -28,6 +29,12 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _IN_DIRECTORY = {"os.mkdir": 1, "os.remove": 1, "os.rmdir": 1, "os.rename": 2, "os.link": 2, "os.symlink": 2}
 """Events that change a directory, and how many paths they begin with."""
 _OF_FILE = frozenset({"os.truncate", "os.chmod", "os.chown", "os.utime"})
+_STARTS = {"subprocess.Popen": 1, "os.system": 0, "os.posix_spawn": 1, "os.spawn": 2}
+"""Events before another program runs, and which argument is its command line."""
+STARTED = (
+    "the job starts another program ({}): what it computes, prints and writes is in no record, and what it "
+    "writes through links goes to your files"
+)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _ELSEWHERE = ("/dev/", "/proc/", "/sys/", "/run/")
 _CACHES = ("/.cache/", "/.triton/", "/.config/", "/.nv/", "/__pycache__/", "/.local/", "/site-packages/")
@@ -35,9 +42,10 @@ _A_CACHE = re.compile(r"CACHE|_HOME$")
 _TEMPORARY = ("tmp", "pymp-", "torch", "fsdp-migrate-", "nccl", "cuda", "joblib", "wandb", ".")
 """What names of libraries' own temporary files begin with."""
 _MOST_TOLD = 20
+_STANDARD = {str(subprocess.__file__), str(os.__file__), __file__}
 
 Tell = Callable[[str, str], None]
-"""Called with "write" or "read" and a path outside of the shadow, each once."""
+"""Called once with "write" or "read" and a path outside of the shadow, or "start" and a command line."""
 
 
 def apply(shadow: Path, records: Path, other: tuple[float, float], tell: Tell) -> None:
@@ -89,7 +97,9 @@ class _Files:
 
     def heed(self, event: str, arguments: tuple[Any, ...]) -> None:
         """The audit hook; it never raises."""
-        if self.busy or not (event == "open" or event in _IN_DIRECTORY or event in _OF_FILE):
+        if self.busy or not (
+            event == "open" or event in _IN_DIRECTORY or event in _OF_FILE or event in _STARTS
+        ):
             return
         self.busy = True
         try:
@@ -115,6 +125,9 @@ class _Files:
         elif event in _OF_FILE:
             if not isinstance(arguments[0], int):
                 self._writes(_absolute(arguments[0]), keep=True)
+        elif event in _STARTS:
+            if _is_called_by(self.shadow):
+                self._tell_once("start", _command(arguments[_STARTS[event]]).replace(self.shadow[:-1], ""))
         else:
             for path in arguments[: _IN_DIRECTORY[event]]:
                 entry = _absolute(path)
@@ -138,11 +151,26 @@ class _Files:
                 self._say("read", path)
 
     def _say(self, what: str, path: str) -> None:
-        is_known = path.startswith(self.elsewhere) or any(one in path for one in _CACHES)
-        if is_known or (what, path) in self.told or len(self.told) >= _MOST_TOLD:
-            return
-        self.told.add((what, path))
-        self.tell(what, path)
+        if not (path.startswith(self.elsewhere) or any(one in path for one in _CACHES)):
+            self._tell_once(what, path)
+
+    def _tell_once(self, what: str, path: str) -> None:
+        if (what, path) not in self.told and len(self.told) < _MOST_TOLD:
+            self.told.add((what, path))
+            self.tell(what, path)
+
+
+def _is_called_by(tree: str) -> bool:
+    """Whether a file below `tree` started it, and no library for reasons of its own (`git`, `ldconfig`)."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_filename in _STANDARD:
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None and frame.f_code.co_filename.startswith(tree)
+
+
+def _command(line: Any) -> str:
+    words = line if isinstance(line, str | bytes) else b" ".join(os.fsencode(word) for word in line)
+    return os.fsdecode(words)
 
 
 def _absolute(path: Any) -> str:

@@ -99,7 +99,9 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
             if "FSDP" not in record.kind:
                 record.kind = event["kind"]
             record.units += [_unit(unit) for unit in event["units"]]
-            record.checkpointed += event.get("checkpointed", 0)
+            names = event.get("checkpointing", ())
+            record.checkpointed += event.get("checkpointed", len(names))
+            record.checkpointing += names
         case "load" if rank == 0:
             record.loads.append(Load(event["step"], event["what"], event["unmatched"]))
         case "save":
@@ -108,7 +110,7 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
             )
         case "answer":
             facts = (event["model"], event["call"], event["inputs"], event["training"])
-            record.answers.append(Answer(event["step"], rank, *facts))
+            record.answers.append(Answer(event["step"], rank, *facts, event.get("random", "")))
         case "output":
             record.outputs.setdefault(rank, {}).setdefault(event["unit"], event["digest"])
         case "optimizer":

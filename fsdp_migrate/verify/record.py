@@ -183,6 +183,7 @@ class ArmRecord:
     Attributes:
         sharded: whether FSDP manages a parameter.
         checkpointed: modules under activation checkpointing.
+        checkpointing: their names; none in older records.
         sparse: steps of which neither the optimizer's state was recorded, but for counters, nor the gradients
             that it got.
         outputs: digests of what units returned in the first forward pass of the training, in order, by rank.
@@ -202,6 +203,7 @@ class ArmRecord:
     trainable: dict[str, bool] = field(default_factory=dict)
     sharded: dict[str, bool] = field(default_factory=dict)
     checkpointed: int = 0
+    checkpointing: list[str] = field(default_factory=list)
     loads: list[Load] = field(default_factory=list)
     saves: list[Save] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)

@@ -19,10 +19,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed import fsdp
 from torch.overrides import TorchFunctionMode
 
-from fsdp_migrate.verify import cuda_calls, device_requests, older_torch
+from fsdp_migrate.verify import cuda_calls, device_requests, older_torch, sync_batch_norm
 
 Say = Callable[[str], None]
 
@@ -117,6 +116,7 @@ def apply(mode: OnCpu) -> None:
     _replicas(mode.say)
     _precision(mode.say)
     _compiled(mode.say)
+    sync_batch_norm.apply(mode.say)
     cuda_calls.apply(mode.say, as_gpu=mode.as_gpu)
     device_requests.apply(mode.cpu, mode, mode.say)
 
@@ -263,17 +263,3 @@ def _scaler_of_cuda(say: Say) -> None:
         scaler(self, *arguments, **keywords)
 
     torch.cuda.amp.GradScaler.__init__ = off  # type: ignore[method-assign]
-
-
-def never_pin(say: Say) -> None:
-    """Offloading pins memory, which a torch without an accelerator cannot; called in every run on CPUs."""
-    if not hasattr(fsdp, "CPUOffloadPolicy"):  # before torch 2.6, where FSDP2 was private
-        return
-    offload = fsdp.CPUOffloadPolicy.__init__
-
-    def unpinned(self: Any, pin_memory: bool = True) -> None:
-        if pin_memory:
-            say("FSDP2 CPUOffloadPolicy: pin_memory=False")
-        offload(self, pin_memory=False)
-
-    fsdp.CPUOffloadPolicy.__init__ = unpinned  # type: ignore[method-assign]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -175,7 +176,7 @@ def record_script(request: VerifyRequest, destination: Path, progress: Progress 
 def keep_record(run: Verification, request: VerifyRequest, destination: Path) -> RecordSummary:
     """`record_script` with ranks that are there already."""
     source = candidate_source(request)
-    arm, _ = run.script(request, source, ArmName.CANDIDATE)
+    arm, _ = replace(run, alone=True).script(request, source, ArmName.CANDIDATE)
     facts = RecordFacts(
         request.script, request.arguments, run.ranks, run.device, run.fixed_order, source.root
     )

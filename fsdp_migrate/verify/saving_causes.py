@@ -98,7 +98,9 @@ def other_models(evidence: Evidence) -> Cause | None:
         "other-model",
         f"{count} {'buffers' if is_buffer else 'weights'} of a model that is only called without gradients "
         f"(an average of the weights, a teacher) differ after step {first.step}, {first.name} first, though "
-        "those of the trained model are equal: it is updated from something else than the sharded parameters",
-        "take model.parameters() anew for each update, after resharding; lists made before fully_shard or "
-        "after a forward pass hold other tensors",
+        "those of the trained model are equal: it is updated otherwise, from something else than the sharded "
+        "parameters, or not at all",
+        "take model.parameters() anew for each update, after resharding (lists made before fully_shard or "
+        "after a forward pass hold other tensors), after optimizer.step() if the original does, and with its "
+        "decay; start it from the same weights",
     )

@@ -6,7 +6,7 @@ from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import Cause
 from fsdp_migrate.verify.noise import other_kernels
-from fsdp_migrate.verify.record import ArmRecord
+from fsdp_migrate.verify.record import ArmRecord, same_units
 
 _SHOWN = 3
 
@@ -65,6 +65,24 @@ def ignored_sharded(evidence: Evidence) -> Cause | None:
         "gradients averaged",
         "give ignored_params to every fully_shard call: FSDP1 handed ignored_states on to nested units",
     )
+
+
+def fewer_ranks(evidence: Evidence) -> Cause | None:
+    """A unit's mesh has lost ranks, so that shards and replicas together are fewer."""
+    original, candidate = evidence.original, evidence.candidate
+    if world_sizes.differ(original, candidate):
+        return None
+    for left, right in same_units(original, candidate):
+        before, after = left.shards * max(1, left.replicas), right.shards * max(1, right.replicas)
+        if 0 < after < before:
+            return Cause(
+                "part-of-mesh",
+                f"unit {right.name or '(root)'} is kept by {after} ranks in the candidate and by {before} in "
+                "the original: fully_shard was given a part of the mesh, so that gradients are averaged over "
+                "that part alone",
+                "give fully_shard the mesh of all dimensions, (replicas, shards), and not mesh[name] of one",
+            )
+    return None
 
 
 def units_of_fsdp1(arm: ArmRecord) -> list[str]:

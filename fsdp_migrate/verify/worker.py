@@ -25,6 +25,7 @@ from fsdp_migrate.verify import (
     event_files,
     fixed_order,
     fsdp1_on_cpu,
+    fsdp2_on_cpu,
     older_gloo,
     own_launch,
     partitioned,
@@ -121,7 +122,7 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
             mode = rehearsal.OnCpu(say, as_gpu=spec.as_gpu)
             rehearsal.apply(mode)
         fsdp1_on_cpu.apply(say)
-        rehearsal.never_pin(say)
+        fsdp2_on_cpu.apply(say)
     if spec.unsharded:
         unsharded.apply()
     if spec.under == ArmName.DDP.value:
@@ -210,7 +211,11 @@ def _keep_files_private(spec: WorkerSpec, session: Session) -> None:
     mine, records = os.getpid(), Path(spec.records)
 
     def tell(what: str, path: str) -> None:
-        if session.open and os.getpid() == mine:
+        if not session.open or os.getpid() != mine:
+            return
+        if what == "start":
+            session.note(private_files.STARTED.format(path))
+        else:
             session.recorder.event("elsewhere", what=what, path=path)
 
     specs = [records / f"{arm.value}.json" for arm in (ArmName.ORIGINAL, spec.arms[0])]
@@ -242,6 +247,7 @@ def _complete(spec: WorkerSpec, session: Session, files: RankFiles, reason: str)
         session.recorder.event("strayed", files=[path.removeprefix(source + os.sep) for path in strayed])
     if not spec.performance:
         last_look(session)
+        event_files.say_trackers(session.note)
     session.finish(reason)
     event_files.flush_writers()
     sys.stdout.flush()

@@ -13,8 +13,9 @@ from fsdp_migrate.verify.answer import Answer
 from fsdp_migrate.verify.causes import likely_causes
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.evidence import Evidence
-from fsdp_migrate.verify.model import CLIPPED, Difference
-from fsdp_migrate.verify.record import ArmRecord, Clip, Load, OptimizerFacts, Part, StepFacts
+from fsdp_migrate.verify.layout_warnings import layout_warnings
+from fsdp_migrate.verify.model import ANSWER, CLIPPED, Difference
+from fsdp_migrate.verify.record import ArmRecord, Clip, Load, OptimizerFacts, Part, StepFacts, Unit
 
 
 def arm(kind: str, *steps: dict[str, Any], **more: Any) -> ArmRecord:
@@ -158,7 +159,8 @@ def first_is(step: int, quantity: str, name: str = "w") -> Comparison:
         ([0.5, 0.25, -0.5], [0.75, 0.25, -0.75], "elements-not-limited", "and to 0.75 in the candidate"),
         ([0.5, 0.125, -1.0], [0.75, 0.25, -0.75], "limits-elements", "limited to 0.75 in step 1 of the"),
         ([0.5, 0.25, -0.5], [0.5, 0.125, -1.0], "elements-not-limited", "not to that in the candidate"),
-        ([0.5, 0.125, -1.0], [0.25, 0.0625, -0.5], "where-to-look", "differ when the optimizer gets them"),
+        ([0.5, 0.125, -1.0], [0.25, 0.0625, -0.5], "gradient-scale", "gets in step 1 are 0.5 times the"),
+        ([0.5, 0.125, -1.0], [0.25, 0.125, -0.5], "where-to-look", "differ when the optimizer gets them"),
         ([0.501, 0.25, -0.501], [0.5, 0.25, -0.5], "where-to-look", "differ when the"),  # 0.501 in bfloat16
     ],
 )
@@ -294,6 +296,159 @@ def test_call_that_one_arm_does_not_make_comes_first_where_nothing_differs_befor
     assert causes(before, after, apart(2, "loss", 1.0, 2.0)) == ["calls-gone", "different-data"]
     assert causes(before, after, apart(1, "loss", 1.0, 2.0))[-1] == "calls-gone"
     assert causes(before, after, apart(2, "weight of another model", 1.0, 2.0))[-1] == "calls-gone"
+
+
+def answered(kind: str, *calls: tuple[int, str], random: str = "s") -> ArmRecord:
+    """Two steps, and calls without gradients: (modules in training mode, random state) before each step."""
+    made = arm(
+        kind, {}, {}, answers=[Answer(at, 0, "other1", 1, "x", *call) for at, call in enumerate(calls)]
+    )
+    made.steps[2] = [replace(made.steps[2][0], random=random)]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("quantity", "calls", "random", "code"),
+    [
+        (ANSWER, [(0, "r"), (0, "r")], "s", "answers-differ"),
+        (ANSWER, [(0, "r"), (0, "q")], "s", "random-state"),
+        (ANSWER, [(0, "r"), (0, "")], "s", "answers-differ"),  # an older program did not record it
+        (ANSWER, [(0, "r"), (5, "r")], "s", "evaluated-in-training-mode"),
+        (ANSWER, [(5, "r"), (0, "q")], "s", "evaluated-in-training-mode"),  # which drew numbers before it
+        ("loss", [(0, "r"), (0, "r")], "s", "where-to-look"),
+        ("loss", [(0, "r"), (0, "r")], "q", "random-state"),
+        ("loss", [(0, "r"), (5, "r")], "q", "evaluated-in-training-mode"),
+        ("loss", [(0, "r"), (5, "r")], "s", "where-to-look"),  # it drew nothing: no reason of this loss
+    ],
+)
+def test_random_numbers_and_mode_of_models_that_are_called_without_gradients(
+    quantity: str, calls: list[tuple[int, str]], random: str, code: str
+) -> None:
+    before = answered("FSDP1", (0, "r"), (0, "r"))
+    after = answered("FSDP2", *calls, random=random)
+    name = "other1, call 1, rank 0, output 1"
+    comparison = first_is(1 if quantity == ANSWER else 2, quantity, name)
+    assert causes(before, after, comparison)[0] == code
+
+
+def test_dtype_of_an_encoder_comes_before_the_data_that_it_makes() -> None:
+    before, after = arm("FSDP1", {"inputs": ("a",)}), arm("FSDP2", {"inputs": ("b",)})
+    for record, dtype in ((before, "float32"), (after, "bfloat16")):
+        record.parts[1, "weight of another model"] = parts([1.0], "other1.w", dtype)
+    found = likely_causes(Evidence(before, after, apart(1, "loss", 1.0, 2.0)))
+    assert [cause.code for cause in found] == ["other-model", "different-data"]
+    assert "its weights are bfloat16 in the candidate and float32" in found[0].text
+
+
+def test_teacher_that_no_rank_broadcasts_needs_no_reduction() -> None:
+    comparison = Comparison(replicas_differ=[("candidate", 1, "weight of another model", "other1.w", (1,))])
+    (found, *_) = likely_causes(Evidence(arm("FSDP1", {}), arm("FSDP2", {}), comparison))
+    assert found.code == "no-broadcast" and "no longer sharded" in found.text
+
+
+def test_other_passes_that_reduce_are_no_lost_no_sync() -> None:
+    def reducing(kind: str, *passes: int) -> ArmRecord:
+        made = arm(kind, {"losses": (1.0,) * len(passes)})
+        made.steps[1] = [replace(made.steps[1][0], reductions=passes)]
+        return made
+
+    for passes, code in (
+        ((0, 0, 1), ""),
+        ((1, 1, 0), "sync-in-another-pass"),
+        ((1, 0, 0), "sync-in-another-pass"),
+        ((1, 1, 1), "no-sync-dropped"),
+        ((0, 0, 0), "sync-missing"),
+    ):
+        found = causes(reducing("FSDP1", 0, 0, 1), reducing("FSDP2", *passes))
+        assert found == [code] * bool(code)
+
+
+def test_term_that_is_nearly_the_same_part_of_every_loss_is_no_factor() -> None:
+    """An auxiliary loss that is lost; gradients do not follow it as they follow a factor."""
+    for gradient, code in (([0.98, -1.96], "loss-scale"), ([1.0, -2.0], "where-to-look")):
+        before, after = arm("FSDP1", {"losses": (1.0, 3.0)}), arm("FSDP2", {"losses": (0.98, 2.94)})
+        before.parts[1, "gradient"], after.parts[1, "gradient"] = parts([1.0, -2.0]), parts(gradient)
+        assert causes(before, after, apart(1, "loss", 4.0, 3.92))[0] == code
+
+
+@pytest.mark.parametrize(
+    ("norm", "kind", "scale", "words"),
+    [
+        (5.0, 2.0, (), "that of blocks (2 of 4 gradients)"),
+        (13.0, 2.0, (), "that of all but blocks (2 of 4 gradients)"),
+        (4.0, float("inf"), (), "that of blocks (2 of 4 gradients)"),
+        (5.0 / 64, 2.0, (64.0,), "that of blocks (2 of 4 gradients)"),
+        (178**0.5, 2.0, (), "that of matrices alone (3 of 4 gradients)"),
+        (0.0, 2.0, (), "in step 1 is 0, and its gradients are not"),
+        (194**0.5, 2.0, (), ""),  # of all: another reason
+        (6.5, 2.0, (), ""),
+    ],
+)
+def test_norm_of_some_gradients_is_told_by_itself(
+    norm: float, kind: float, scale: tuple[float, ...], words: str
+) -> None:
+    gradients = {"embed.w": 12.0, "head.w": 5.0, "blocks.w": 3.0, "blocks.b": 4.0}
+    facts = {"clips": (Clip("clip_grad_norm_", 100.0, kind, norm, ()),), "scales": scale}
+    shapes = {name: (1,) if name.endswith("b") else (1, 1) for name in gradients}
+    before, after = (arm(f"FSDP{at}", facts, shapes=shapes) for at in (1, 2))
+    after.parts[1, "gradient"] = {name: parts([value], name)[name] for name, value in gradients.items()}
+    difference = Difference(1, "gradient norm", "rank 0", 1.0, 1.0, 0.0, 194**0.5, norm)
+    found = likely_causes(Evidence(before, after, Comparison([difference])))
+    code = "norm-of-some" if norm else "norm-of-nothing"
+    assert (found[0].code == code) is bool(words) and words in found[0].text
+
+
+def test_factor_of_all_gradients_is_told_where_it_comes_about() -> None:
+    for quantity, words in (
+        ("gradient", "all gradients of step 1 are 4 times the original's"),
+        (CLIPPED, "that the optimizer gets in step 1 are 4 times the original's"),
+    ):
+        before, after = arm("FSDP1", {}), arm("FSDP2", {})
+        before.parts[1, quantity], after.parts[1, quantity] = parts([1.0, -2.0]), parts([4.0, -8.0])
+        found = likely_causes(Evidence(before, after, first_is(1, quantity)))
+        assert found[0].code == "gradient-scale" and words in found[0].text
+        after.parts[1, quantity] = parts([4.0, -2.0])
+        assert causes(before, after, first_is(1, quantity)) == ["where-to-look"]
+
+
+@pytest.mark.parametrize(
+    ("layout", "code"),
+    [
+        ((2, 1), "part-of-mesh"),
+        ((1, 2), "part-of-mesh"),
+        ((2, 0), "part-of-mesh"),
+        ((4, 1), "replicas-differ"),
+    ],
+)
+def test_unit_that_is_given_a_part_of_the_mesh_is_named_first(layout: tuple[int, int], code: str) -> None:
+    arms = [
+        arm(kind, {}, units=[Unit("a", kind, "", "", False, "", *of)])
+        for kind, of in (("FSDP1", (2, 2)), ("FSDP2", layout))
+    ]
+    comparison = Comparison(replicas_differ=[("candidate", 1, "gradient", "w", (2, 3))])
+    found = likely_causes(Evidence(arms[0], arms[1], comparison))
+    assert found[0].code == code
+    assert ("is kept by 2 ranks in the candidate and by 4" in found[0].text) is (code == "part-of-mesh")
+
+
+def test_other_modules_under_checkpointing_are_a_warning() -> None:
+    blocks, layers = ["blocks.0", "blocks.1"], ["blocks.0.mlp", "blocks.1.mlp"]
+    for before, after, words in (
+        (blocks, blocks, ""),
+        (
+            blocks,
+            layers,
+            "covers other modules: blocks.0, blocks.1 in the original (2 of 2) and blocks.0.mlp",
+        ),
+        (blocks, [], "covers 0 modules in the candidate and 2 in the original"),
+        ([], layers, ""),
+    ):
+        arms = [
+            arm(kind, {}, checkpointed=len(names), checkpointing=names)
+            for kind, names in (("FSDP1", before), ("FSDP2", after))
+        ]
+        said = "\n".join(layout_warnings(arms[0], arms[1]))
+        assert words in said and bool(said) is bool(words)
 
 
 def test_seeds_are_told_from_numbers_that_were_drawn() -> None:

@@ -77,6 +77,8 @@ def test_rank_that_stays_away_is_named_in_a_hang_alone() -> None:
         ("KeyError: 'batch 34'", "", ""),
         ("KeyError: 'param_groups.0.initial_lr'", "", "build it before set_optimizer_state_dict"),
         ("RuntimeError: mixed dtype (CPU): expect parameter to have scalar type of Float", "", "mp_policy"),
+        ("RuntimeError: expected m1 and m2 to have the same dtype, but got: float != half", "", "mp_policy"),
+        ("RuntimeError: Input type (float) and bias type (half) should be the same", "", "mp_policy"),
         ("ValueError: SyncBatchNorm expected input tensor to be on GPU", "", "SyncBatchNorm runs on GPUs"),
         ("ValueError: bad batch", "", ""),
     ],
@@ -115,6 +117,17 @@ def test_planted_failure_is_explained(zoo: Benches, mistake: str, words: list[st
     assert all(each in said for each in words), said
     assert "fsdp_migrate/verify" not in said  # a stack has the job's frames and torch's, not the probes'
     assert int(raised.value.exit_code) == 3
+
+
+def test_unit_that_some_ranks_do_not_call_is_told_from_a_dtensor_that_they_do_not_gather() -> None:
+    for wheres, words in (
+        (("experts.3", "blocks.2"), "a unit is called on some ranks and not on others"),
+        (("a DTensor", "blocks.2"), "a DTensor is gathered on some ranks only"),
+        (("blocks.2", "blocks.2"), ""),
+    ):
+        calls = {rank: [call("all-gather", where, 8 + rank)] for rank, where in enumerate(wheres)}
+        meant = failures.meant_by_calls(where_they_part(calls, hung=False))
+        assert words in meant and bool(meant) is bool(words)
 
 
 def test_frames_of_probes_are_left_out_of_stacks_but_for_their_own_errors() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +42,11 @@ def test_both_ways_to_save_are_compared(report: ParityReport) -> None:
     saved = seen["Tensors saved in checkpoints"]
     assert saved.compared == 3 * 2 * 10 and saved.outcome in (Outcome.EQUAL, Outcome.WITHIN)
     assert seen["Checkpoints: keys, and whole tensors"].outcome is Outcome.EQUAL
+
+
+def test_programs_that_the_job_starts_are_told(report: ParityReport) -> None:
+    started = [line for line in report.not_observed if "starts another program" in line]
+    assert len(started) == 1 and f"({sys.executable} -c pass)" in started[0]
 
 
 def test_unit_within_activation_checkpointing_counts_once(report: ParityReport) -> None:

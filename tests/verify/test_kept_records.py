@@ -30,9 +30,12 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ("seed-sketches", "train_fsdp2.py", ("--mistake", "seed"), 0),
         ):
             run = made.fresh()
-            run = replace(run, options=replace(run.options, full_limit_bytes=limit))
+            said: list[str] = []
+            options = replace(run.options, full_limit_bytes=limit)
+            run = replace(run, options=options, progress=said.append)
             kept = keep_record(run, VerifyRequest(script, arguments, cwd=PROJECT), folder / name)
             assert (kept.steps, kept.ranks) == (3, 2)
+            assert said[0] == "running the job on 2 processes"  # it is not known to be either side
     return folder
 
 
@@ -111,7 +114,7 @@ _LATER = {
     "start": {"looks_on"},
     "step": {"zeroed", "random", "rewritten", "evaluating", "bytes"},
     "parameters": {"sharded", "tied"},
-    "model": {"checkpointed"},
+    "model": {"checkpointed", "checkpointing"},
     "save": {"partial"},
     "input_dtypes": {"autocast"},
 }

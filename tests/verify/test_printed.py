@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from fsdp_migrate.verify import event_files, worker
-from fsdp_migrate.verify.event_files import flush_writers, scalar_lines
+from fsdp_migrate.verify.event_files import flush_writers, say_trackers, scalar_lines
 from fsdp_migrate.verify.printed import counts_whole_parameters, differences, prints_dtensors
 from fsdp_migrate.verify.spec import RankFiles
 from fsdp_migrate.verify.written import counterparts, gone, written
@@ -28,6 +28,10 @@ from fsdp_migrate.verify.written import counterparts, gone, written
         ("weight mean -0.005490", "weight mean 0.000275", "weight mean"),
         ("total 9,632 params", "total 19,264 params", "total"),
         ("grad norm: 1e-3", "grad norm: 2e-3", "grad norm"),
+        ("iter 2: kl 0.0186", "iter 2: kl 0.0060", "kl"),
+        ("[0] ce=5.49 aux=1.37", "[0] ce=5.49 aux=2.75", "aux"),
+        ("val_f1: 0.75 bleu 3", "val_f1: 0.25 bleu 3", "val_f1"),
+        ("reward 0.5", "reward 1.0", "reward"),
     ],
 )
 def test_number_of_training_that_differs_is_found(before: str, after: str, label: str) -> None:
@@ -45,6 +49,7 @@ def test_number_of_training_that_differs_is_found(before: str, after: str, label
         ("loss 2.5000", "loss 2.5001"),
         ("epoch 1", "epoch 2"),
         ("loss nan", "loss nan"),
+        ("kl 3.1e-09", "kl -1.2e-08"),  # of two policies that are the same
         ("loss 1.0", "the loss is 2.0"),  # other words: another line
     ],
 )
@@ -117,6 +122,16 @@ def test_all_writers_are_flushed_whatever_one_of_them_met(monkeypatch: pytest.Mo
     writers = [Full(), SummaryWriter(), OfProject(), Full()]
     flush_writers()
     assert all(writer.flushed for writer in writers)
+
+
+def test_trackers_that_hold_numbers_of_their_own_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    say_trackers(said.append)
+    assert said == []
+    for name in ("wandb", "mlflow"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace())
+    say_trackers(said.append)
+    assert len(said) == 1 and "gives to wandb, mlflow alone are not compared" in said[0]
 
 
 def test_record_is_complete_before_writers_may_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

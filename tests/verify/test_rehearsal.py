@@ -29,7 +29,7 @@ NOT_ANSWERED = {
 PROGRAM = """
 import concurrent.futures, inspect, io, json, threading, torch
 from torch import nn
-from fsdp_migrate.verify import cuda_calls, rehearsal
+from fsdp_migrate.verify import cuda_calls, fsdp2_on_cpu, rehearsal
 
 said = set()
 mode = rehearsal.OnCpu(said.add)
@@ -135,6 +135,23 @@ def is_torch_bf16_gpu_available():
 bf16 = is_torch_bf16_gpu_available()
 torch.distributed.init_process_group("nccl", store=torch.distributed.HashStore(), rank=0, world_size=1)
 ddp = nn.parallel.DistributedDataParallel(nn.LayerNorm(2), [0], output_device=0)(ones).sum().item()
+def normalized(kind, momentum):
+    drawn = torch.randn(5, 3, 4, generator=torch.Generator().manual_seed(1))
+    layer, batch = kind(3, momentum=momentum), (3 * drawn + 5).requires_grad_()
+    layer.weight.data = torch.tensor([1.0, -2.0, 0.5])
+    for _ in range(2):
+        layer(batch).pow(3).sum().backward()
+    return [batch.grad, layer.weight.grad, layer.bias.grad, *layer.buffers(), layer.eval()(batch)]
+statistics = [
+    torch.allclose(sync.float(), plain.float(), rtol=1e-4, atol=1e-4)
+    for momentum in (0.1, None)
+    for sync, plain in zip(normalized(nn.SyncBatchNorm, momentum), normalized(nn.BatchNorm1d, momentum))
+]
+fsdp2_on_cpu.apply(said.add)
+sharded = torch.distributed.fsdp.fully_shard(nn.LayerNorm(2))
+sharded.set_gradient_divide_factor(4.0)
+sharded(ones * torch.tensor([1.0, 3.0])).sum().backward()
+divided = sharded.bias.grad.full_tensor().tolist()
 torch.distributed.destroy_process_group()
 cuda_calls.apply(said.add, as_gpu=True)
 print(json.dumps({
@@ -149,6 +166,8 @@ print(json.dumps({
     "capability": torch.cuda.get_device_capability(0),
     "bf16": bf16,
     "ddp": ddp,
+    "statistics": statistics,
+    "divided": divided,
     "available": [available, torch.cuda.is_available(), torch.amp.GradScaler().is_enabled()],
     "said": sorted(said),
 }))
@@ -169,6 +188,8 @@ def test_scripts_that_ask_cuda_get_an_answer_on_a_cpu() -> None:
     assert told["habits"] == []
     assert any("torch.compile compiles nothing" in text for text in told["said"])
     assert told["bf16"] and told["ddp"] == 0.0
+    assert told["statistics"] == [True] * 14
+    assert told["divided"] == [0.25, 0.25]
     assert told["forked"] and told["sum"] == 2.0
     assert told["devices"] == 2 and told["allocated"] == 0
     # Scripts print what share of the memory is in use.

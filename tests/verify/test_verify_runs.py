@@ -205,10 +205,11 @@ def test_script_written_for_gpus_is_rehearsed_on_cpus(two_ranks: Bench, tmp_path
         "autocast cuda -> cpu",
         "gradient scaler cuda -> cpu",
         "torch.cuda.synchronize() does nothing",
+        "SyncBatchNorm takes the statistics of all ranks' batch by all-reduce",
         "FSDP1: device_id=torch.device('cpu')",
     } <= set(report.substitutions)
     buffers = next(check for check in report.checks if check.title == "Buffers")
-    assert buffers.compared == 2 * 3 * 4  # of BatchNorm, on two ranks, before and after each of three steps
+    assert buffers.compared == 2 * 3 * 4  # on two ranks, before and after each of three steps
 
 
 @pytest.fixture(scope="module")

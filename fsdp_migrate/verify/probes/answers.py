@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fsdp_migrate.verify.model import ANSWER
+from fsdp_migrate.verify.probes.between import random_state
 from fsdp_migrate.verify.probes.recorder import whole
 from fsdp_migrate.verify.probes.session import Session
 from fsdp_migrate.verify.probes.shards import local_part
@@ -45,6 +46,7 @@ def listen(session: Session, model: nn.Module, inputs: str) -> Take | None:
     training = sum(each.training and _WRAPS.isdisjoint(each._modules) for each in model.modules())
     name = f"{label}, call {number}, rank {os.environ['RANK']}"
     facts = {"step": session.step, "model": label, "call": number, "training": training}
+    facts["random"] = random_state()
 
     def take(named: str, outputs: list[Tensor]) -> None:
         session.recorder.event("answer", **facts, inputs=f"{inputs} {named}")

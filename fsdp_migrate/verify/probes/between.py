@@ -72,7 +72,7 @@ def at_first_call(session: Session, model: nn.Module) -> None:
     if now.called:
         return
     now.called = True
-    now.random = _random_state()
+    now.random = random_state()
     now.evaluating = len({clean_name(name) for name, each in model.named_modules() if not each.training})
     if session.checksums:
         current = _checksums(session)
@@ -112,7 +112,7 @@ def _bits(part: Tensor) -> torch.dtype:
     return _BITS.get(part.element_size(), torch.int64)
 
 
-def _random_state() -> str:
+def random_state() -> str:
     """Digest of the generators that dropout and its like draw from."""
     digest = xxhash.xxh3_64(torch.get_rng_state().numpy().tobytes())
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]

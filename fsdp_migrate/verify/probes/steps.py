@@ -24,7 +24,7 @@ from fsdp_migrate.verify.probes.recorder import Kept
 from fsdp_migrate.verify.probes.session import Session, StepState
 from fsdp_migrate.verify.probes.shards import Holder, ParameterIndex, Slot, index_parameters, local_part
 from fsdp_migrate.verify.probes.spans import span_words
-from fsdp_migrate.verify.probes.units import describe_units, kind_of
+from fsdp_migrate.verify.probes.units import checkpointed_modules, describe_units, kind_of
 from fsdp_migrate.verify.schedule import is_due
 
 _PRINTED_FOREIGN = 5
@@ -173,8 +173,8 @@ def _describe(session: Session) -> None:
         kind = kind_of(model)
         if kind == "not sharded" and session.replicated:
             kind = "DDP"
-        checkpointed = sum("_checkpoint_wrapped_module" in each._modules for each in model.modules())
-        session.recorder.event("model", prefix=prefix, kind=kind, units=units, checkpointed=checkpointed)
+        names = checkpointed_modules(model, prefix)
+        session.recorder.event("model", prefix=prefix, kind=kind, units=units, checkpointing=names)
     session.recorder.event("input_dtypes", dtypes=session.input_dtypes, autocast=session.autocast)
     if not session.models:
         session.note("the model: no module with trainable parameters was called with gradients enabled")

@@ -26,6 +26,12 @@ def unit_bodies(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             yield clean_name(name), _body(module)
 
 
+def checkpointed_modules(model: nn.Module, prefix: str) -> list[str]:
+    """Clean names of the modules under activation checkpointing."""
+    under = (name for name, each in model.named_modules() if "_checkpoint_wrapped_module" in each._modules)
+    return [clean_name(f"{prefix}.{name}").strip(".") for name in under]
+
+
 def _body(module: Any) -> nn.Module:
     while (inner := getattr(module, "_checkpoint_wrapped_module", None)) is not None:
         module = inner

@@ -3,6 +3,8 @@ turns, activation checkpointing after sharding, checkpoints by torch.save and by
 """
 
 import argparse
+import subprocess
+import sys
 import tempfile
 
 import torch
@@ -39,6 +41,8 @@ def save(states, model, optimizer):
             full = states.full(model, optimizer)
             if dist.get_rank() == 0:
                 torch.save(full, f"{folder}/full.pt")
+        if dist.get_rank() == 0:
+            subprocess.run([sys.executable, "-c", "pass"], check=True)
         dist.barrier()
 
 

@@ -18,7 +18,7 @@ def main() -> None:
     torch.cuda.manual_seed_all(0)
     device = torch.device(f"cuda:{local_rank}")
     with torch.device(device):
-        model = nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Linear(64, 8))
+        model = nn.Sequential(nn.Linear(64, 64), nn.SyncBatchNorm(64), nn.Linear(64, 8))
     model = FSDP(model.to(local_rank), device_id=local_rank, cpu_offload=CPUOffload(offload_params=False))
     scaler = ShardedGradScaler()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

@@ -16,7 +16,7 @@ def main() -> None:
     torch.cuda.manual_seed_all(0)
     device = torch.device(f"cuda:{local_rank}")
     with torch.device(device):
-        model = nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Linear(64, 8))
+        model = nn.Sequential(nn.Linear(64, 64), nn.SyncBatchNorm(64), nn.Linear(64, 8))
     model = fully_shard(model.to(local_rank))
     scaler = torch.amp.GradScaler("cuda")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
