@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fsdp_migrate.verify import rank_server
-from fsdp_migrate.verify.probes import between, collectives, sketch
+from fsdp_migrate.verify.probes import between, collectives, products, sketch
 from fsdp_migrate.verify.probes.raw_bytes import raw_bytes
 from fsdp_migrate.verify.probes.shards import Slot
 
@@ -35,14 +35,14 @@ def test_bytes_of_nothing() -> None:
 def test_bytes_of_a_list_are_those_of_the_whole() -> None:
     """FSDP1 gathers into a list of pieces on gloo, and into one tensor on NCCL."""
     whole, part = torch.empty(8), torch.empty(2)
-    assert collectives._largest_bytes((list(whole.chunk(4)), part), {}) == 32
-    assert collectives._largest_bytes((whole, part), {"op": None}) == 32
-    assert collectives._largest_bytes((), {"tensor": part}) == 8
+    assert collectives._operands((list(whole.chunk(4)), part), {})[2] == 32
+    assert collectives._operands((whole, part), {"op": None})[2] == 32
+    assert collectives._operands((), {"tensor": part})[1:] == (None, 8)
 
 
 def test_sketch_is_the_same_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU digests are made by products of floats, which autocast would round."""
-    monkeypatch.setattr(sketch, "_has_whole_number_products", lambda: False)
+    monkeypatch.setattr(products, "_has_whole_number_products", lambda: False)
     values = torch.randn(3 * 4096 + 17, generator=torch.Generator().manual_seed(0))
     slot = Slot("w", (values.numel(),), 0, values.numel(), 0)
     plain = sketch.sketch(slot, values)
