@@ -84,7 +84,7 @@ def products(segments: Sequence[Tensor], wide_type: torch.dtype) -> RowSums:
     parts = [
         part
         for segment in segments
-        for part in (segment.split(size) if segment.shape[0] > size else (segment,))
+        for part in (torch.split(segment, size) if segment.shape[0] > size else (segment,))
     ]
     blocks = _blocks(parts, size)
     by_blas = segments[0].device.type == "cpu" and _has_whole_number_products()
@@ -133,7 +133,9 @@ def _by_blas(
     signs = [table.numpy() for table in sign_tables(cpu, wide_type)]
     begin = 0
     with np.errstate(all="ignore"):
-        for block, *columns in zip(blocks, *(each.split(sizes) for each in bytes_sums.unbind()), strict=True):
+        for block, *columns in zip(
+            blocks, *(each.split_with_sizes(sizes) for each in bytes_sums.unbind()), strict=True
+        ):
             rows = block.tensor()
             as_bytes = rows.view(torch.int8)
             for key, column in zip(byte_columns(cpu, as_bytes.shape[1]), columns, strict=True):
@@ -162,7 +164,7 @@ def _by_torch(
     signed_sums = torch.empty(STRETCHES, sum(sizes), dtype=wide_type, device=device)
     squares = torch.empty(sum(len(block.counts) for block in blocks), dtype=wide_type, device=device)
     of_parts = iter(squares.unbind())
-    outputs = (bytes_sums.split(sizes, 1), signed_sums.split(sizes, 1))
+    outputs = (bytes_sums.split_with_sizes(sizes, 1), signed_sums.split_with_sizes(sizes, 1))
     for block, whole, sums in zip(blocks, *outputs, strict=True):
         rows = block.tensor()
         as_bytes = rows.view(torch.int8)
@@ -172,7 +174,7 @@ def _by_torch(
         tables = sign_tables(device, wide_type)
         for stretch, signs, column in zip(wide.chunk(STRETCHES, 1), tables, sums.unbind(), strict=True):
             torch.mv(stretch, signs, out=column)
-        for part in wide.split(block.counts):
+        for part in wide.split_with_sizes(block.counts):
             flat = part.view(-1)
             torch.dot(flat, flat, out=next(of_parts))
     return bytes_sums.cpu().numpy(), signed_sums.cpu().numpy(), squares.cpu().numpy()
