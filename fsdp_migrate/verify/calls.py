@@ -39,8 +39,8 @@ class Call:
 
     def line(self) -> str:
         """As a rank writes it."""
-        fields = (self.step, int(self.backward), self.kind, self.numel, self.dtype, self.ranks, self.where)
-        return "\t".join(map(str, fields)) + "\n"
+        when, what = f"{self.step}\t{self.backward:d}", f"{self.kind}\t{self.numel}\t{self.dtype}"
+        return f"{when}\t{what}\t{self.ranks}\t{self.where}\n"
 
     def words(self) -> str:
         """For the reader."""

@@ -120,7 +120,7 @@ class RankFiles:
     def steps(self) -> int:
         """Optimizer steps made so far."""
         path = self.folder / STEP
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        text = path.read_text(encoding="utf-8").strip() if path.exists() else ""
         return int(text) if text.isdigit() else 0
 
     @property

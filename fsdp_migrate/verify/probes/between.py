@@ -73,7 +73,9 @@ def at_first_call(session: Session, model: nn.Module) -> None:
         return
     now.called = True
     now.random = random_state()
-    now.evaluating = len({clean_name(name) for name, each in model.named_modules() if not each.training})
+    if not all(each.training for each in session.modules(model)):
+        evaluating = {clean_name(name) for name, each in model.named_modules() if not each.training}
+        now.evaluating = len(evaluating)
     if session.checksums:
         current = _checksums(session)
         before = session.checksums

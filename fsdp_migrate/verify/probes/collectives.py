@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -91,7 +91,7 @@ def _functional(session: Session, nesting: list[int]) -> None:
             if nesting[0] or session.probing_depth or _is_compiling():
                 return collective(*arguments, **keywords)
             ranks = _ranks_of_mesh((*arguments, *keywords.values()))
-            tensor = next((one for one in _values(arguments, keywords) if isinstance(one, Tensor)), None)
+            tensor, *_ = _operands(arguments, keywords)
             if ranks > 1 and tensor is not None:
                 session.now.collectives[words] += 1
                 size = tensor.numel() * tensor.element_size()
@@ -133,34 +133,40 @@ def _count(
     session: Session, words: str, reduces: bool, arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> None:
     session.now.collectives[words] += 1
-    tensor = next((one for one in _values(arguments, keywords) if isinstance(one, Tensor)), None)
-    group = next((one for one in _values(arguments, keywords) if isinstance(one, dist.ProcessGroup)), None)
+    tensor, group, size = _operands(arguments, keywords)
     ranks = dist.get_world_size(group)
     if ranks > 1:
         session.log_call(_call(session, words, tensor, ranks))
-        session.now.bytes[words] += 0 if tensor is None else _largest_bytes(arguments, keywords)
+        session.now.bytes[words] += size
     alone = ranks == 1  # FSDP1 reduces over itself there, FSDP2 does not
     if reduces and not alone and tensor is not None and tensor.is_floating_point() and session.now.reductions:
         session.now.reductions[-1] += 1
         session.now.reduce_dtypes.add(str(tensor.dtype).removeprefix("torch."))
 
 
-def _values(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Iterator[Any]:
-    """Arguments, and what is in lists of them."""
+def _operands(
+    arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[Tensor | None, dist.ProcessGroup | None, int]:
+    """The first tensor, the group, and the bytes of the whole that is gathered, scattered or reduced.
+
+    A list of tensors is one whole.
+    """
+    first: Tensor | None = None
+    group: dist.ProcessGroup | None = None
+    largest = 0
     for one in (*arguments, *keywords.values()):
-        if isinstance(one, list | tuple):
-            yield from one
+        if isinstance(one, Tensor):
+            tensors = [one]
+        elif isinstance(one, list | tuple):
+            tensors = [each for each in one if isinstance(each, Tensor)]
         else:
-            yield one
-
-
-def _largest_bytes(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> int:
-    """Size of the whole that is gathered, scattered or reduced; a list of tensors is one."""
-    sizes = [0]
-    for one in (*arguments, *keywords.values()):
-        tensors = one if isinstance(one, list | tuple) else [one]
-        sizes.append(sum(each.numel() * each.element_size() for each in tensors if isinstance(each, Tensor)))
-    return max(sizes)
+            if group is None and one is not None and isinstance(one, dist.ProcessGroup):  # which is slow
+                group = one
+            continue
+        if tensors:
+            first = tensors[0] if first is None else first
+            largest = max(largest, sum(each.numel() * each.element_size() for each in tensors))
+    return first, group, largest
 
 
 def _call(session: Session, words: str, tensor: Tensor | None, ranks: int) -> Call:

@@ -30,7 +30,7 @@ from fsdp_migrate.verify.probes.recorder import whole
 from fsdp_migrate.verify.probes.session import Session
 from fsdp_migrate.verify.probes.shards import clean_name, index_parameters, local_part, stored_weight
 from fsdp_migrate.verify.probes.units import unit_bodies
-from fsdp_migrate.verify.probes.wrapping import is_fsdp1, is_fsdp2
+from fsdp_migrate.verify.probes.wrapping import is_fsdp1, is_fsdp2, modules_of
 
 _DIGEST_BYTES = 64 << 20
 _BEAT_S = 1.0
@@ -59,6 +59,7 @@ class _Calls:
         with session.probing() as active:
             if active and trains:
                 self.outermost = module
+                session.now.modules.clear()
                 session.autocast = session.autocast or _autocast(arguments)
                 _meet(session, module)
                 at_first_call(session, module)
@@ -218,7 +219,7 @@ def _notice(session: Session, module: nn.Module) -> None:
 
 
 def _holds(outer: nn.Module, inner: nn.Module) -> bool:
-    return any(inner is part for part in outer.modules())
+    return inner is outer or any(inner is part for part in modules_of(outer))
 
 
 def write_others(session: Session, step: int, when: str = "") -> None:
@@ -247,6 +248,8 @@ def write_buffers(session: Session, step: int) -> None:
 
 
 def _write_buffers(session: Session, step: int, model: nn.Module, prefix: str) -> None:
+    if not any(module._buffers for module in session.modules(model)):
+        return
     held = [
         whole(".".join(part for part in (prefix, clean_name(name)) if part), local_part(buffer))
         for name, buffer in model.named_buffers()

@@ -31,6 +31,8 @@ GROUP_BYTES = SMALL_BYTES_PER_RANK
 """So is all of a quantity that one rank holds, where it is no more than this."""
 START_BYTES = 1 << 27
 """And of the initial weights, which are kept once, up to this: a record of a large model is no copy of it."""
+_JOINED = 1 << 16
+"""Elements that are copied to be written at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +176,12 @@ def _copied(values: Tensor) -> Tensor:
 
 
 def _on_host(parts: list[Tensor]) -> list[Tensor]:
-    """The same elements in the same order; one copy from a device is faster than many."""
+    """The same elements in the same order; one copy from a device is faster than many, as of small parts."""
     found: list[Tensor] = []
     for device, some in itertools.groupby(parts, lambda part: part.device):
         alike = list(some)
-        found += alike if device.type == "cpu" else [torch.cat(alike).cpu()]
+        is_small = sum(part.numel() for part in alike) <= _JOINED
+        found += [torch.cat(alike).cpu()] if is_small or device.type != "cpu" else alike
     return found
 
 

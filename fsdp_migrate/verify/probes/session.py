@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import math
 import os
 import platform
 import time
@@ -19,12 +18,14 @@ import torch
 from torch import Tensor, nn
 
 from fsdp_migrate.verify.calls import FILE, Call
+from fsdp_migrate.verify.probes.indices import Indices, prefix
 from fsdp_migrate.verify.probes.recorder import Kept, Recorder
-from fsdp_migrate.verify.probes.shards import ParameterIndex, index_parameters
+from fsdp_migrate.verify.probes.shards import ParameterIndex
+from fsdp_migrate.verify.probes.wrapping import modules_of
 from fsdp_migrate.verify.spec import STEP
 
-_REMEMBERED = 8
-"""Sets of parameters, over all models."""
+_DIGITS = 12
+"""Of the number of a step."""
 
 
 @dataclass
@@ -40,6 +41,7 @@ class StepState:
         rewritten: weights that are not what the last optimizer step left, at the first call of a model.
         evaluating: modules in evaluation mode at that call.
         called: whether a model was called.
+        modules: of each model.
         spans: what the step's time went to: kind, begin and end on the session's clock, in seconds.
         bytes: that collectives gather, scatter or reduce, by name.
     """
@@ -60,6 +62,7 @@ class StepState:
     rewritten: list[str] = field(default_factory=list)
     evaluating: int = 0
     called: bool = False
+    modules: dict[nn.Module, list[nn.Module]] = field(default_factory=dict)
     spans: list[tuple[str, float, float]] = field(default_factory=list)
     probe_seconds: float = 0.0
     seconds: float = 0.0
@@ -76,8 +79,9 @@ class Session:
         alive: file touched at every step, for the launcher's watch.
         units: names of FSDP units, by the module the user wrote and by its wrapper.
         entered: names of the units that are being called.
-        indices: parameters of the models, by what their modules hold; see `index`.
+        indices: of the models' parameters; see `index`.
         log: file descriptor of the collectives' log.
+        counter: of the file that says how many steps have been made.
         others: models that are only called without gradients, such as averages of weights and teachers.
         checksums: of the weights after the last optimizer step.
         at_first_model: called once, when the first model is met: the job's modules are imported by then.
@@ -117,11 +121,12 @@ class Session:
     autocast: str = ""
     said: set[str] = field(default_factory=set)
     buffers_written: bool = False
-    names: weakref.WeakKeyDictionary[nn.Module, str] = field(default_factory=weakref.WeakKeyDictionary)
-    units: weakref.WeakKeyDictionary[nn.Module, str] = field(default_factory=weakref.WeakKeyDictionary)
+    names: dict[nn.Module, str] = field(default_factory=dict)
+    units: dict[nn.Module, str] = field(default_factory=dict)
     entered: list[str] = field(default_factory=list)
-    indices: dict[tuple[int, ...], ParameterIndex] = field(default_factory=dict)
+    indices: Indices = field(default_factory=Indices)
     log: int | None = None
+    counter: int | None = None
     open: bool = True
 
     @contextmanager
@@ -160,45 +165,31 @@ class Session:
 
     def index(self) -> ParameterIndex:
         """All parameters of all models of the job, at this moment."""
-        indices = [self._index(model) for model in self.models]
-        if len(indices) == 1:
-            return indices[0]
-        return ParameterIndex(
-            [holder for index in indices for holder in index.holders],
-            {key: holder for index in indices for key, holder in index.by_id.items()},
-            {key: shape for index in indices for key, shape in index.shapes.items()},
-            {key: wanted for index in indices for key, wanted in index.trainable.items()},
-            {key: is_sharded for index in indices for key, is_sharded in index.sharded.items()},
-            [names for index in indices for names in index.tied],
-            {key: why for index in indices for key, why in index.unreadable.items()},
-        )
+        return self.indices.of([self.modules(model) for model in self.models])
 
-    def _index(self, model: nn.Module) -> ParameterIndex:
-        """The parameters of one model; found again only when its modules hold other ones.
-
-        FSDP shows two sets of parameters in turn, sharded and gathered. What is remembered holds on to its
-        parameters, so that the `id` of one cannot become another's.
-        """
-        shown = (id(model), *_shown_parameters(model))
-        found = self.indices.get(shown)
+    def modules(self, model: nn.Module) -> list[nn.Module]:
+        """All modules of a model, itself first; looked for again when a model is called."""
+        found = self.now.modules.get(model)
         if found is None:
-            if len(self.indices) >= _REMEMBERED:
-                self.indices.clear()
-            found = self.indices[shown] = index_parameters(model, self.prefix(model))
+            found = self.now.modules[model] = modules_of(model)
         return found
 
     def index_numel(self) -> int:
         """Elements of all parameters of all models, each counted whole and once."""
-        return sum(math.prod(shape) for shape in self.index().shapes.values())
+        return self.index().elements
 
     def prefix(self, model: nn.Module) -> str:
         """What names of this model start with: nothing for the first, its position for others."""
-        position = self.models.index(model)
-        return f"model{position + 1}" if position else ""
+        return prefix(self.models.index(model))
 
     def step_done(self) -> None:
-        """Tell the launcher that a step has been made."""
-        (self.alive.parent / STEP).write_text(str(self.step), encoding="utf-8")
+        """Tell the launcher that a step has been made.
+
+        In place: a file system may wait for its disk where a file is cut to nothing and written anew.
+        """
+        if self.counter is None:
+            self.counter = os.open(self.alive.parent / STEP, os.O_WRONLY | os.O_CREAT, 0o644)
+        os.pwrite(self.counter, f"{self.step:<{_DIGITS}}".encode(), 0)
         self.alive.touch()
 
     def note(self, text: str) -> None:
@@ -234,6 +225,9 @@ class Session:
         self.recorder, self.step, self.open, self.ending = recorder, 0, True, False
         self.models.clear()
         self.indices.clear()
+        self.names.clear()
+        self.units.clear()
+        self.entered.clear()
         self.others.clear()
         self.checksums.clear()
         self.described = 0
@@ -255,14 +249,6 @@ class Session:
         self.recorder.event("end", reason=reason, steps=self.step, processor=_processor(), **_memory())
         self.recorder.close()
         self.open = False
-
-
-def _shown_parameters(model: nn.Module) -> Iterator[int]:
-    """What tells whether a model still holds the parameters that it held, and trains the same of them."""
-    for module in model.modules():
-        for parameter in module._parameters.values():
-            if parameter is not None:
-                yield 2 * id(parameter) + parameter.requires_grad
 
 
 def _cuda_in_use() -> bool:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from fsdp_migrate.verify.probes.wrapping import is_fsdp1, is_fsdp2
 
+_PLAIN = (Tensor, nn.Parameter)
 _WRAPPERS = frozenset({"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"})
 
 
@@ -48,7 +49,8 @@ class Slot:
 
     def of(self, local: Tensor) -> Tensor:
         """This stretch of `local`, 1-D."""
-        return local.reshape(-1)[self.begin : self.begin + self.numel]
+        flat = local.reshape(-1)
+        return flat if self.numel == local.numel() else flat[self.begin : self.begin + self.numel]
 
 
 @dataclass(slots=True)
@@ -89,6 +91,14 @@ class ParameterIndex:
     sharded: dict[str, bool] = field(default_factory=dict)
     tied: list[tuple[str, ...]] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
+    _elements: int | None = None
+
+    @property
+    def elements(self) -> int:
+        """Of all parameters, each counted whole and once."""
+        if self._elements is None:
+            self._elements = sum(math.prod(shape) for shape in self.shapes.values())
+        return self._elements
 
     def weights(self) -> Iterator[tuple[Slot, Tensor]]:
         """Every local stretch of every parameter, with its values."""
@@ -123,8 +133,10 @@ def stored_weight(parameter: Tensor) -> Tensor:
 def local_part(tensor: Tensor) -> Tensor:
     """The tensor's own memory on this rank, detached."""
     local: Tensor = getattr(tensor, "_local_tensor", tensor)
-    wait: Any = getattr(local, "wait", None)  # AsyncCollectiveTensor
-    return (wait() if wait is not None else local).detach()
+    if type(local) not in _PLAIN:
+        wait: Any = getattr(local, "wait", None)  # AsyncCollectiveTensor
+        local = local if wait is None else wait()
+    return local.detach() if local.requires_grad else local
 
 
 def clean_name(name: str) -> str:

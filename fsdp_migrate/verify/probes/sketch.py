@@ -6,9 +6,8 @@ and the size of a difference can be told without gathering anything.
 
 The full tensor is read in rows of 4096 elements. A row's bytes times small random keys give two whole
 numbers, which are exact; its elements times random signs give four, one for each stretch of 1024. All are
-matrix-vector products over blocks of rows that fit a cache, so that a sketch reads memory once and writes
-none. What they give for all tensors of a quantity is put together at once: starting a product costs as much
-as it costs on a hundred rows.
+matrix-vector products over blocks of rows (`probes/products.py`). What they give for all tensors of a
+quantity is put together at once.
 """
 
 from __future__ import annotations
@@ -17,36 +16,30 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from fsdp_migrate.verify.older_torch import has_whole_number_products
 from fsdp_migrate.verify.probes.keys import (
     DIGESTS,
     ROW,
     STRETCHES,
     RowTables,
-    byte_columns,
     byte_keys,
-    byte_sums_as_floats,
     row_tables,
     sign_tables,
     tables_of_spans,
 )
+from fsdp_migrate.verify.probes.products import RowSums, products
 from fsdp_migrate.verify.probes.shards import Slot
 
 PROJECTIONS = 2 * STRETCHES
 """Of even and of odd rows."""
 
-_BLOCK = {"cpu": 1 << 8}
-_LARGE_BLOCK = 1 << 10
-"""Rows that are read at once, which bounds what is copied of them."""
+_ENDS = 1 << 10
+"""Rows that are made at once."""
 _BOX_CHUNK = 1 << 16
-_SAFE_SQUARE = (1e-30, 1e30)
 _NARROW = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -94,17 +87,13 @@ class _Products:
     """Products of rows with keys and signs, and to whom they belong.
 
     Args:
-        bytes_sums: (DIGESTS, rows) whole numbers.
-        signed_sums: (STRETCHES, rows).
-        squares: (segments).
+        sums: of rows; squares of segments.
         tables: of the rows.
         starts: the first row of each segment; a segment's rows are of one stretch.
         owners: which.
     """
 
-    bytes_sums: NDArray[np.int64]
-    signed_sums: NDArray[np.float64]
-    squares: NDArray[np.float64]
+    sums: RowSums
     tables: RowTables
     starts: list[int]
     owners: list[int]
@@ -118,14 +107,14 @@ class _Sums:
         self.squares = np.zeros(stretches)
         self.projections = np.zeros((PROJECTIONS, stretches))
 
-    def add(self, products: _Products) -> None:
-        keys, signs = products.tables
-        keyed = products.bytes_sums.view(np.uint64) * keys
-        signed = (signs[:, None] * products.signed_sums[None]).reshape(PROJECTIONS, -1)
-        owners = products.owners
-        np.add.at(self.digests.T, owners, np.add.reduceat(keyed, products.starts, 1).T)
-        np.add.at(self.projections.T, owners, np.add.reduceat(signed, products.starts, 1).T)
-        np.add.at(self.squares, owners, products.squares)
+    def add(self, made: _Products) -> None:
+        keys, signs = made.tables
+        keyed = made.sums.bytes_sums.view(np.uint64) * keys
+        signed = (signs[:, None] * made.sums.signed_sums[None]).reshape(PROJECTIONS, -1)
+        owners = made.owners
+        np.add.at(self.digests.T, owners, np.add.reduceat(keyed, made.starts, 1).T)
+        np.add.at(self.projections.T, owners, np.add.reduceat(signed, made.starts, 1).T)
+        np.add.at(self.squares, owners, made.sums.squares)
 
     def sketches(self) -> list[Sketch]:
         columns = zip(*self.digests.tolist(), self.squares.tolist(), self.projections.T.tolist(), strict=True)
@@ -149,8 +138,8 @@ def _alike(stretches: Sequence[tuple[Slot, Tensor]]) -> list[Sketch]:
     for owner, (slot, local) in enumerate(stretches):
         values = local if local.is_contiguous() else local.contiguous()
         if slot.start is None:
-            for products in _of_box(owner, slot, values):
-                sums.add(products)
+            for made in _of_box(owner, slot, values):
+                sums.add(made)
             continue
         head = min(-slot.start % ROW, slot.numel)
         tail = head + (slot.numel - head) // ROW * ROW
@@ -159,104 +148,30 @@ def _alike(stretches: Sequence[tuple[Slot, Tensor]]) -> list[Sketch]:
                 into.append(_Piece(owner, slot.start + begin, values[begin:end]))
     if rows:
         sums.add(_of_rows(rows))
-    for some in (ends[at : at + _LARGE_BLOCK] for at in range(0, len(ends), _LARGE_BLOCK)):
+    for some in (ends[at : at + _ENDS] for at in range(0, len(ends), _ENDS)):
         sums.add(_of_ends(some))
     return sums.sketches()
 
 
 def _of_rows(pieces: list[_Piece]) -> _Products:
     """Of pieces that are whole rows, read in place."""
-    device, dtype = pieces[0].values.device, pieces[0].values.dtype
-    wide_type = torch.float32 if dtype in _NARROW else torch.float64
+    wide_type = torch.float32 if pieces[0].values.dtype in _NARROW else torch.float64
+    made = products([piece.values.view(-1, ROW) for piece in pieces], wide_type)
     spans = tuple((piece.start // ROW, piece.values.numel() // ROW) for piece in pieces)
-    ends = list(itertools.accumulate(count for _, count in spans))
-    cuts = [_cut(count, _BLOCK.get(device.type, _LARGE_BLOCK)) for _, count in spans]
-    blocks = [
-        block
-        for piece, sizes in zip(pieces, cuts, strict=True)
-        for block in piece.values.view(-1, ROW).split_with_sizes(sizes)
-    ]
-    bytes_sums, signed, squares = _outputs(ends[-1], len(blocks), device, wide_type)
-    every = [size for sizes in cuts for size in sizes]
-    outputs = (bytes_sums.split_with_sizes(every, 1), signed.split_with_sizes(every, 1), squares.unbind())
-    for block, whole, sums, square in zip(blocks, *outputs, strict=True):
-        wide = block.to(wide_type)
-        _multiply(block, wide, whole, sums)
-        flat = wide.view(-1)
-        torch.dot(flat, flat, out=square)
-    of_blocks = _in_range(squares.cpu().numpy().astype(np.float64), blocks, wide_type)
-    first_blocks = itertools.accumulate((len(sizes) for sizes in cuts[:-1]), initial=0)
-    return _Products(
-        bytes_sums.cpu().numpy().astype(np.int64).reshape(DIGESTS, -1),
-        signed.cpu().numpy().astype(np.float64),
-        np.add.reduceat(of_blocks, list(first_blocks)),
-        tables_of_spans(spans),
-        [0, *ends[:-1]],
-        [piece.owner for piece in pieces],
-    )
-
-
-def _cut(count: int, size: int) -> list[int]:
-    """Sizes of the blocks of `count` rows."""
-    return [size] * (count // size) + [count % size] * (count % size > 0)
-
-
-def _outputs(
-    rows: int, blocks: int, device: torch.device, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor]:
-    whole = torch.int32 if device.type == "cpu" else torch.int64
-    return (
-        torch.empty(DIGESTS, rows, 1, dtype=whole, device=device),
-        torch.empty(STRETCHES, rows, dtype=dtype, device=device),
-        torch.empty(blocks, dtype=dtype, device=device),
-    )
-
-
-def _multiply(rows: Tensor, wide: Tensor, bytes_sums: Tensor, signed: Tensor) -> None:
-    """Rows (n, 4096) times keys and signs, into (DIGESTS, n, 1) and (STRETCHES, n).
-
-    On the CPU a product with one column is many times faster than one with several.
-    """
-    as_bytes = rows.view(torch.int8)
-    keys = byte_columns(rows.device, as_bytes.shape[1])
-    if rows.device.type == "cpu" and _has_whole_number_products():
-        for key, column in zip(keys, bytes_sums.unbind(), strict=True):
-            torch._int_mm(as_bytes, key, out=column)
-    else:
-        bytes_sums.copy_(byte_sums_as_floats(as_bytes, torch.cat(keys, 1)).T[..., None])
-    tables = sign_tables(wide.device, wide.dtype)
-    for stretch, signs, sums in zip(wide.chunk(STRETCHES, 1), tables, signed.unbind(), strict=True):
-        torch.mv(stretch, signs, out=sums)
-
-
-@lru_cache(maxsize=1)
-def _has_whole_number_products() -> bool:
-    return has_whole_number_products()
-
-
-def _in_range(squares: NDArray[np.float64], blocks: list[Tensor], dtype: torch.dtype) -> NDArray[np.float64]:
-    """Sums of squares; again in float64 where float32 may have left its range."""
-    low, high = _SAFE_SQUARE
-    if dtype is torch.float32:
-        for number in np.flatnonzero(~((squares > low) & (squares < high))):
-            squares[number] = float(blocks[number].double().square().sum())
-    return squares
+    starts = list(itertools.accumulate((count for _, count in spans[:-1]), initial=0))
+    return _Products(made, tables_of_spans(spans), starts, [piece.owner for piece in pieces])
 
 
 def _of_ends(pieces: list[_Piece]) -> _Products:
     """Of parts of a row each, with zeros around them; in float64."""
     first = pieces[0].values
     rows = torch.zeros(len(pieces), ROW, dtype=first.dtype, device=first.device)
-    for row, piece in zip(rows, pieces, strict=True):
-        begin = piece.start % ROW
-        row[begin : begin + piece.values.numel()] = piece.values
-    wide = rows.to(torch.float64)
-    bytes_sums, signed, _ = _outputs(len(pieces), 0, first.device, torch.float64)
-    _multiply(rows, wide, bytes_sums, signed)
+    flat = rows.view(-1)
+    for row, piece in enumerate(pieces):
+        begin = row * ROW + piece.start % ROW
+        flat[begin : begin + piece.values.numel()].copy_(piece.values)
     return _Products(
-        bytes_sums.cpu().numpy().astype(np.int64).reshape(DIGESTS, -1),
-        signed.cpu().numpy(),
-        wide.square().sum(1).cpu().numpy(),
+        products(rows.view(-1, 1, ROW).unbind(), torch.float64),
         tables_of_spans(tuple((piece.start // ROW, 1) for piece in pieces)),
         list(range(len(pieces))),
         [piece.owner for piece in pieces],
@@ -279,14 +194,12 @@ def _of_box(owner: int, slot: Slot, values: Tensor) -> Iterator[_Products]:
         signed = wide * torch.cat(sign_tables(some.device, torch.float64))[places]
         flat = torch.div(places * STRETCHES, ROW, rounding_mode="floor") * len(numbers) + inverse
         by_stretch = wide.new_zeros(STRETCHES * len(numbers)).index_add_(0, flat, signed)
-        yield _Products(
+        sums = RowSums(
             by_row.cpu().numpy(),
             by_stretch.view(STRETCHES, -1).cpu().numpy(),
             wide.square().sum(0, keepdim=True).cpu().numpy(),
-            row_tables(numbers.cpu()),
-            [0],
-            [owner],
         )
+        yield _Products(sums, row_tables(numbers.cpu()), [0], [owner])
 
 
 def _indices(slot: Slot, begin: int, numel: int, device: torch.device) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
@@ -150,8 +149,7 @@ def _of_use(kept: list[Kept], index: ParameterIndex, optimizer: Optimizer) -> li
 
 
 def _is_due(session: Session, index: ParameterIndex, step: int) -> bool:
-    elements = sum(math.prod(shape) for shape in index.shapes.values())
-    return is_due(step, elements, int(os.environ.get("WORLD_SIZE", "1")))
+    return is_due(step, index.elements, int(os.environ.get("WORLD_SIZE", "1")))
 
 
 def _same(left: list[Kept], right: list[Kept]) -> bool:
