@@ -70,13 +70,15 @@ def _is_excluded(
             return True
         if not _is_equality(test):
             return False
-        same = {
-            other: ast.dump(test.comparators[0]) == ast.dump(other.comparators[0])
-            for other in (*failed, *met)
-            if _is_equality(other) and _is_one(site, module, node, test.left, other.left)
-        }
-        return any(same.get(other) for other in failed) or any(
-            _are_different(test.comparators[0], other.comparators[0]) for other in met if other in same
+        value = test.comparators[0]
+        return any(
+            _is_equality(other)
+            and _is_one(site, module, node, test.left, other.left)
+            and ast.dump(value) == ast.dump(other.comparators[0])
+            for other in failed
+        ) or any(
+            _is_one(site, module, node, test.left, other.left) and _are_different(value, other.comparators[0])
+            for other in met
         )
 
     return any(
