@@ -131,15 +131,20 @@ class Links:
         """Whether an expression holds a sharded model where it stands."""
         if not self.may_be_sharded(node):
             return No()
+        if not self.wraps and self._is_said(module, node):
+            return Sharded(frozenset())  # whatever it holds
         held = self.held(module, node)
         sites = frozenset(h for h in held if isinstance(h, WrapCall))
-        declared = any(isinstance(h, Declared) for h in held) or self.evidence.is_evident(module, node)
-        declared = declared or self.evidence.is_tested(module, node)
+        declared = any(isinstance(h, Declared) for h in held) or self._is_said(module, node)
         if not sites and not declared:
             return Maybe(sites) if any(isinstance(h, Possible) for h in held) else No()
         if declared or not any(isinstance(h, NO_MODEL) for h in held):
             return Sharded(sites)
         return Maybe(sites)
+
+    def _is_said(self, module: Module, node: ast.expr) -> bool:
+        """Whether the code says outright, there or by a test, that an expression holds a sharded model."""
+        return self.evidence.is_evident(module, node) or self.evidence.is_tested(module, node)
 
     def is_certain_part(self, module: Module, node: ast.expr) -> bool:
         """Whether an expression holds modules inside a sharded model and nothing else."""

@@ -60,6 +60,7 @@ def _word_around(code: bytes, match: re.Match[bytes]) -> str:
     {"FM504": "an optimizer built before the model is sharded"},
     order=20,
     where={b"param": _may_build},
+    needs_wraps=True,
 )
 def optimizer(project: Project) -> Iterator[Finding]:
     """An optimizer built from `model.parameters()` before the wrap is moved behind it.
@@ -75,6 +76,8 @@ def optimizer(project: Project) -> Iterator[Finding]:
     different functions, or something in between uses the optimizer in another way, the place is left to a
     person; of many that meet one wrap, as in a library, the wrap. Where the optimizer is given the sharded
     parameters again (`optimizer.__init__(...)`, new `param_groups`), that is said and nothing is to do."""
+    if not project.wraps:
+        return
     built: list[tuple[Module, ast.Call, ast.expr]] = []
     seen: set[ast.AST | None] = set()
     met: _Met = {}
