@@ -8,7 +8,9 @@ or something that is none.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from codemods.analysis.around import Around
 from codemods.analysis.attributes import Attributes
@@ -53,6 +55,8 @@ from codemods.analysis.stores import Stores
 from codemods.analysis.variables import Variables
 from codemods.errors import too_entangled
 
+_Key = TypeVar("_Key")
+_Answer = TypeVar("_Answer")
 _DEEPEST = 70
 _LONGEST = 4
 _EXACT = 2
@@ -265,6 +269,17 @@ class Links:
             self._partial[key] = (result, self._cut)
             self._cut = min(outer, self._cut)
         return result
+
+    def kept(self, known: dict[_Key, _Answer], key: _Key, work_out: Callable[[], _Answer]) -> _Answer:
+        """An answer that others build on, kept for good unless a question it rests on is still open."""
+        if key in known:
+            return known[key]
+        outer, self._cut = self._cut, _FOREVER
+        found = work_out()
+        if self._cut == _FOREVER:
+            known[key] = found
+        self._cut = min(outer, self._cut)
+        return found
 
     def _settle(self, key: tuple[ast.expr, Path], answer: tuple[HeldSet, int]) -> None:
         """Keep a partial answer for good once it was found a second time: circles can be many."""

@@ -213,7 +213,7 @@ def _later_wrap(
     """The statement after an optimizer's in the same function that rebinds its model to a sharded one, which
     it was not before (`model = torch.compile(model)`)."""
     around = module.function(call) or module.tree
-    if not any(node is owner for node in ast.walk(around)):
+    if around not in module.ancestors(owner):
         return None  # the model of a function that is called, whatever has its name here
     text, scope = ast.unparse(owner), module.scope_of(call)
     end = module.span(module.statement(owner)).end  # of a list that the optimizer is given later, perhaps
