@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from codemods.analysis.far_parameters import FarParameters, live
 from codemods.analysis.holding import Holding, No
 from codemods.analysis.module import Module, last_name
+from codemods.analysis.parameter_lists import NAMES
 from codemods.analysis.parameter_loops import ParameterLoop, loop_of, looped_over
 from codemods.analysis.parameter_questions import SHAPES
 from codemods.parts_of_models import model_of
@@ -17,6 +18,7 @@ from codemods.project import Project
 
 _SAYING = re.compile(r"para|weight|shadow|master|trainable|grad")
 """In names of what such loops go over: others are not looked up."""
+_MEMO = "parameters are taken"
 _SENDING = (
     *("isend", "irecv", "send", "recv", "broadcast", "all_reduce", "reduce", "gather", "all_gather"),
     *("all_gather_into_tensor", "reduce_scatter_tensor"),
@@ -26,7 +28,7 @@ _SENDING = (
 def kept_loops(project: Project, module: Module) -> Iterator[tuple[ParameterLoop, Holding]]:
     """Loops whose parameters an attribute, a caller or another function has, and whose they are; what is
     looped over stands for the model."""
-    for kind in (ast.For, ast.comprehension):
+    for kind in (ast.For, ast.comprehension) if are_taken(project) else ():
         for node in module.nodes(kind):
             assert isinstance(node, ast.For | ast.comprehension)
             for target, source in looped_over(node.target, node.iter):
@@ -40,7 +42,7 @@ def kept_loops(project: Project, module: Module) -> Iterator[tuple[ParameterLoop
 
 def sent(project: Project) -> Iterator[tuple[Module, ast.Call]]:
     """Calls of `torch.distributed` that are given a parameter of a sharded model."""
-    for name in _SENDING:
+    for name in _SENDING if are_taken(project) else ():
         for module, call in project.calls_of(f"torch.distributed.{name}"):
             for given in (*call.args[:2], *(keyword.value for keyword in call.keywords)):
                 found = FarParameters(project.links).element(module, given)
@@ -53,7 +55,7 @@ def shapes_by_key(project: Project, module: Module) -> Iterator[ast.Attribute]:
     """`params[name].ndim`, and `p.ndim` behind `p = params[name]`, of a dict of a sharded model's parameters;
     one of each statement."""
     told: set[ast.stmt] = set()
-    for node in module.attributes(*SHAPES):
+    for node in module.attributes(*SHAPES) if are_taken(project) else ():
         asked = _assigned(module, node.value)
         if not isinstance(asked, ast.Subscript) or module.statement(node) in told:
             continue
@@ -68,6 +70,23 @@ def _assigned(module: Module, node: ast.expr) -> ast.expr:
     """What a name was assigned, where that is one value; else the expression itself."""
     values = [binding.value for binding in live(module, node)] if isinstance(node, ast.Name) else []
     return values[0] if len(values) == 1 and values[0] is not None else node
+
+
+def are_taken(project: Project) -> bool:
+    """Whether the parameters of a sharded model, or of a part of one, are taken anywhere."""
+    found = project.memo.get(_MEMO)
+    if not isinstance(found, bool):
+        owners = (n.value for home in project.looked_at for n in home.attributes(*NAMES))
+        found = project.memo[_MEMO] = bool(project.wraps) or any(_may_be_part(project, o) for o in owners)
+    return found
+
+
+def _may_be_part(project: Project, owner: ast.expr) -> bool:
+    while not project.links.may_be_sharded(owner):
+        if not isinstance(owner, ast.Attribute | ast.Subscript):
+            return False
+        owner = owner.value
+    return True
 
 
 def holder_of(project: Project, owners: Iterator[tuple[Module, ast.expr]]) -> Holding:

@@ -28,6 +28,7 @@ class Rule:
         where: text -> pattern or test of files that the rule has to see, though no sharded model may get
             there: those with such a text that match its pattern. Files that name FSDP, and those that a
             model gets to, are always there.
+        needs_wraps: those files are of no interest to it where nothing is wrapped.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Rule:
     manual: str
     order: int = 50
     where: Mapping[bytes, TextTest] = field(default_factory=dict)
+    needs_wraps: bool = False
 
     @property
     def first_sentence(self) -> str:
@@ -53,12 +55,17 @@ def register(found: Rule) -> None:
 
 
 def rule(
-    name: str, codes: Mapping[str, str], *, order: int = 50, where: Mapping[bytes, TextTest] | None = None
+    name: str,
+    codes: Mapping[str, str],
+    *,
+    order: int = 50,
+    where: Mapping[bytes, TextTest] | None = None,
+    needs_wraps: bool = False,
 ) -> Callable[[Callable[[Project], Iterator[Finding]]], Callable[[Project], Iterator[Finding]]]:
     """Register a rule function; see `codemods.rule`."""
 
     def decorate(check: Callable[[Project], Iterator[Finding]]) -> Callable[[Project], Iterator[Finding]]:
-        register(Rule(name, dict(codes), check, check.__doc__ or "", order, where or {}))
+        register(Rule(name, dict(codes), check, check.__doc__ or "", order, where or {}, needs_wraps))
         return check
 
     return decorate

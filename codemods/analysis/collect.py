@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from codemods.analysis.callers import Callers
-from codemods.analysis.enabled import ENABLE, WRAP, without_other_wraps
+from codemods.analysis.enabled import without_other_wraps
 from codemods.analysis.evaluate import Evaluator
-from codemods.analysis.holding import WrapCall
 from codemods.analysis.index import Index
 from codemods.analysis.library_models import library_models
 from codemods.analysis.link import Links
@@ -20,13 +18,12 @@ from codemods.analysis.module import Module
 from codemods.analysis.reach import reached, turned
 from codemods.analysis.shelf import Shelf, imported_names, shelf_of
 from codemods.analysis.spread_starts import follow
-from codemods.analysis.stars import Stars
+from codemods.analysis.wrap_calls import find_wraps
 from codemods.editing.layout import CONFIGURED_IN, configured_line_length
 from codemods.editing.notebooks import code_bytes, read_notebook
 from codemods.model import Options
 from codemods.project import Project
 from codemods.sources import decode, names_fsdp
-from codemods.torch_names import FSDP, is_fsdp_namespace
 
 _COARSE_WORDS = {
     "batch_norm": (rb"BatchNorm", rb"torchvision", rb"timm\b"),
@@ -127,7 +124,10 @@ def read_project(
     )
     reader.forget(set(files).difference(linked))
     shelf = Shelf(linked, reader.code_of, reader.load, targets, reader.modules)
-    shelf.load(linked if options.drop_fsdp1 else {*hits, *_told_by_rules(shelf)})
+    shelf.load(linked if options.drop_fsdp1 else hits)
+    if not options.drop_fsdp1:
+        _, wraps = find_wraps(index, Meanings(index, shelf), shelf, reader.modules)
+        shelf.load(_told_by_rules(shelf, has_wraps=bool(wraps)))
     project = link(index, reader.modules, options, shelf)
     project.mentions = mentions
     project.imports = targets
@@ -136,14 +136,15 @@ def read_project(
     return project, reader.skipped
 
 
-def _told_by_rules(shelf: Shelf) -> set[str]:
+def _told_by_rules(shelf: Shelf, *, has_wraps: bool) -> list[str]:
     """Files that rules have to see, though no model may get there."""
     from codemods.leftovers import UNMISTAKABLE
     from codemods.rule import all_rules
 
     found = {path for word in sorted(UNMISTAKABLE) for path in shelf.with_word(word)}
-    wanted = [(text, pattern) for rule in all_rules() for text, pattern in rule.where.items()]
-    return found.union(*(shelf.speaking(text, pattern) for text, pattern in wanted))
+    asking = [rule for rule in all_rules() if has_wraps or not rule.needs_wraps]
+    wanted = [(text, pattern) for rule in asking for text, pattern in rule.where.items()]
+    return sorted(found.union(*(shelf.speaking(text, pattern) for text, pattern in wanted)))
 
 
 def _line_length(target: Path) -> int | None:
@@ -193,15 +194,8 @@ def link(
         launched: files of programs for which settings elsewhere may choose FSDP.
     """
     shelf = shelf or shelf_of(modules)
-    index.may_have = Stars(shelf, index.locate).may_have
     meanings = Meanings(index, shelf)
-    naming: list[Module] = []
-    wraps: list[WrapCall] = []
-    while len(naming) != len(modules):  # following a name can read a module that no pattern announced
-        new = [module for module in modules.values() if module not in set(naming)]
-        naming += new
-        wraps += _wrap_calls(index, meanings, new)
-        shelf.load(sorted({path for module in new for path in _taking(module, shelf)}))
+    naming, wraps = find_wraps(index, meanings, shelf, modules)
     wraps = without_other_wraps(index, meanings, naming, wraps)
     wraps.sort(key=lambda w: (w.module.path, w.node.lineno, w.node.col_offset))
     callers = Callers(index, shelf)
@@ -214,23 +208,6 @@ def link(
     return project
 
 
-def _taking(module: Module, shelf: Shelf) -> Iterator[str]:
-    """Files that may take one of FSDP's names from a module that imports it, under a name without `fsdp`."""
-    names = {
-        alias.asname or alias.name
-        for node in module.nodes(ast.ImportFrom)
-        if isinstance(node, ast.ImportFrom) and is_fsdp_namespace(node.module or "") and not node.level
-        for alias in node.names
-    }
-    for node in module.tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
-            names.update(target.id for target in node.targets if isinstance(target, ast.Name))
-    for name in sorted(names):
-        if not names_fsdp(name.encode()):
-            users = shelf.users(module.path)
-            yield from (p for p in shelf.with_word(name) if p in users and shelf.may_name(p, name))
-
-
 def _closure(hits: list[str], targets: dict[str, set[str]]) -> list[str]:
     """Hits, everything that imports them however indirectly, and everything these import."""
     return sorted(reached(reached(hits, turned(targets)), targets))
@@ -239,52 +216,3 @@ def _closure(hits: list[str], targets: dict[str, set[str]]) -> list[str]:
 def _located(index: Index, path: str, names: list[str]) -> set[str]:
     found = (index.locate(name, path) for name in names)
     return {other for other in found if other is not None and other != path}
-
-
-def _enabling(index: Index, module: Module, call: ast.Call) -> ast.With | None:
-    """The `with enable_wrap(...):` around a call, within its function."""
-    for parent in module.ancestors(call):
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            return None
-        if isinstance(parent, ast.With) and len(parent.items) == 1:
-            item = parent.items[0].context_expr
-            symbol = index.resolve(module, item.func) if isinstance(item, ast.Call) else None
-            if symbol is not None and symbol.name == ENABLE:
-                return parent
-    return None
-
-
-def _wrap_calls(index: Index, meanings: Meanings, modules: list[Module]) -> list[WrapCall]:
-    found = []
-    for module in modules:
-        for call, symbol in meanings.calls(module):
-            name = symbol.name
-            if name == FSDP:
-                found.append(WrapCall(module, call))
-            elif name == WRAP:
-                found.append(WrapCall(module, call, "wrap", _enabling(index, module, call)))
-            elif name == "functools.partial" and call.args:
-                made = index.resolve(module, call.args[0])
-                if made is not None and made.name == FSDP:
-                    found.append(WrapCall(module, call, "partial"))
-        found += [site for call in module.calls() if (site := _choice(index, module, call)) is not None]
-    return found
-
-
-def _choice(index: Index, module: Module, call: ast.Call) -> WrapCall | None:
-    """`(FSDP if distributed else Plain)(m, ...)`, where a class of the project takes whatever it is given."""
-    if not isinstance(call.func, ast.IfExp):
-        return None
-    for arm, other in ((call.func.body, call.func.orelse), (call.func.orelse, call.func.body)):
-        symbol, beside = index.resolve(module, arm), index.resolve(module, other)
-        if (
-            symbol is None
-            or symbol.name != FSDP
-            or beside is None
-            or not isinstance(beside.node, ast.ClassDef)
-        ):
-            continue
-        made = [m for m in beside.node.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"]
-        if any(method.args.kwarg is not None for method in made):
-            return WrapCall(module, call, "choice", named=arm)
-    return None

@@ -17,6 +17,8 @@ def reaching(module: Module, scope: Scope, bindings: Sequence[Binding], use: ast
 
     From an inner scope every binding counts, because the time of the call is not known.
     """
+    if len(bindings) == 1 and bindings[0].kind is BindingKind.PARAMETER:
+        return list(bindings)  # from the first statement on; half of all questions
     inside = module.scope_of(use) is scope
     if not inside or not isinstance(scope.node, _WITH_STATEMENTS):
         return list(bindings)

@@ -46,6 +46,7 @@ class Functions:
     _indirect_calls: IndirectCalls = field(init=False)
     _calls: dict[ast.AST, list[CallOf]] = field(default_factory=dict)
     _searching: dict[ast.AST, int] = field(default_factory=dict)
+    _meant: dict[ast.expr, list[FunctionAt]] = field(default_factory=dict)
     _given: dict[ast.arg, list[tuple[Module, ast.expr, Path]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -57,6 +58,9 @@ class Functions:
 
         `self.model(x)` with a property `model` calls what the property gives, and not its function.
         """
+        return self.links.kept(self._meant, callee, lambda: self._find_meant(module, callee))
+
+    def _find_meant(self, module: Module, callee: ast.expr) -> list[FunctionAt]:
         symbol = self.links.index.resolve(module, callee)
         if symbol is not None and symbol.module is None:
             return []

@@ -8,7 +8,9 @@ or something that is none.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from codemods.analysis.around import Around
 from codemods.analysis.attributes import Attributes
@@ -54,6 +56,8 @@ from codemods.analysis.stores import Stores
 from codemods.analysis.variables import Variables
 from codemods.errors import too_entangled
 
+_Key = TypeVar("_Key")
+_Answer = TypeVar("_Answer")
 _DEEPEST = 70
 _LONGEST = 4
 _EXACT = 2
@@ -132,10 +136,11 @@ class Links:
         """Whether an expression holds a sharded model where it stands."""
         if not self.may_be_sharded(node):
             return No()
+        if not self.wraps and self._is_said(module, node):
+            return Sharded(frozenset())  # whatever it holds
         held = self.held(module, node)
         sites = frozenset(h for h in held if isinstance(h, WrapCall))
-        declared = any(isinstance(h, Declared) for h in held) or self.is_evident(module, node)
-        declared = declared or self.evidence.is_tested(module, node)
+        declared = any(isinstance(h, Declared) for h in held) or self._is_said(module, node)
         if not sites and not declared:
             return Maybe(sites) if any(isinstance(h, Possible) for h in held) else No()
         if declared or not any(isinstance(h, NO_MODEL) for h in held):
@@ -154,6 +159,10 @@ class Links:
             )
             for subject in self.evidence.evident(module, node)
         )
+
+    def _is_said(self, module: Module, node: ast.expr) -> bool:
+        """Whether the code says outright, there or by a test, that an expression holds a sharded model."""
+        return self.is_evident(module, node) or self.evidence.is_tested(module, node)
 
     def is_certain_part(self, module: Module, node: ast.expr) -> bool:
         """Whether an expression holds modules inside a sharded model and nothing else."""
@@ -274,6 +283,17 @@ class Links:
             self._partial[key] = (result, self._cut)
             self._cut = min(outer, self._cut)
         return result
+
+    def kept(self, known: dict[_Key, _Answer], key: _Key, work_out: Callable[[], _Answer]) -> _Answer:
+        """An answer that others build on, kept for good unless a question it rests on is still open."""
+        if key in known:
+            return known[key]
+        outer, self._cut = self._cut, _FOREVER
+        found = work_out()
+        if self._cut == _FOREVER:
+            known[key] = found
+        self._cut = min(outer, self._cut)
+        return found
 
     def _settle(self, key: tuple[ast.expr, Path], answer: tuple[HeldSet, int]) -> None:
         """Keep a partial answer for good once it was found a second time: circles can be many."""

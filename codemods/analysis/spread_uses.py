@@ -52,6 +52,7 @@ class Uses:
         self._links = spread.links
         self._given = Given(spread, self)
         self._ways: dict[ast.expr, tuple[Taker, ...]] = {}
+        self._keys: dict[tuple[Module, str], bool] = {}
 
     def hand_on(self, module: Module, node: ast.expr, mark: Mark) -> None:
         """Send a mark on from an expression to all that gets its value."""
@@ -214,7 +215,7 @@ class Uses:
     def _to_attribute(self, module: Module, attribute: ast.Attribute, mark: Mark) -> None:
         spread, name = self._spread, attribute.attr
         if isinstance(attribute.ctx, ast.Load):
-            if name in INSIDE or _may_be_key(module, name):
+            if name in INSIDE or self._may_be_key(module, name):
                 spread.add(module, attribute, mark)
             if isinstance(mark, Family):
                 spread.take_attribute(mark, name, lambda found: spread.add(module, attribute, found))
@@ -281,8 +282,12 @@ class Uses:
     def _made(self, module: Module, owner: ast.ClassDef) -> Mark:
         return self._spread.objects(owner, module)
 
-
-def _may_be_key(module: Module, name: str) -> bool:
-    """Whether an attribute's name can be a key of a `ModuleDict`: `nets.first` is `nets["first"]`."""
-    text = module.text
-    return "ModuleDict" in text and (f'"{name}"' in text or f"'{name}'" in text or f"{name}=" in text)
+    def _may_be_key(self, module: Module, name: str) -> bool:
+        """Whether an attribute's name can be a key of a `ModuleDict`: `nets.first` is `nets["first"]`."""
+        known = self._keys.get((module, name))
+        if known is None:
+            text = module.text
+            known = self._keys[module, name] = "ModuleDict" in text and any(
+                key in text for key in (f'"{name}"', f"'{name}'", f"{name}=")
+            )
+        return known

@@ -95,3 +95,46 @@ def test_names_are_found_in_the_order_of_the_text(tmp_path: Path) -> None:
     assert found == ["self.rank", "rank", "self.size", "size", "FSDP.rank", "FSDP.rank.size", "rank"]
     assert [ast.unparse(call) for call in module.called("size")] == ["FSDP.rank.size(rank)"]
     assert module.words() >= {"rank", "size", "self", "FSDP"} and "f" not in module.words()
+
+
+@pytest.mark.parametrize("wrap", ["", "net = FSDP(net)\n"])
+def test_where_nothing_is_wrapped_nothing_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrap: str
+) -> None:
+    """An optimizer, parameters that are kept, a seed, tied weights, quantised weights: they matter to wrapped
+    models alone, and where there is none neither their files are parsed nor anybody is asked about them."""
+    models = (
+        "class Kept:\n    def __init__(self, net):\n        self.params = list(net.parameters())\n\n"
+        "    def total(self):\n        return [p.norm() for p in self.params]\n\n\n"
+        "net.head.weight = net.embed.weight\nnet.tie_weights()\nset_seed(rank)\n"
+        "quantised = Linear4bit(bitsandbytes, load_in_4bit=True)\n"
+    )
+    parts = {"models.py": models, "build.py": "from torch.optim import AdamW\nAdamW(net.parameters())\n"}
+    main = "import build, models\n\nnet = build.make()\nprint(FSDP, models.Kept(net).total())\n" + wrap
+    asked = _asked(monkeypatch)
+    done, _ = rewrite_of(tmp_path, {"main.py": _HEAD + main, **parts})
+    assert done.read == (3 if wrap else 1)
+    assert bool(asked) is bool(wrap)
+
+
+def test_which_functions_a_call_means_is_worked_out_once(tmp_path: Path) -> None:
+    text = "def made(net):\n    return net\n\n\nkeep = made\nmodel = [keep][0](FSDP(net))\nuse(model)\n"
+    project = project_of(tmp_path, {"main.py": _HEAD + text})
+    module = project.modules["main.py"]
+    call = next(c for c in module.calls() if isinstance(c.func, ast.Subscript))
+    meant = project.links.functions.meant(module, call.func)
+    assert [getattr(function, "name", "") for _, function in meant] == ["made"]
+    assert project.links.functions.meant(module, call.func) is meant
+
+
+def test_a_partial_answer_is_not_kept(tmp_path: Path) -> None:
+    links = project_of(tmp_path, {"main.py": _HEAD}).links
+    known: dict[str, int] = {}
+
+    def partial() -> int:
+        links.cut(1)
+        return 1
+
+    assert links.kept(known, "circle", partial) == 1 and known == {}
+    assert links.kept(known, "circle", lambda: 2) == 2 and known == {"circle": 2}
+    assert links.kept(known, "circle", lambda: 3) == 2

@@ -226,6 +226,8 @@ def _is_given_parts(
     known = project.memo.get(_GIVEN_PARTS)
     if not isinstance(known, frozenset):
         known = project.memo[_GIVEN_PARTS] = frozenset(_names_given_parts(project))
+    if not known:
+        return False
     names = {function.name, *project.links.callers.names(module, function)}
     owner = module.parent(function)
     if function.name == "__init__" and isinstance(owner, ast.ClassDef):

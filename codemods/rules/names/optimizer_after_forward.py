@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from codemods.editing.moves import lists_for
 from codemods.editing.resharding import resharding
+from codemods.kept_parameters import are_taken
 from codemods.rule import Finding, Module, No, Project, Safety, finding, insert_before, rule
 
 _DEPTH = 2
@@ -31,7 +32,7 @@ def optimizer_after_forward(project: Project) -> Iterator[Finding]:
                 module.reshard()
         optimizer = AdamW(model.parameters())
     """
-    for module in project.looked_at:
+    for module in project.looked_at if are_taken(project) else ():
         for call in module.calls():
             if not project.links.builds_optimizer(module, call):
                 continue

@@ -60,6 +60,7 @@ def _word_around(code: bytes, match: re.Match[bytes]) -> str:
     {"FM504": "an optimizer built before the model is sharded"},
     order=20,
     where={b"param": _may_build},
+    needs_wraps=True,
 )
 def optimizer(project: Project) -> Iterator[Finding]:
     """An optimizer built from `model.parameters()` before the wrap is moved behind it.
@@ -76,6 +77,8 @@ def optimizer(project: Project) -> Iterator[Finding]:
     in different functions, or something in between uses the optimizer in another way, the place is left to a
     person; of many that meet one wrap, as in a library, the wrap. Where the optimizer is given the sharded
     parameters again (`optimizer.__init__(...)`, new `param_groups`), that is said and nothing is to do."""
+    if not project.wraps:
+        return
     built: list[tuple[Module, ast.Call, ast.expr]] = []
     seen: set[ast.AST | None] = set()
     met: _Met = {}
@@ -230,7 +233,7 @@ def _later_wrap(
     """The statement after an optimizer's in the same function that rebinds its model to a sharded one, which
     it was not before (`model = torch.compile(model)`)."""
     around = module.function(call) or module.tree
-    if not any(node is owner for node in ast.walk(around)):
+    if around not in module.ancestors(owner):
         return None  # the model of a function that is called, whatever has its name here
     text, scope = ast.unparse(owner), module.scope_of(call)
     end = module.span(module.statement(owner)).end  # of a list that the optimizer is given later, perhaps

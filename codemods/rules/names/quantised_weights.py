@@ -18,7 +18,12 @@ _KEYWORDS = ("load_in_4bit", "load_in_8bit", "quant_storage")
 _SAID = {word.encode(): b"" for word in (*_LIBRARIES, *_NAMES, *_KEYWORDS)}
 
 
-@rule("quantised weights", {"FM525": "quantised weights in a model that is sharded"}, where=_SAID)
+@rule(
+    "quantised weights",
+    {"FM525": "quantised weights in a model that is sharded"},
+    where=_SAID,
+    needs_wraps=True,
+)
 def quantised_weights(project: Project) -> Iterator[Finding]:
     """Weights of a quantised class do not survive `fully_shard`, and a person has to decide what to do.
 

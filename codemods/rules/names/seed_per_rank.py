@@ -22,7 +22,10 @@ _CALLED_WITH_RANK = rb"(?i)seed\w*[ \t]*\([\s\S]{0,300}?rank"
 
 
 @rule(
-    "seed per rank", {"FM526": "ranks can start from different weights"}, where={b"seed": _CALLED_WITH_RANK}
+    "seed per rank",
+    {"FM526": "ranks can start from different weights"},
+    where={b"seed": _CALLED_WITH_RANK},
+    needs_wraps=True,
 )
 def seed_per_rank(project: Project) -> Iterator[Finding]:
     """Where each rank has a seed of its own and nothing sends rank 0's weights round, ranks can differ.

@@ -22,6 +22,7 @@ _ENDS = ("Embed", "Linear", "Head")
     "tied weights",
     {"FM506": "tied weights that can end up in different units"},
     where={b"tie_weights": b"", b".weight": rb"\.weight[ \t]*="},
+    needs_wraps=True,
 )
 def tied_weights(project: Project) -> Iterator[Finding]:
     """Two modules that share a weight must be in the same unit.
