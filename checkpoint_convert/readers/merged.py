@@ -81,7 +81,7 @@ def merge_optimizers(
                 equal_numbers(labelled, ranks.name)
             state[key][item] = merge(labelled, ranks.name)
             if state[key][item] is first and number_of(first) is None and not all_same(found.values):
-                if holds_tensor(cast("Value", first)):
+                if not is_tensor(first) and holds_tensor(cast("Value", first)):
                     raise UnsupportedError(
                         f"{ranks.name}: {labelled.name} is another on each rank, and nothing says how its "
                         "parts belong together",

@@ -159,7 +159,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], type[CheckpointError], str, str]
     "twice": (one_is_twice, LayoutError, "the flat parameter of a has 24", "there twice"),
     "link": (link_leads_nowhere, UnreadableError, "is a link to moved.pt, which is not there", "Bring it"),
     "parts": (one_has_no_optimizer, IncompleteError, "rank1.pt holds none", "--only model"),
-    "size": (other_size, CheckpointError, "shards of different sizes", "files of one save"),
+    "size": (other_size, LayoutError, "the flat parameter of b has 9", "files of one save"),
 }
 
 
