@@ -67,6 +67,8 @@ _FOREVER = 1 << 30
 _MOST_QUESTIONS = 400_000
 """Questions after which a run is given up: eight times of what any repository that was measured asks. Where
 everything leads to everything there would be no end."""
+_SHARDING = ("fully_shard", "shard_model")
+"""What an earlier run has left of a wrap."""
 _TRIES = 2
 """How often a question within a circle is answered anew before its answer stays."""
 
@@ -148,16 +150,24 @@ class Links:
         return Maybe(sites)
 
     def is_evident(self, module: Module, node: ast.expr) -> bool:
-        """Whether one of FSDP1's static methods is called on the same name in the same function, and not
-        because the name is given a wrapped model in between."""
+        """Whether one of FSDP1's static methods is called on the same name in the same function, and nothing
+        wraps or shards the model in between."""
         return any(
-            not any(
-                isinstance(held, WrapCall)
-                for binding in bound_between(module, node, subject)
-                if binding.value is not None
-                for held in self.held(module, binding.value)
-            )
+            not self._is_wrapped_between(module, node, subject)
             for subject in self.evidence.evident(module, node)
+        )
+
+    def _is_wrapped_between(self, module: Module, node: ast.expr, subject: ast.expr) -> bool:
+        given = [b.value for b in bound_between(module, node, subject) if b.value is not None]
+        if any(isinstance(held, WrapCall) for value in given for held in self.held(module, value)):
+            return True
+        name = ast.unparse(subject)
+        return any(
+            call in given
+            or (node.lineno < call.lineno < subject.lineno and ast.unparse(call.args[0]) == name)
+            for callee in _SHARDING
+            for call in module.called(callee)
+            if call.args
         )
 
     def _is_said(self, module: Module, node: ast.expr) -> bool:

@@ -46,6 +46,25 @@ SILENT = {
             with FSDP.summon_full_params(model):
                 pass
     """,
+    "before the helper of an earlier run shards, in another branch, though a static method is left": """
+        from fsdp2_sharding import shard_model
+        def build(module, engine):
+            if engine == "fsdp":
+                module = shard_model(module)
+            else:
+                state = module.state_dict()  # <-
+                apply_fsdp2(module, state)
+            if fsdp_version(module) == 1:
+                FSDP.set_state_dict_type(module, kind)
+            return module
+    """,
+    "before an earlier run shards in place, though a static method is left": """
+        from torch.distributed.fsdp import fully_shard
+        def main(model):
+            model.load_state_dict(torch.load("before.pt"))  # <-
+            fully_shard(model)
+            FSDP.set_state_dict_type(model, kind)
+    """,
     "an optimizer of a function's groups, beside a list that the wrap is given": """
         def groups(net):
             kept = []
