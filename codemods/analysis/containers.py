@@ -21,6 +21,7 @@ from codemods.analysis.holding import (
 from codemods.analysis.holding import Declared as DeclaredType
 from codemods.analysis.holding import Other as OtherType
 from codemods.analysis.module import Module
+from codemods.analysis.said import is_evident
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
@@ -182,7 +183,7 @@ class Containers:
         """The modules inside a model, where it can be a sharded one."""
         found = self.links.held(module, model)
         sites: list[WrapCall | None] = [h for h in found if isinstance(h, WrapCall)]
-        if any(isinstance(h, DeclaredType) for h in found) or self.links.is_evident(module, model):
+        if any(isinstance(h, DeclaredType) for h in found) or is_evident(self.links, module, model):
             sites.append(None)
         is_certain = not any(isinstance(h, OtherType | Instance) for h in found)
         parts: set[Held] = {Part(site) for site in sites}

@@ -19,7 +19,6 @@ from codemods.analysis.calls import Calls
 from codemods.analysis.classes import Classes
 from codemods.analysis.containers import Containers
 from codemods.analysis.evidence import Evidence, called_optimizers, optimizers_in
-from codemods.analysis.flow import bound_between
 from codemods.analysis.functions import Functions
 from codemods.analysis.holding import (
     DECLARED,
@@ -49,6 +48,7 @@ from codemods.analysis.library_models import LibraryModel, library_models
 from codemods.analysis.meanings import Meanings
 from codemods.analysis.module import Module
 from codemods.analysis.parameter_lists import ParameterLists
+from codemods.analysis.said import is_said
 from codemods.analysis.shelf import Shelf
 from codemods.analysis.spread import Spread
 from codemods.analysis.spread_marks import MODEL, OPTIMIZER, SAID
@@ -67,8 +67,6 @@ _FOREVER = 1 << 30
 _MOST_QUESTIONS = 400_000
 """Questions after which a run is given up: eight times of what any repository that was measured asks. Where
 everything leads to everything there would be no end."""
-_SHARDING = ("fully_shard", "shard_model")
-"""What an earlier run has left of a wrap."""
 _TRIES = 2
 """How often a question within a circle is answered anew before its answer stays."""
 
@@ -138,41 +136,16 @@ class Links:
         """Whether an expression holds a sharded model where it stands."""
         if not self.may_be_sharded(node):
             return No()
-        if not self.wraps and self._is_said(module, node):
+        if not self.wraps and is_said(self, module, node):
             return Sharded(frozenset())  # whatever it holds
         held = self.held(module, node)
         sites = frozenset(h for h in held if isinstance(h, WrapCall))
-        declared = any(isinstance(h, Declared) for h in held) or self._is_said(module, node)
+        declared = any(isinstance(h, Declared) for h in held) or is_said(self, module, node)
         if not sites and not declared:
             return Maybe(sites) if any(isinstance(h, Possible) for h in held) else No()
         if declared or not any(isinstance(h, NO_MODEL) for h in held):
             return Sharded(sites)
         return Maybe(sites)
-
-    def is_evident(self, module: Module, node: ast.expr) -> bool:
-        """Whether one of FSDP1's static methods is called on the same name in the same function, and nothing
-        wraps or shards the model in between."""
-        return any(
-            not self._is_wrapped_between(module, node, subject)
-            for subject in self.evidence.evident(module, node)
-        )
-
-    def _is_wrapped_between(self, module: Module, node: ast.expr, subject: ast.expr) -> bool:
-        given = [b.value for b in bound_between(module, node, subject) if b.value is not None]
-        if any(isinstance(held, WrapCall) for value in given for held in self.held(module, value)):
-            return True
-        name = ast.unparse(subject)
-        return any(
-            call in given
-            or (node.lineno < call.lineno < subject.lineno and ast.unparse(call.args[0]) == name)
-            for callee in _SHARDING
-            for call in module.called(callee)
-            if call.args
-        )
-
-    def _is_said(self, module: Module, node: ast.expr) -> bool:
-        """Whether the code says outright, there or by a test, that an expression holds a sharded model."""
-        return self.is_evident(module, node) or self.evidence.is_tested(module, node)
 
     def is_certain_part(self, module: Module, node: ast.expr) -> bool:
         """Whether an expression holds modules inside a sharded model and nothing else."""
