@@ -8,6 +8,8 @@ import textwrap
 from dataclasses import dataclass
 
 import program_parts as parts
+from program_saving import LOAD, SAVE, SAVES_OPTIMIZER
+from program_shapes import NAMES, saving, shaped
 
 SETTINGS = ("inline", "dict", "update", "partial", "fields", "positional")
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -43,7 +45,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "rival": ("", "", *parts.RIVAL),
     "average": ("", *parts.AVERAGE),
     "evaluate": ("", *parts.EVALUATE),
-    "save": tuple(parts.SAVE),
+    "save": tuple(SAVE),
     "load": ("", "load", "anew"),
     "looks": tuple(parts.LOOKS),
 }
@@ -88,18 +90,19 @@ class Program:
     def files(self) -> dict[str, str]:
         """Name -> text."""
         head = f"{_HEAD}{{imports}}\n\nfrom model import Block, Net, batch, loss_of\n"
-        wrap, body = _shard(self.chosen), _trained(self.chosen)
-        config = parts.CONFIG[self.chosen["config"]]
-        if self.chosen["shape"] == "files":
+        c = self.chosen
+        wrap, body = _shard(c), shaped(c, _built(c), _steps(c), _ended(c))
+        config = parts.CONFIG[c["config"]]
+        if c["shape"] == "files":
             body = f"from wrap import shard\n\n{config}\n\n{body}"
             texts = {"wrap.py": f"{head}\n{wrap}\n", "train.py": f"{head}{body}\n"}
-        elif self.chosen["shape"] == "split":
-            saving = "\n".join(_saving(self.chosen))
+        elif c["shape"] == "split":
+            kept = "\n".join(saving(c))
             body = f"from saving import save\n\n{config}\n\n{wrap}\n\n{body}"
-            texts = {"saving.py": f"{head}\n{saving}\n", "train.py": f"{head}{body}\n"}
+            texts = {"saving.py": f"{head}\n{kept}\n", "train.py": f"{head}{body}\n"}
         else:
             texts = {"train.py": f"{head}\n{config}\n\n{wrap}\n\n{body}\n"}
-        return {"model.py": parts.MODEL} | {n: _spelled(self.chosen, text) for n, text in texts.items()}
+        return {"model.py": parts.MODEL} | {n: _spelled(c, text) for n, text in texts.items()}
 
 
 def programs(count: int, seed: int) -> list[Program]:
@@ -120,7 +123,7 @@ def _is_possible(c: dict[str, str]) -> bool:
         or (c["load"] == "anew" and (c["frozen"] or c["save"] == "old dcp"))
         or (c["orig"] == "False" and (c["optimizer"] not in ("adamw", "sgd", "trainable") or c["frozen"]))
         or (c["tied"] and c["policy"] == "size")
-        or (c["load"] and c["save"] not in parts.LOAD)
+        or (c["load"] and c["save"] not in LOAD)
         or (c["clip"] == "torch" and c["strategy"] != "none")
         or (c["policy"] == "by hand" and c["settings"] in ("partial", "positional", "fields"))
         # FSDP1 raises for these (torch 2.13).
@@ -133,7 +136,7 @@ def _is_possible(c: dict[str, str]) -> bool:
         or (c["extra"] == "ignored" and c["precision"])
         # Gradients of ignored parameters are each rank's own, so that ranks clip by different norms; their
         # optimizer says `foreach=False` (FM528).
-        or (c["extra"] == "ignored" and (c["clip"] or c["save"] in parts.SAVES_OPTIMIZER))
+        or (c["extra"] == "ignored" and (c["clip"] or c["save"] in SAVES_OPTIMIZER))
         or (c["precision"] == "buffers" and c["save"])  # saved in `buffer_dtype` (FM112)
     )
 
@@ -226,7 +229,7 @@ def _ended(c: dict[str, str]) -> str:
     lines = []
     if c["load"]:
         on = "ids, targets = batch(70, rank)\nloss_of(M(ids), targets).backward()\nO.step()\nO.zero_grad()"
-        lines += [on, parts.LOAD[c["save"]], on, "losses.append(loss_of(M(ids), targets).item())"]
+        lines += [on, LOAD[c["save"]], on, "losses.append(loss_of(M(ids), targets).item())"]
         if c["load"] == "anew":
             lines = [_word(_word("\n".join(lines), "M", "again"), "O", "restarted")]
             lines.insert(0, "restarted = torch.optim.AdamW(again.parameters(), lr=0.01, eps=1e-3)")
@@ -235,92 +238,6 @@ def _ended(c: dict[str, str]) -> str:
     if c["frozen"]:  # FSDP1 can show zeros where FSDP2 has no gradient
         lines.append("M.zero_grad()")
     return "\n".join(filter(None, (*lines, "return {'losses': losses, 'seen': seen, 'model': M}")))
-
-
-_NAMES = {
-    "class": ("self.model", "self.optimizer"),
-    "mixin": ("self.model", "self.optimizer"),
-    "heir": ("self.model", "self.optimizer"),
-    "object": ("job.model", "job.optimizer"),
-    "fields": ("job.model", "job.optimizer"),
-    "dict": ('job["model"]', 'job["optimizer"]'),
-}
-"""Shape -> how the model and the optimizer are written."""
-_HOLDERS = {
-    "object": "job = types.SimpleNamespace()",
-    "dict": "job = {}",
-    "fields": "job = Job()",
-}
-
-
-def _trained(c: dict[str, str]) -> str:
-    """`main(out)`, and what it is made of."""
-    built, save, steps, ended = _built(c), parts.SAVE[c["save"]] or "pass", _steps(c), _ended(c)
-    match c["shape"]:
-        case "class" | "heir" | "mixin":
-            asked = "self.save(out, rank)" if c["shape"] == "mixin" else save
-            return _of_classes(c, built, "\n".join((steps, asked, ended)))
-        case "closures":
-            inner = [*_function("train()", [steps, "return losses, seen, ids, targets"])]
-            inner += _function("save()", [save])
-            lines = [built, *inner, "losses, seen, ids, targets = train()", "save()", ended]
-            return "\n".join(_function("main(out)", ["rank, config = dist.get_rank(), CONFIG", *lines]))
-        case "global":
-            taken = ["rank = dist.get_rank()", "build(CONFIG)", steps, "save(out, rank)", ended]
-            saving = _function("save(out, rank)", [save])
-            made = _function("build(config)", ["global M, O", built])
-            return "\n".join(["M = O = None", *made, *saving, *_function("main(out)", taken)])
-        case "object" | "dict" | "fields":
-            made = _function("build(config)", [_HOLDERS[c["shape"]], built, "return job"])
-            saving = _function("save(job, out, rank)", [save])
-            taken = ["rank = dist.get_rank()", "job = build(CONFIG)", steps, "save(job, out, rank)"]
-            if c["shape"] == "fields":
-                made = [*_JOB, *made]
-            return "\n".join([*made, *saving, *_function("main(out)", [*taken, ended])])
-    made = _function("build(config)", [built, "return M, O"])
-    saving = [] if c["shape"] == "split" else _saving(c)
-    taken = ["rank = dist.get_rank()", "M, O = build(CONFIG)", steps, "save(M, O, out, rank)", ended]
-    return "\n".join([*made, *saving, *_function("main(out)", taken)])
-
-
-_JOB = [
-    "@dataclasses.dataclass",
-    "class Job:",
-    "    model: torch.nn.Module = None",
-    "    optimizer: torch.optim.Optimizer = None",
-]
-
-
-def _function(head: str, body: list[str]) -> list[str]:
-    return [f"def {head}:", textwrap.indent("\n".join(filter(None, body)), "    ")]
-
-
-def _saving(c: dict[str, str]) -> list[str]:
-    return _function("save(M, O, out, rank)", [parts.SAVE[c["save"]] or "pass"])
-
-
-def _of_classes(c: dict[str, str], built: str, run: str) -> str:
-    """A trainer, whose model a class that inherits from it can make."""
-    made = _function("__init__(self, config)", [built])
-    if c["shape"] == "heir":
-        base = [
-            *_function("__init__(self, config)", ["self.set_up(config)"]),
-            *_function("run(self, out, rank)", [run]),
-        ]
-        heir = _function("set_up(self, config)", [built])
-        classes = [("Base", base), ("Trainer(Base)", heir)]
-    elif c["shape"] == "mixin":
-        saving = _function("save(self, out, rank)", [parts.SAVE[c["save"]] or "pass"])
-        classes = [("Saving", saving)]
-        classes.append(("Trainer(Saving)", [*made, *_function("run(self, out, rank)", [run])]))
-    else:
-        classes = [("Trainer", [*made, *_function("run(self, out, rank)", [run])])]
-    lines = [
-        line
-        for name, body in classes
-        for line in (f"class {name}:", textwrap.indent("\n".join(body), "    "))
-    ]
-    return "\n".join([*lines, *_function("main(out)", ["return Trainer(CONFIG).run(out, dist.get_rank())"])])
 
 
 def _spelled(c: dict[str, str], text: str) -> str:
@@ -338,7 +255,7 @@ def _spelled(c: dict[str, str], text: str) -> str:
         text = text.replace(f"@{word}", known)
     if c["imports"] == "module":
         lines.insert(0, "import torch.distributed.fsdp as fsdp")
-    model, optimizer = _NAMES.get(c["shape"], ("model", "optimizer"))
+    model, optimizer = NAMES.get(c["shape"], ("model", "optimizer"))
     text = _word(text, "M", model)
     text = _word(text, "O", optimizer)
     text = _SETTING.sub(r"config.\1", text) if c["config"] else text

@@ -13,7 +13,7 @@ from pathlib import Path
 from codemods.analysis.collect import Reader, read_project
 from codemods.analysis.deep_expressions import deep_expressions
 from codemods.analysis.library_calls import surroundings
-from codemods.configuration.plan import plan_configuration
+from codemods.configuration.plan import ConfigRewrite, plan_configuration
 from codemods.editing.changes import file_changes
 from codemods.find import find_all
 from codemods.launched_programs import in_launched_programs, may_be_launched
@@ -70,13 +70,8 @@ def plan_rewrite(
     if jobs is None:
         jobs = processors() if len(project.modules) >= _MANY_MODULES else 1
     every = find_all(project, jobs, skipped)
-    findings, absent = _shared_out(every, only)
-    elsewhere = Counter(f.place.path for f in absent if not f.is_note)
     settings = plan_configuration(target, configs, options, surroundings(project), every, only=only)
-    absent += settings.absent
-    if changes_settings([*every, *(f for _, some in settings.found for f in some)]):
-        mine = [path for path in files if only is None or path in only]
-        findings += _of_launched(project, reader, mine, every)
+    findings, absent, elsewhere = _shared_out(project, reader, files, every, settings, only)
 
     def decided(held: dict[Finding, str]) -> list[Reported]:
         return decided_together(project, findings, only, absent, held, settings.decide)
@@ -111,11 +106,23 @@ def plan_rewrite(
     )
 
 
-def _shared_out(every: list[Finding], only: frozenset[str] | None) -> tuple[list[Finding], list[Finding]]:
-    """Findings in the files that may be changed, and those in others."""
-    if only is None:
-        return every.copy(), []
-    return [f for f in every if f.place.path in only], [f for f in every if f.place.path not in only]
+def _shared_out(
+    project: Project,
+    reader: Reader,
+    files: list[str],
+    every: list[Finding],
+    settings: ConfigRewrite,
+    only: frozenset[str] | None,
+) -> tuple[list[Finding], list[Finding], Counter[str]]:
+    """Findings in the files that may be changed; those in others; and how many of these each file has for a
+    person, settings left out."""
+    mine = [path for path in files if only is None or path in only]
+    findings = [f for f in every if only is None or f.place.path in only]
+    absent = [f for f in every if only is not None and f.place.path not in only]
+    elsewhere = Counter(f.place.path for f in absent if not f.is_note)
+    if changes_settings([*every, *(f for _, some in settings.found for f in some)]):
+        findings += _of_launched(project, reader, mine, every)
+    return findings, [*absent, *settings.absent], elsewhere
 
 
 def _torch_notes(target: Path, changes: list[FileChange], options: Options) -> list[Reported]:

@@ -147,26 +147,11 @@ class Project:
             return No()
         if self.links.evidence.is_denied(module, node):
             return No()
-        if holding.sites and self._is_where_not_wrapped(module, node, holding.sites):
+        if holding.sites and is_where_not_wrapped(self.links, module, node, _beside(module, holding.sites)):
             return No()
         if is_of_other_engine(module) and any(isinstance(h, NO_MODEL) for h in self.links.held(module, node)):
             return No()
         return No() if isinstance(holding, Maybe) and self._is_none(module, node) else holding
-
-    def _is_where_not_wrapped(self, module: Module, node: ast.expr, sites: frozenset[WrapCall]) -> bool:
-        """Whether a condition fails under which alone a model is wrapped, or the function that does it is
-        called."""
-        return all(
-            is_where_not_wrapped(module, node, [site])
-            or is_where_not_wrapped(module, node, self._calls_around(site))
-            for site in _beside(module, sites)
-        )
-
-    def _calls_around(self, site: WrapCall) -> list[WrapCall]:
-        """The calls of the function that a wrap stands in, as if they were the wrap."""
-        function = site.module.function(site.node)
-        calls = self.links.calls_of(site.module, function) if function is not None else []
-        return [WrapCall(home, call) for home, call in calls] or [site]
 
     def _is_none(self, module: Module, node: ast.expr) -> bool:
         if is_plain_test(module) or is_one_process(module) or is_of_traced_models(module):
@@ -182,7 +167,7 @@ class Project:
         holding = self.links.optimizer_of(module, node)
         if isinstance(holding, No):
             return holding
-        if holding.sites and is_where_not_wrapped(module, node, _beside(module, holding.sites)):
+        if holding.sites and is_where_not_wrapped(self.links, module, node, _beside(module, holding.sites)):
             return No()
         if any(says_model(subject) for subject in self.links.evidence.denied(module, node)):
             return No()

@@ -25,15 +25,18 @@ _ONE = r"(?:(?:===?|[<>~!]=|[<>^~])\s*|(?<=\w)=)v?\d[\w.*+]*"
 _NAME = r"(?:torch|pytorch)(?:\[[\w,-]*\])?"
 _TABLE = r"\[?\s*\{[^}]*?\bversion\s*=\s*"
 _START = r"(?:^|[\"']|\s)(?:[\w-]+::)?"
-_PIN = re.compile(
-    rf"{_START}(?:(?P<all>{_NAME}\s*(?:=\s*(?:{_TABLE})?)??[\"'(]?\s*"
-    rf"(?P<told>{_ONE}(?:\s*,\s*{_ONE})*|(?<=[\"'])\d[\w.*+]*))"
-    rf"|(?P<file>(?:{_NAME}\s*@\s*)?[\w.+-]+:\S*/(?:py)?torch-(?P<of_file>\d[\w.]*)\S*)"
-    rf"|(?P<unread>{_NAME}\s*(?:(?:===?|[<>~]=|[<>@])|=\s*\[?\s*\{{[^}}]*?\b(?:git|url|path|file)\s*=)"
-    r"\s*[^\s,;]*))"
-    r"|^\s*(?:-\s+)?[\"']?(?:[\w-]+::)?(?-i:(?P<columns>(?:py)?torch\s+(?P<of_columns>\d[\w.*+]*)))(?=\s|$)",
-    re.IGNORECASE,
+_FORMS = tuple(
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        rf"{_START}(?P<all>{_NAME}\s*(?:=\s*(?:{_TABLE})?)??[\"'(]?\s*"
+        rf"(?P<told>{_ONE}(?:\s*,\s*{_ONE})*|(?<=[\"'])\d[\w.*+]*))",
+        rf"{_START}(?P<all>(?:{_NAME}\s*@\s*)?[\w.+-]+:\S*/(?:py)?torch-(?P<told>\d[\w.]*)\S*)",
+        r"^\s*(?:-\s+)?[\"']?(?:[\w-]+::)?(?-i:(?P<all>(?:py)?torch\s+(?P<told>\d[\w.*+]*)))(?=\s|$)",
+        rf"{_START}(?P<all>{_NAME}\s*(?:(?:===?|[<>~]=|[<>@])|=\s*\[?\s*\{{[^}}]*?\b(?:git|url|path|file)\s*=)"
+        r"\s*[^\s,;]*)",
+    )
 )
+"""A requirement, the name of a file, columns, and what is not read: `all` is shown, `told` says which."""
 _TERM = re.compile(r"(?P<operator>[=<>!~^]*)\s*v?(?P<version>\d[\w.*+]*)")
 Version: TypeAlias = "tuple[int, ...]"
 
@@ -67,20 +70,24 @@ def _note(path: str, text: str, needed: Version) -> Finding | None:
     start, wanted = 0, ".".join(map(str, needed))
     unread = None
     for number, line in enumerate(text.splitlines(keepends=True), 1):
-        for pin in _PIN.finditer(line.split("#")[0]):
-            kind = next(kind for kind in ("all", "file", "columns", "unread") if pin[kind])
-            span = Span(start + pin.start(kind), start + pin.end(kind))
-            written = " ".join(pin[kind].replace('"', "").replace("'", "").split())
-            place = Place(path, number, pin.start(kind) + 1, span)
-            if kind == "unread":
+        for pin in _pins(line.split("#")[0]):
+            begin, end = pin.span("all")
+            place = Place(path, number, begin + 1, Span(start + begin, start + end))
+            written = " ".join(pin["all"].replace('"', "").replace("'", "").split())
+            told = pin.groupdict().get("told")
+            if told is None:
                 unread = unread or _unread(place, f"what `{written}` lets in is not read", wanted)
-                continue
-            why = _lacks(pin["told"] or f"=={pin['of_file'] or pin['of_columns']}", needed, wanted)
-            if why:
+            elif why := _lacks(told, needed, wanted):
                 remedy = f"ask for torch {wanted} or later"
                 return Finding(CODE, place, f"`{written}` {why}", remedy, is_note=True)
         start += len(line)
     return unread
+
+
+def _pins(line: str) -> list[re.Match[str]]:
+    """What asks for torch, in the first form in which something does."""
+    found = (list(form.finditer(line)) for form in _FORMS)
+    return next(filter(None, found), [])
 
 
 def _unread(place: Place, message: str, wanted: str) -> Finding:

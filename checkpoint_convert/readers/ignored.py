@@ -23,6 +23,7 @@ def ignored_of(layout: ModelLayout, options: ReadOptions) -> frozenset[str]:
 
 
 def below(layout: ModelLayout, roots: Sequence[str]) -> list[str]:
+    """FQNs of the parameters inside of modules."""
     return [spec.fqn for spec in layout.parameters if any(spec.fqn.startswith(f"{root}.") for root in roots)]
 
 

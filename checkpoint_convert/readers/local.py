@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from checkpoint_convert.errors import LayoutError
-from checkpoint_convert.flat_param import (
-    UnitLayout,
-)
+from checkpoint_convert.flat_param import UnitLayout
 from checkpoint_convert.layout import ModelLayout, ParameterSpec
 from checkpoint_convert.model import Notice, TensorSource, numel
 from checkpoint_convert.readers.cutting import cut, join_pieces

@@ -127,10 +127,8 @@ def _mismatch(
             return message, f"That is a rank's share of {ranks}: give the files of all ranks together."
         if held > unit.total and (part.world_size or 1) > 1:
             return message, "Is a rank's file there twice, or one of another save?"
-        return message, _AS_BUILT if part.world_size in (
-            None,
-            1,
-        ) else f"Give the files of one save only. {_AS_BUILT}"
+        is_alone = (part.world_size or 1) == 1
+        return message, _AS_BUILT if is_alone else f"Give the files of one save only. {_AS_BUILT}"
     return f"{part.name}: the flat parameters do not have the sizes of the model's parameters", _AS_BUILT
 
 

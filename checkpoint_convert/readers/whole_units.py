@@ -63,10 +63,19 @@ def _could_be_others(pairs: Sequence[tuple[object, ParameterSpec]], is_whole: Se
     FSDP1 enters the parameters that it flattens into their module anew, behind those that it was told to
     ignore (`_flat_param.py`, `_setattr_param`).
     """
-    count = sum(is_whole)
-    shapes = [spec.shape for (_, spec), whole in zip(pairs, is_whole, strict=True) if whole]
-    fitting = [one for one in combinations(pairs, count) if [spec.shape for _, spec in one] == shapes]
-    return all(is_whole[:count]) and len(fitting) > 1
+    shapes = [spec.shape for _, spec in pairs]
+    wanted = [shape for shape, whole in zip(shapes, is_whole, strict=True) if whole]
+    first = _places(wanted, shapes)
+    last = [len(shapes) - 1 - place for place in reversed(_places(wanted[::-1], shapes[::-1]))]
+    return all(is_whole[: len(wanted)]) and first != last
+
+
+def _places(wanted: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, ...]]) -> list[int]:
+    """Where shapes stand among others that have them in this order, each as early as can be."""
+    places: list[int] = []
+    for shape in wanted:
+        places.append(shapes.index(shape, places[-1] + 1 if places else 0))
+    return places
 
 
 def unsharded_prefixes(

@@ -126,6 +126,7 @@ def read_project(
     shelf = Shelf(linked, reader.code_of, reader.load, targets, reader.modules)
     shelf.load(linked if options.drop_fsdp1 else hits)
     if not options.drop_fsdp1:
+        # What names mean is found anew when all is read: then some are of files that are not read yet.
         _, wraps = find_wraps(index, Meanings(index, shelf), shelf, reader.modules)
         shelf.load(_told_by_rules(shelf, has_wraps=bool(wraps)))
     project = link(index, reader.modules, options, shelf)

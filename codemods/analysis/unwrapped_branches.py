@@ -14,9 +14,12 @@ from codemods.analysis.module import Module
 if TYPE_CHECKING:
     from typing import TypeGuard
 
+    from codemods.analysis.link import Links
 
-def is_where_not_wrapped(module: Module, node: ast.AST, sites: Iterable[WrapCall]) -> bool:
-    """Whether a place is reached only if a condition fails under which alone a model is wrapped.
+
+def is_where_not_wrapped(links: Links, module: Module, node: ast.AST, sites: Iterable[WrapCall]) -> bool:
+    """Whether a place is reached only if a condition fails under which alone a model is wrapped, or the
+    function that wraps it is called.
 
     So it is where a setting has another value: `if cfg.how == "fsdp": m = FSDP(m)`, and elsewhere `if
     cfg.how == "ddp": m.no_sync()`.
@@ -32,7 +35,21 @@ def is_where_not_wrapped(module: Module, node: ast.AST, sites: Iterable[WrapCall
                 failed.append(test)
             elif _is_equality(test):
                 met.append(test)
-    return bool(failed or met) and all(_is_excluded(site, module, node, failed, met) for site in sites)
+    if not failed and not met:
+        return False
+    return all(
+        _is_excluded(site, module, node, failed, met)
+        or all(_is_excluded(call, module, node, failed, met) for call in _calls_around(links, site))
+        for site in sites
+    )
+
+
+def _calls_around(links: Links, site: WrapCall) -> list[WrapCall]:
+    """The calls of the function that a wrap stands in, as if they were the wrap; it itself where there are
+    none."""
+    function = site.module.function(site.node)
+    calls = links.calls_of(site.module, function) if function is not None else []
+    return [WrapCall(home, call) for home, call in calls] or [site]
 
 
 def is_where_wrapped(module: Module, node: ast.AST, sites: Iterable[WrapCall]) -> bool:

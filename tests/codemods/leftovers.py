@@ -97,6 +97,7 @@ class _Module:
 
 
 HELPER_MODULE = "fsdp2_sharding"
+_FSDP1 = re.compile(r"FSDP|FullySharded")
 
 
 def scan(folder: Path) -> list[Leftover]:
@@ -109,15 +110,19 @@ def scan(folder: Path) -> list[Leftover]:
 
 def _stored(tree: ast.Module) -> Iterator[str]:
     """Attributes that the code gives to objects of its own: `self.fsdp_modules = {}`, fields of classes;
-    private ones only through `self`, as they are set on FSDP1's objects too."""
+    private ones only through the `self` of a class that is none of FSDP1's, whose objects have them too."""
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    heirs = [one for one in classes if any(_FSDP1.search(ast.unparse(base)) for base in one.bases)]
+    of_heirs = {node for one in heirs for node in ast.walk(one)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            if not node.attr.startswith("_") or ast.unparse(node.value) == "self":
+            is_own = ast.unparse(node.value) == "self" and node not in of_heirs
+            if is_own or not node.attr.startswith("_"):
                 yield node.attr
-        elif isinstance(node, ast.ClassDef):
-            fields = (s.target for s in node.body if isinstance(s, ast.AnnAssign))
-            names = (target.id for target in fields if isinstance(target, ast.Name))
-            yield from (name for name in names if not name.startswith("_"))
+    for one in classes:
+        fields = (s.target for s in one.body if isinstance(s, ast.AnnAssign))
+        names = (target.id for target in fields if isinstance(target, ast.Name))
+        yield from (name for name in names if not name.startswith("_"))
 
 
 @dataclass(frozen=True, slots=True)

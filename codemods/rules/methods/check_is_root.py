@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from codemods.analysis.class_questions import classes_of
 from codemods.analysis.conditions import conditions, decided_by
+from codemods.own_attributes import own_attributes
 from codemods.parts_of_models import model_of
 from codemods.rule import (
     FSDP,
@@ -79,6 +80,7 @@ def check_is_root(project: Project) -> Iterator[Finding]:
     parameters; nothing is said of one that only registers hooks. Each is left to a person with what to use
     instead. So they are of units: what a loop over `FSDP.fsdp_modules` gives, what `isinstance(x, FSDP)` has
     been asked of, and, by the names that nothing else has, parts of a sharded model."""
+    of_parts = _OF_PARTS - own_attributes(project, _OF_PARTS)
     for module in project.looked_at:
         for node in module.named(*_ATTRIBUTES, *_METHODS):
             if not isinstance(node, ast.Attribute):
@@ -86,7 +88,7 @@ def check_is_root(project: Project) -> Iterator[Finding]:
             remedy = _ATTRIBUTES.get(node.attr) or _METHODS[node.attr]
             if node.attr == "params" and not _is_flat(project, module, node.value):
                 continue
-            is_wrapper = _is_wrapper(project, module, node.value, node.attr)
+            is_wrapper = _is_wrapper(project, module, node.value, may_be_part=node.attr in of_parts)
             if is_wrapper and node.attr in _ATTRIBUTES and _is_asked_first(module, node):
                 continue
             if is_wrapper or _is_stream_of_any(module, node):
@@ -100,22 +102,20 @@ def check_is_root(project: Project) -> Iterator[Finding]:
                     func=ast.Name(),
                     args=[model, ast.Constant(value=str(name)), *_],
                 ) if name in _ATTRIBUTES:
-                    if _is_wrapper(project, module, model, name):
+                    if _is_wrapper(project, module, model, may_be_part=name in of_parts):
                         message = f"`.{name}` of an FSDP2 model does not exist"
                         yield _finding(module, call, message, _ATTRIBUTES[name])
 
 
-def _is_wrapper(project: Project, module: Module, node: ast.expr, name: str) -> bool:
-    """Whether an object can be FSDP1's wrapper of a model or of a part.
+def _is_wrapper(project: Project, module: Module, node: ast.expr, *, may_be_part: bool) -> bool:
+    """Whether an object can be FSDP1's wrapper of a model.
 
     Args:
-        name: the attribute that is asked of it.
+        may_be_part: or of a part of one, as what is asked of it says.
     """
     if not isinstance(project.sharded(module, node), No) or _is_unit(project, module, node):
         return True
-    if name not in _OF_PARTS or any(f"self.{name} =" in one.text for one in project.looked_at):
-        return False
-    return not isinstance(model_of(project, module, node)[1], No)
+    return may_be_part and not isinstance(model_of(project, module, node)[1], No)
 
 
 def _is_asked_first(module: Module, node: ast.Attribute) -> bool:

@@ -126,11 +126,10 @@ def _wrap_beside(project: Project, module: Module, call: ast.Call, owner: ast.ex
     is no such wrap behind it."""
     statement, text = module.statement(call), ast.unparse(owner)
     for site in project.wraps:
-        wrapped = site.wrapped
-        is_here = site.module is module and wrapped is not None and module.statement(site.node) is statement
-        if not is_here or wrapped is None or ast.unparse(wrapped) != text:
+        if site.module is not module or site.wrapped is None or ast.unparse(site.wrapped) != text:
             continue
-        if isinstance(site.node, ast.expr) and module.span(call).end <= module.span(site.node).start:
+        is_behind = module.span(call).end <= module.span(site.node).start
+        if is_behind and module.statement(site.node) is statement:
             return exchanged(module, call, site.node, owner)
     return None
 

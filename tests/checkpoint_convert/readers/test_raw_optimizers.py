@@ -346,6 +346,26 @@ def test_a_parameter_that_was_ignored_comes_before_its_neighbours(tmp_path: Path
         assert contents.optimizer.groups[0].params == ("norm.bias", "norm.weight")
 
 
+class Many(torch.nn.Module):
+    """Sixty parameters of one size in one module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = torch.nn.ParameterList(torch.zeros(4) for _ in range(60))
+
+
+def test_which_of_many_neighbours_were_ignored_is_not_tried_one_by_one(tmp_path: Path) -> None:
+    """There are 10^17 ways to choose the thirty of which every rank has the whole state."""
+    ranks: list[dict[int, State]] = [
+        {at: {"exp_avg": torch.ones(4 if at < 30 else 2)} for at in range(60)} for _ in range(2)
+    ]
+    ckpt = save(tmp_path, ranks, [{"lr": 0.1, "params": list(range(60))}])
+    error = fails(
+        LayoutError, "does not fit the model", [ckpt], ReadOptions(model="test_raw_optimizers:Many")
+    )
+    assert "--ignored" in error.hint
+
+
 def test_without_state_only_the_groups_matter(tmp_path: Path) -> None:
     """SGD without momentum: whatever was wrapped, the one group has all parameters."""
     ckpt = save(tmp_path, [{}, {}], [{"lr": 0.1, "params": [0, 1, 2]}])
