@@ -134,6 +134,8 @@ def table(results: list[dict[str, object]]) -> str:
         lines.append(
             f"{stage['name']:<44}{'ok' if stage['code'] == 0 else 'failed':>8}{stage['seconds']:>8} s"
         )
+        if stage["code"] != 0:
+            lines += [f"    {line}" for line in str(stage["said"]).splitlines()[-1:]]
         lines += [f"    {line}" for line in figures(stage["result"])]
     return "\n".join(lines) + "\n"
 

@@ -218,8 +218,9 @@ def _complete(ranks: RankSet) -> tuple[Holding, ...]:
         )
     missing = sorted(set(range(world)) - set(numbers))
     if missing and not _hybrid(ranks):
+        words = "the file of rank {} is" if len(missing) == 1 else "the files of rank {} are"
         raise IncompleteError(
-            f"{ranks.name}: the file of rank {_listed(missing)} of {world} is missing",
+            f"{ranks.name}: {words.format(f'{_listed(missing)} of {world}')} missing",
             hint="Give the files of all ranks: the directory, or a quoted glob.",
         )
     return ranks.holdings

@@ -65,7 +65,7 @@ def test_missing_rank(fsdp1_files: Path, tmp_path: Path, kind: str) -> None:
     folder = copied(fsdp1_files / "base_3_flat", tmp_path / "x", f"{kind}_*.pt")
     (folder / f"{kind}_1.pt").unlink()
     fails(IncompleteError, "rank 1 of 3 is missing", [folder], ZOO)
-    fails(IncompleteError, "rank 0, 1 of 3 is missing", [folder / f"{kind}_2.pt"], ZOO)
+    fails(IncompleteError, "the files of rank 0, 1 of 3 are missing", [folder / f"{kind}_2.pt"], ZOO)
 
 
 def test_missing_rank_of_a_device_mesh(fsdp1_files: Path, tmp_path: Path) -> None:
