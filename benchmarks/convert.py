@@ -9,12 +9,11 @@ What the tool flushes to the disk is compared with a copy that is flushed, the r
 rank files with `cp` of rank files; where a source has more bytes or fewer than what is copied, the time of
 the copy counts per byte. The slow peers run in the first round alone. "10 MB" rows are the cost of a start.
 The second "x copy" is of processor seconds, the least of each: others on the machine blur them less.
-Takes about four minutes with `--gib 3` on two cores.
+Takes about a quarter of an hour with `--gib 3` on two cores.
 
-Just before every run as many bytes leave the page cache as it will fill: the output of the run before, or a
-spare copy. A virtual machine returns what has been free for a while to its host, and whoever fills it next
-pays for getting it again, up to three times the cost of a copy; figures then scatter by half, whoever they
-are of.
+Every run starts a few seconds after its place was cleared. A virtual machine returns what has been free for a
+moment to its host, and whoever fills it next pays for getting it again, up to three times the cost of a copy: a
+program that starts at once still finds the pages of the output before, and one that starts a little later does not.
 `--peers` and `--verl` say where DeepSpeed and verl are (`convert_peers`).
 """
 
@@ -32,6 +31,8 @@ from pathlib import Path
 from convert_peers import Peers
 from convert_report import Contender, Run, show, show_peers
 from convert_sources import ENVIRONMENT, make_sources
+
+HOST_TAKES_MEMORY = 3.0  # s
 
 TORCH_TO_DCP = """
 import sys
@@ -141,24 +142,16 @@ def bytes_below(path: Path) -> int:
     )
 
 
-def measure(command: list[str], folder: Path, fills: int, *, cold: bool, peers: Peers) -> Run:
-    """Run a command to its end.
-
-    Args:
-        fills: bytes of memory that its output takes in the page cache, or it itself.
-    """
-    spare, out = folder / "spare", folder / "out"
-    if not spare.exists() or bytes_below(spare) < fills:
-        remove(spare)
-        shutil.copyfile(folder / "full.pt", spare)
+def measure(command: list[str], folder: Path, *, cold: bool, peers: Peers) -> Run:
+    """Run a command to its end; what the one before wrote is gone, and its memory the host's again."""
+    remove(folder / "out")
     os.sync()  # nobody pays for the writing of the one before
     if cold:
         for path in folder.rglob("*"):
-            if spare not in (path, *path.parents):
-                put_out(path)
+            put_out(path)
+    time.sleep(HOST_TAKES_MEMORY)
     paths = filter(None, (ENVIRONMENT["PYTHONPATH"], peers.path))
     environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(paths), "TQDM_DISABLE": "1"}
-    remove(spare)
     started = time.monotonic()
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
@@ -166,7 +159,6 @@ def measure(command: list[str], folder: Path, fills: int, *, cold: bool, peers: 
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{command}: exit status {process.returncode}")
-    out.rename(spare)
     return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
@@ -228,7 +220,7 @@ def run_rounds(
     sizes = {one.reads: bytes_below(folder / one.reads) for one in chosen.values()}
 
     def run(one: Contender) -> Run:
-        return measure(one.command, folder, sizes[one.reads], cold=cold, peers=peers)
+        return measure(one.command, folder, cold=cold, peers=peers)
 
     run(chosen["cp"])  # the first after so much was written waits for it
     results: dict[str, list[Run]] = {}
