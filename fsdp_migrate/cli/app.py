@@ -43,7 +43,7 @@ class _Group(TyperGroup):
             return None
         function, own_class = entry.load()
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-        single.command(cmd_name, cls=own_class)(guarded(function))
+        single.command(cmd_name, cls=own_class)(guarded(function, unix_only=entry.unix_only))
         command = typer.main.get_command(single)
         convert_plainly(command.params, function)
         expect_no_help(command, ctx)
@@ -93,7 +93,7 @@ def main_options(
     console.configure(no_color=no_color, verbosity=-1 if quiet else verbose)
 
 
-def guarded(command: Callable[..., ExitCode]) -> Callable[..., None]:
+def guarded(command: Callable[..., ExitCode], *, unix_only: bool = False) -> Callable[..., None]:
     """The error boundary around a command: its return value, or any error, becomes an exit code.
 
     Errors that carry a `message` and a `hint` (the three packages' trees) are shown as such; anything
@@ -105,6 +105,8 @@ def guarded(command: Callable[..., ExitCode]) -> Callable[..., None]:
         try:
             if getattr(signal.getsignal(signal.SIGINT), "__name__", "") == "leave_at_once":
                 signal.signal(signal.SIGINT, signal.default_int_handler)
+            if unix_only:
+                _refuse_windows()
             code = command(*args, **kwargs)
             sys.stdout.flush()
         except KeyboardInterrupt:
@@ -125,6 +127,16 @@ def guarded(command: Callable[..., ExitCode]) -> Callable[..., None]:
     # typer reads options from the signature; the return value is ours alone.
     run.__annotations__ = {**command.__annotations__, "return": None}
     return run
+
+
+def _refuse_windows() -> None:
+    if sys.platform == "win32":
+        from fsdp_migrate.errors import UsageError
+
+        raise UsageError(
+            "this command needs Linux or macOS; on Windows only code is rewritten",
+            hint="run it where the job trains, or under WSL",
+        )
 
 
 def _explain(error: Exception) -> ExitCode:

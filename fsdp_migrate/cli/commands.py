@@ -19,12 +19,14 @@ class Entry:
         function: its name in the module.
         summary: one line for `--help`.
         command_class: name of the module's own class of command, if it has one.
+        unix_only: it needs what Windows does not have (positioned reads and writes, file locks, forks).
     """
 
     module: str
     function: str
     summary: str
     command_class: str = ""
+    unix_only: bool = False
 
     def load(self) -> tuple[Callable[..., ExitCode], Any]:
         """The function, and the class of the command (None for typer's own)."""
@@ -37,10 +39,12 @@ COMMANDS = {
     "rewrite": Entry("rewrite", "rewrite", "Rewrite FSDP1 code into FSDP2 code."),
     "explain": Entry("explain", "explain", "Print the manual page of a rule."),
     "rules": Entry("explain", "rules", "List every rule and its codes."),
-    "convert-ckpt": Entry("convert_ckpt", "convert_ckpt", "Convert FSDP1 checkpoints."),
-    "inspect-ckpt": Entry("inspect_ckpt", "inspect_ckpt", "Print what a checkpoint holds."),
-    "verify-ckpt": Entry("verify_ckpt", "verify_ckpt", "Check a converted checkpoint again."),
+    "convert-ckpt": Entry("convert_ckpt", "convert_ckpt", "Convert FSDP1 checkpoints.", unix_only=True),
+    "inspect-ckpt": Entry("inspect_ckpt", "inspect_ckpt", "Print what a checkpoint holds.", unix_only=True),
+    "verify-ckpt": Entry("verify_ckpt", "verify_ckpt", "Check a converted checkpoint again.", unix_only=True),
     "capture-layout": Entry("capture_layout", "capture_layout", "Write a layout.json for flat checkpoints."),
-    "verify": Entry("verify", "verify", "Compare the original and the converted job.", "ScriptCommand"),
-    "demo": Entry("demo", "demo", "Take a bundled project down the whole road."),
+    "verify": Entry(
+        "verify", "verify", "Compare the original and the converted job.", "ScriptCommand", unix_only=True
+    ),
+    "demo": Entry("demo", "demo", "Take a bundled project down the whole road.", unix_only=True),
 }

@@ -82,7 +82,8 @@ def _become_rank(rank: dict[str, object], path: list[str]) -> NoReturn:
     code = 70
     try:
         os.setsid()
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if sys.platform == "linux":  # elsewhere a rank outlives a server that was killed
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

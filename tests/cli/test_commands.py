@@ -127,3 +127,62 @@ def test_a_misspelt_command_gets_the_nearest_name() -> None:
     shown = CliRunner().invoke(app, ["verfy"])
     assert shown.exit_code == 2
     assert "'verify'" in shown.stderr
+
+
+UNIX_ONLY = (
+    "pwrite",
+    "preadv",
+    "pread",
+    "fork",
+    "posix_fadvise",
+    "sched_getaffinity",
+    "O_DIRECTORY",
+    "killpg",
+)
+AS_ON_WINDOWS = f"""
+import os, signal, sys
+sys.path.insert(0, {str(ROOT)!r})
+for name in ("fcntl", "grp", "pwd", "resource", "termios"):
+    sys.modules[name] = None
+for name in {UNIX_ONLY}:
+    delattr(os, name)
+for name in ("SIGKILL", "SIGHUP", "SIGUSR1", "SIGUSR2"):
+    delattr(signal, name)
+from fsdp_migrate.cli.app import main
+main()
+"""
+
+
+def test_code_is_rewritten_where_unix_calls_are_not(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n"
+        "def shard(model):\n    return FSDP(model)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", AS_ON_WINDOWS, "rewrite", "--jobs", "2", "--diff", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "+    return fully_shard(model)\n" in done.stdout, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("convert-ckpt", "old.pt", "new"),
+        ("inspect-ckpt", "old.pt"),
+        ("verify-ckpt", "new"),
+        ("verify", "train.py"),
+        ("demo",),
+    ],
+)
+def test_what_windows_lacks_the_calls_for_is_refused(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2
+    assert "this command needs Linux or macOS" in done.stderr
+    assert "under WSL" in done.stderr

@@ -270,7 +270,10 @@ def _processor() -> str:
 def _memory() -> dict[str, object]:
     if torch.cuda.is_available() and _cuda_in_use():
         return {"peak_bytes": torch.cuda.max_memory_allocated(), "peak_is": "GPU memory allocated"}
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+    except OSError:  # not Linux: no peak that could be set back
+        return {"peak_bytes": 0, "peak_is": ""}
     peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
     return {"peak_bytes": int(peak.split()[1]) * 1024, "peak_is": "resident memory of the process"}
 
