@@ -42,7 +42,7 @@ def limited(optimizer, model, batch):
 def norm(model):
     # TODO(fsdp-migrate FM514): use `full_tensor()` for whole values or `to_local()` for
     #   this rank's, and drop reductions of your own
-    return torch.nn.utils.get_total_norm([p.grad for p in model.parameters()]).full_tensor()
+    return torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
 
 
 @torch.no_grad()

@@ -40,7 +40,7 @@ def limited(optimizer, model, batch):
 
 @torch.no_grad()
 def norm(model):
-    return torch.nn.utils.get_total_norm([p.grad for p in model.parameters()]).full_tensor()
+    return torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
 
 
 @torch.no_grad()
