@@ -1,4 +1,4 @@
-"""The classes that a call can construct, by name or from a table: `{"lion": Lion, "sgd": SGD}[name](params)`."""
+"""The classes that a call can construct, by name or from a table: `{"lion": Lion, "sgd": SGD}[n](params)`."""
 
 from __future__ import annotations
 

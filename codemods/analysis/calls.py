@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from codemods.analysis.arguments import given_to
-from codemods.analysis.containers import METHODS
 from codemods.analysis.called_classes import optimizers_called
+from codemods.analysis.containers import METHODS
 from codemods.analysis.evidence import is_optimizer
 from codemods.analysis.flow import reaching
 from codemods.analysis.frames import PASS_THROUGH, returned

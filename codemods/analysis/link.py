@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from codemods.analysis.around import Around
 from codemods.analysis.attributes import Attributes
-from codemods.analysis.callers import Callers
 from codemods.analysis.called_classes import optimizers_called
+from codemods.analysis.callers import Callers
 from codemods.analysis.calls import Calls
 from codemods.analysis.classes import Classes
 from codemods.analysis.containers import Containers
