@@ -107,8 +107,8 @@ def _mixed(project: Project, module: Module, call: ast.Call) -> Finding:
         call,
         "FM302",
         "FSDP1 clipped every rank by its own part of the gradient here; PyTorch's function stops at " + why,
-        remedy="where such gradients are made use the helper module's `clip_grad_norm_`, which `--unsafe-fixes` "
-        "writes; expect other numbers than before (these are right)",
+        remedy="where such gradients are made use the helper module's `clip_grad_norm_`, which "
+        "`--unsafe-fixes` writes; expect other numbers than before (these are right)",
         safety=Safety.UNSAFE,
         edits=[replace(module, call.func, code(None, "{helper.clip_grad_norm_}"))],
     )
