@@ -288,6 +288,11 @@ def test_errors_of_parameters_outside_of_a_forward_pass() -> None:
     assert "call the module itself" in known_errors.meaning(mixed.format("mm.default"), "")
     assert "parameter group" in known_errors.meaning(mixed.format("addcdiv_.default"), "torch/optim/adam.py")
     dtype = "RuntimeError: attempting to assign a gradient with dtype 'c10::BFloat16' to a tensor"
+    meshes = "RuntimeError: All operands in aten.stack.default must have the same mesh"
+    assert "mesh by mesh" in known_errors.meaning(meshes, "")
+    inside = 'File "torch/distributed/tensor/_dispatch.py", line 531, in _dispatch\n    raise AssertionError'
+    assert "changed in place by a DTensor" in known_errors.meaning("AssertionError: ", inside)
+    assert known_errors.meaning("AssertionError: ", "train.py") == ""
     assert "first forward pass" in known_errors.meaning(dtype, "")
 
 
