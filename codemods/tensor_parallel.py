@@ -14,6 +14,7 @@ _CALLS = (
 )
 
 
-def is_tensor_parallel(project: Project) -> bool:
-    """Whether `parallelize_module` or `distribute_module` is called anywhere."""
-    return any(True for name in _CALLS for _ in project.calls_of(name))
+def is_tensor_parallel(project: Project, path: str) -> bool:
+    """Whether `parallelize_module` or `distribute_module` is called in what a file is a part of."""
+    calls = (module for name in _CALLS for module, _ in project.calls_of(name))
+    return any(project.group(module.path) == project.group(path) for module in calls)

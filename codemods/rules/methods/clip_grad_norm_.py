@@ -64,7 +64,7 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
             continue
         if not isinstance(project.sharded(call.module, call.receiver), No):
             yield _translated(project, call, max_norm, argument(call.node, 1 + on_class, "norm_type"))
-            if is_tensor_parallel(project):
+            if is_tensor_parallel(project, call.module.path):
                 yield _other_norm(call)
             continue
         is_list = ".parameters(" in ast.unparse(max_norm)
@@ -138,7 +138,7 @@ def may_be_infinite(project: Project, module: Module, norm_type: ast.expr) -> bo
 
 def needs_helper(project: Project, path: str) -> bool:
     """Whether gradients can be of low precision, or parameters of several meshes or of none."""
-    if is_tensor_parallel(project):
+    if is_tensor_parallel(project, path):
         return True
     for site in project.wraps:
         ignored, unknown = ignored_arguments(project, site)

@@ -24,6 +24,7 @@ from codemods.rule import (
     No,
     Project,
     Safety,
+    Sharded,
     argument,
     code,
     finding,
@@ -69,7 +70,7 @@ def torch_clip(project: Project) -> Iterator[Finding]:
                 or _is_overridden(project, module, call)
             ):
                 continue
-            if _is_mixed(project, call, holding):
+            if _is_mixed(project, module, call, holding):
                 yield _mixed(project, module, call)
                 continue
             edits = []
@@ -89,18 +90,19 @@ def torch_clip(project: Project) -> Iterator[Finding]:
             )
 
 
-def _is_mixed(project: Project, call: ast.Call, holding: Holding) -> bool:
+def _is_mixed(project: Project, module: Module, call: ast.Call, holding: Holding) -> bool:
     """Whether some of a model's parameters are left out of its shards, or on another mesh, in a call with
     arguments that the helper module's function takes."""
     is_plain = {k.arg for k in call.keywords} <= {"max_norm", "norm_type"} and len(call.args) <= 3
     sites = () if isinstance(holding, No) else holding.sites
     is_left_out = any(ignored_arguments(project, site)[0] for site in sites)
-    return is_plain and (is_left_out or is_tensor_parallel(project))
+    is_parallel = isinstance(holding, Sharded) and is_tensor_parallel(project, module.path)
+    return is_plain and (is_left_out or is_parallel)
 
 
 def _mixed(project: Project, module: Module, call: ast.Call) -> Finding:
     why = "a mixture of sharded and plain gradients, and parameters are ignored by the wrap"
-    if is_tensor_parallel(project):
+    if is_tensor_parallel(project, module.path):
         why = "gradients on several meshes, and layers are tensor parallel"
     return finding(
         module,
