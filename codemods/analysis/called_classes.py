@@ -6,10 +6,10 @@ import ast
 from typing import TYPE_CHECKING
 
 from codemods.analysis.evaluate import Evaluator
-from codemods.analysis.evidence import is_torch_optimizer
 from codemods.analysis.index import Symbol
 from codemods.analysis.module import Module
 from codemods.analysis.values import Named, options
+from codemods.torch_names import is_torch_optimizer
 
 if TYPE_CHECKING:
     from codemods.analysis.link import Links
