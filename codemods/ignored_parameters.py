@@ -6,7 +6,18 @@ from __future__ import annotations
 
 import ast
 
-from codemods.rule import Holding, Literal, Project, Sequenced, Sharded, WrapCall, finding
+from codemods.rule import (
+    Holding,
+    Literal,
+    Opaque,
+    Project,
+    Sequenced,
+    Sharded,
+    Value,
+    WrapCall,
+    finding,
+    options,
+)
 from codemods.shard_call import Argument, Inline, Translation
 from codemods.wrap_site import arguments_of
 
@@ -15,6 +26,24 @@ def ignored_arguments(project: Project, site: WrapCall) -> tuple[list[Argument],
     """What a wrap call is told not to shard, wherever that is written; and whether it can be told more."""
     found, unknown = arguments_of(project, site)
     return [a for a in found if a.name in ("ignored_modules", "ignored_states")], unknown
+
+
+def ignores_any(project: Project, site: WrapCall) -> bool:
+    """Whether a wrap leaves parameters out, or can."""
+    given, _ = ignored_arguments(project, site)
+    return any(not _is_nothing(value) for argument in given for value in options(argument.value))
+
+
+def _is_nothing(value: Value) -> bool:
+    """None, an empty list, or what a caller may give and none is seen to."""
+    match value:
+        case Literal(value=None):
+            return True
+        case Sequenced():
+            return not value.elements
+        case Opaque(why="decided by the caller"):
+            return True
+    return False
 
 
 def has_only_shards(project: Project, holding: Holding) -> bool:

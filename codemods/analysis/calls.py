@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from codemods.analysis.arguments import given_to
+from codemods.analysis.called_classes import optimizers_called
 from codemods.analysis.containers import METHODS
 from codemods.analysis.evidence import is_optimizer
 from codemods.analysis.flow import reaching
@@ -98,11 +99,10 @@ class Calls:
             return frozenset({DECLARED if path else OTHER})
         if symbol is not None and symbol.name in _MODULES and not path:
             return frozenset({Modules(node, module)})
-        made = frozenset({OptimizerCall(node, module)}) if is_optimizer(symbol, node) else NOTHING
+        is_made = is_optimizer(symbol, node) or optimizers_called(self.links, module, node)
+        made = frozenset({OptimizerCall(node, module)}) if is_made else NOTHING
         if symbol is not None and symbol.module is not None and isinstance(symbol.node, ast.ClassDef):
             held = self._constructed(module, node, symbol.node, symbol.module, path)
-            if not path and self.links.classes.is_optimizer(symbol.node, symbol.module):
-                made = frozenset({OptimizerCall(node, module)})
             return held if path else held | made
         if made:
             return NOTHING if path else made

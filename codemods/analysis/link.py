@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from codemods.analysis.around import Around
 from codemods.analysis.attributes import Attributes
+from codemods.analysis.called_classes import optimizers_called
 from codemods.analysis.callers import Callers
 from codemods.analysis.calls import Calls
 from codemods.analysis.classes import Classes
@@ -178,19 +179,12 @@ class Links:
         if known is None:
             called = (one for one in called_optimizers(module) if not self._is_own(module, one.func))
             known = self._optimizers[module] = frozenset((*optimizers_in(module, self.meanings), *called))
-        return call in known or self._is_own_optimizer(module, call)
+        return call in known or bool(optimizers_called(self, module, call))
 
     def _is_own(self, module: Module, callee: ast.expr) -> bool:
         """Whether a callee means something of the project, which is followed."""
         symbol = self.index.resolve(module, callee)
         return symbol is not None and symbol.module is not None
-
-    def _is_own_optimizer(self, module: Module, call: ast.Call) -> bool:
-        """Whether a call makes an optimizer of a class of the project."""
-        symbol = self.index.resolve(module, call.func)
-        if symbol is None or symbol.module is None or not isinstance(symbol.node, ast.ClassDef):
-            return False
-        return self.classes.is_optimizer(symbol.node, symbol.module)
 
     def optimizer_of(self, module: Module, node: ast.expr) -> Holding:
         """Whether an expression holds the optimizer of a sharded model."""

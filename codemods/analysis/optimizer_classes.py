@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from codemods.analysis.called_classes import classes_called
 from codemods.analysis.flow import reaching
 from codemods.analysis.holding import Holding, Maybe, No, Sharded, WrapCall
 from codemods.analysis.module import Module
@@ -69,14 +70,13 @@ def _own_optimizers(project: Project) -> dict[ast.ClassDef, tuple[Module, Holdin
         for call in module.calls():
             if links.spread is None or not links.spread.has(call, OPTIMIZER):
                 continue
-            symbol = project.resolve(module, call.func)
-            if symbol is None or symbol.module is None or not isinstance(symbol.node, ast.ClassDef):
-                continue
+            called = classes_called(links, module, call)
+            own = [(s.node, s.module) for s in called if s.module and isinstance(s.node, ast.ClassDef)]
             sites: set[WrapCall] = set()
-            for owner in links.parameters.owners(module, call):
+            for owner in links.parameters.owners(module, call) if own else ():
                 holding = project.sharded(*owner)
                 sites |= holding.sites if isinstance(holding, Sharded | Maybe) else set()
-            for node, home in links.classes.lineage(symbol.node, symbol.module) if sites else ():
+            for node, home in (pair for one in own for pair in links.classes.lineage(*one)) if sites else ():
                 before = found.get(node, (home, Maybe(frozenset())))[1]
                 assert isinstance(before, Maybe)
                 found[node] = home, Maybe(before.sites | sites)

@@ -66,7 +66,8 @@ def clip_grad_norm_(
         norm = norm if math.isinf(norm_type) else norm**norm_type
         if isinstance(group[0], DTensor):
             for dim, placement in enumerate(group[0].placements):
-                if placement.is_shard():
+                # A strided shard is no `is_shard()`.
+                if not placement.is_replicate():
                     operation = (
                         dist.ReduceOp.MAX
                         if math.isinf(norm_type)
@@ -98,8 +99,8 @@ def summon_full_params(
 ) -> Iterator[None]:
     """Whole parameters stand in place of the shards; `writeback` keeps changes.
 
-    With `rank0_only` the other ranks keep their shards. Every rank has to enter; the
-    model is not run inside, where it would gather its parameters by itself.
+    With `rank0_only` the other ranks keep their shards. Every rank has to enter. A
+    model that runs inside gathers its parameters by itself.
     """
     nested = {
         m
@@ -108,9 +109,9 @@ def summon_full_params(
         for m in u.modules()
     }
     modules = [m for m in model.modules() if recurse or m not in nested]
-    for module in modules:
-        if isinstance(module, FSDPModule):
-            module.reshard()
+    units = [m for m in modules if isinstance(m, FSDPModule)]
+    for unit in units:
+        unit.reshard()
     whole: dict[nn.Parameter, nn.Parameter] = {}
     swapped: list[tuple[nn.Module, str, nn.Parameter]] = []
     for module in modules:
@@ -132,6 +133,8 @@ def summon_full_params(
     try:
         yield
     finally:
+        for unit in units:
+            unit.reshard()
         for module, name, shard in swapped:
             module._parameters[name] = shard
         if writeback and not rank0_only:

@@ -56,8 +56,12 @@ def _squares_around(module: Module, loop: ParameterLoop, node: ast.AST) -> ast.e
 
 
 def _squared(node: ast.expr) -> ast.expr | None:
-    """`g` of `g.norm(2) ** 2`, `g.pow(2).sum()`, `torch.norm(g).item() ** 2` and their like."""
+    """`g` of `g.norm(2) ** 2`, `g.norm(p) ** p`, `g.pow(2).sum()`, `torch.norm(g).item() ** 2` and their
+    like."""
     node = _stripped(node)
+    match node:
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Name() | ast.Attribute() as order):
+            return _normed(_stripped(left), ast.unparse(order))
     powered = _powered(node)
     if powered is not None:
         return _normed(powered)
@@ -81,8 +85,12 @@ def _powered(node: ast.expr) -> ast.expr | None:
     return None
 
 
-def _normed(node: ast.expr) -> ast.expr | None:
-    """`g` of `g.norm()`, `g.norm(2)`, `torch.norm(g, 2)`, `torch.linalg.vector_norm(g)`."""
+def _normed(node: ast.expr, order: str = "") -> ast.expr | None:
+    """`g` of `g.norm()`, `g.norm(2)`, `torch.norm(g, 2)`, `torch.linalg.vector_norm(g)`.
+
+    Args:
+        order: the expression that the kind of norm has to be, where it is not 2.
+    """
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     is_function = ast.unparse(node.func) in ("torch.norm", "torch.linalg.vector_norm")
@@ -90,7 +98,9 @@ def _normed(node: ast.expr) -> ast.expr | None:
         return None
     orders = [*node.args[is_function:], *(k.value for k in node.keywords if k.arg in ("p", "ord"))]
     others = [k for k in node.keywords if k.arg not in ("p", "ord", "dtype")]
-    if others or len(orders) > 1 or not all(isinstance(o, ast.Constant) and o.value == 2 for o in orders):
+    if others or len(orders) > 1 or (order and not orders):
+        return None
+    if not all(ast.unparse(o) == order or (not order and ast.unparse(o) in ("2", "2.0")) for o in orders):
         return None
     return _stripped(node.args[0] if is_function else node.func.value)
 

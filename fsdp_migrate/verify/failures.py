@@ -34,6 +34,8 @@ _WAITING = re.compile(
     r"distributed_c10d\.py|_functional_collectives\.py|torch/distributed/rendezvous\.py|_fsdp_collectives\.py"
 )
 _TAIL_LINES = 12
+_LONGEST_LINE = 400
+"""Characters; torch prints the layout of every operand in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,8 @@ def check(
         words = words.replace(shadow + os.sep, os.sep)
     meant = known_errors.meaning(first.text, first.traceback) or meant_by_calls(apart)
     hint = _hint(result.hung)
-    hint += asked_for_gpu(_substitutions(records / launch.value / f"rank{first.rank}" / EVENTS))
+    if not meant:
+        hint += asked_for_gpu(_substitutions(records / launch.value / f"rank{first.rank}" / EVENTS))
     raise JobError(words, hint=f"{meant}; {hint}" if meant else hint)
 
 
@@ -155,7 +158,12 @@ def _words(
         opening += f"\n(rank {', '.join(map(str, others))} failed or was stopped because of it)"
     if apart:
         opening += f"\n{apart}"
-    return opening + (f"\n{first.traceback.rstrip()}" if first.traceback else "")
+    whole = opening + (f"\n{first.traceback.rstrip()}" if first.traceback else "")
+    return "\n".join(map(_shortened, whole.splitlines()))
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} [...]"
 
 
 def meant_by_calls(apart: str) -> str:

@@ -71,8 +71,9 @@ _KNOWN = (
     ),
     _known(
         r"must have the same mesh",
-        "units lie on different meshes, and a norm or an optimizer takes them together: give every "
-        "fully_shard call the same mesh (without one it makes a mesh of all ranks)",
+        "parameters lie on different meshes, and a norm or an optimizer takes them together: give every "
+        "fully_shard call the same mesh (without one it makes a mesh of all ranks); where layers are tensor "
+        "parallel, take the norm mesh by mesh, as the clip_grad_norm_ of rewrite's helper module does",
     ),
     _known(
         r"c10d\.\w+(\.\w+)? does not have a sharding strategy",
@@ -192,6 +193,11 @@ _MIXED_IN = (  # patterns of tracebacks; the last is of all others
 
 def meaning(text: str, traceback: str) -> str:
     """What an exception (`Type: message`) with its traceback means for a migration; "" when not known."""
+    if text.strip() == "AssertionError:" and "torch/distributed/tensor/_dispatch.py" in traceback:
+        return (
+            "a plain tensor is changed in place by a DTensor (total += p.grad.norm()): take .full_tensor() "
+            "of it, on every rank, or compute with .to_local() where the ranks' parts are summed afterwards"
+        )
     where = next(words for place, words in _MIXED_IN if re.search(place, traceback))
     if _IN_PLACE.search(text) and where is _MIXED_IN[-1][1]:
         return (

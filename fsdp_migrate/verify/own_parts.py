@@ -2,7 +2,8 @@
 
 `torch.save(optimizer.state_dict(), f"rank{rank}.pt")` writes flat pieces under FSDP1 (`use_orig_params=True`)
 and DTensors under FSDP2. Both are meant to be this rank's part, and their elements are not the same ones: a
-rank's piece of FSDP1 is a stretch of a flat parameter, that of FSDP2 a slice of the first dimension.
+rank's piece of FSDP1 is a stretch of a flat parameter, that of FSDP2 a slice of the first dimension. Where
+keys come from `named_parameters()`, those of FSDP1 have its wrappers in them.
 """
 
 from __future__ import annotations
@@ -27,19 +28,25 @@ class _File:
     @property
     def new(self) -> set[str]:
         """Tensors that are known to be this rank's part in the candidate, and not in the original."""
-        return set(self.candidate.partial) - set(self.original.partial)
+        return set(self.candidate.partial) - set(map(_clean, self.original.partial))
 
     @property
     def left_out(self) -> set[str]:
         """These, and counters beside them of parameters that FSDP1 left this rank nothing of."""
         beside = {name.rpartition(".")[0] for name in self.new}
-        more = set(self.candidate.names) - set(self.original.names)
+        more = set(self.candidate.names) - set(map(_clean, self.original.names))
         return self.new | {name for name in more if name.rpartition(".")[0] in beside}
 
     def part(self, arm: ArmRecord, name: str) -> Part | None:
         """What this rank saved under a name."""
-        found = arm.parts.get((self.original.step, SAVED), {}).get(f"file {self.number}, {name}", [])
+        label = f"file {self.number}, {name}"
+        kept = arm.parts.get((self.original.step, SAVED), {})
+        found = kept.get(label) or next((parts for key, parts in kept.items() if _clean(key) == label), [])
         return next((part for part in found if part.rank == self.rank), None)
+
+
+def _clean(name: str) -> str:
+    return name.replace("_fsdp_wrapped_module.", "")
 
 
 def leave_out_own_parts(original: ArmRecord, candidate: ArmRecord) -> list[str]:
@@ -91,17 +98,16 @@ def _differ(one: Part, other: Part) -> bool:
 
 def _leave_out(arm: ArmRecord, file: _File, step: int) -> None:
     names, kept = file.left_out, arm.parts.get((step, SAVED), {})
-    for name in names:
-        label = f"file {file.number}, {name}"
-        if label in kept:
-            kept[label] = [part for part in kept[label] if part.rank != file.rank]
-            if not kept[label]:
-                del kept[label]
+    labels = {f"file {file.number}, {name}" for name in names}
+    for label in [key for key in kept if _clean(key) in labels]:
+        kept[label] = [part for part in kept[label] if part.rank != file.rank]
+        if not kept[label]:
+            del kept[label]
     mine = [at for at, one in enumerate(arm.saves) if one.rank == file.rank]
     at = mine[file.number - 1]
     one = arm.saves[at]
     arm.saves[at] = replace(
         one,
-        names=tuple(name for name in one.names if name not in names),
-        partial=tuple(name for name in one.partial if name not in names),
+        names=tuple(name for name in one.names if _clean(name) not in names),
+        partial=tuple(name for name in one.partial if _clean(name) not in names),
     )

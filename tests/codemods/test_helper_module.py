@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +19,8 @@ import torch.distributed.fsdp.wrap as fsdp1
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
 
 from codemods.editing.helper_assembly import Needs, assemble
 from codemods.editing.helper_draft import KEYWORDS
@@ -132,6 +134,32 @@ def test_assembly_of_what_is_there_is_what_is_there() -> None:
     for text in _modules():
         names, needs = _already_there(text)
         assert assemble(frozenset(names), needs) == text
+
+
+def test_norm_is_summed_over_strided_shards_too() -> None:
+    """FSDP2's placement below tensor parallelism is none that `is_shard()` knows (torch 2.13)."""
+    module = ModuleType("fsdp2_sharding")
+    exec(_assembled({"clip_grad_norm_"}, set(), set()), module.__dict__)
+    summed: list[int] = []
+
+    class Mesh:
+        def get_group(self, dim: int) -> int:
+            return dim
+
+    class Gradient:
+        placements = (Replicate(), _StridedShard(0, split_factor=2), Shard(0))
+        device_mesh = Mesh()
+        device, dtype = torch.device("cpu"), torch.float32
+
+        def to_local(self) -> torch.Tensor:
+            return torch.ones(4)
+
+    module.DTensor = Gradient
+    module.dist = SimpleNamespace(
+        all_reduce=lambda norm, op, group: summed.append(group), ReduceOp=SimpleNamespace(SUM="sum")
+    )
+    assert module.clip_grad_norm_([SimpleNamespace(grad=Gradient())], 1.0) == 2.0
+    assert summed == [1, 2]
 
 
 @pytest.mark.parametrize("keyword", ["device_id", "sync_module_states"])

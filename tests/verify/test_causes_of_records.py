@@ -14,8 +14,9 @@ from fsdp_migrate.verify.causes import likely_causes
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.layout_warnings import layout_warnings
-from fsdp_migrate.verify.model import ANSWER, CLIPPED, Difference
-from fsdp_migrate.verify.record import ArmRecord, Clip, Load, OptimizerFacts, Part, StepFacts, Unit
+from fsdp_migrate.verify.model import ANSWER, CLIPPED, SAVED, Difference
+from fsdp_migrate.verify.own_parts import leave_out_own_parts
+from fsdp_migrate.verify.record import ArmRecord, Clip, Load, OptimizerFacts, Part, Save, StepFacts, Unit
 
 
 def arm(kind: str, *steps: dict[str, Any], **more: Any) -> ArmRecord:
@@ -287,6 +288,11 @@ def test_errors_of_parameters_outside_of_a_forward_pass() -> None:
     assert "call the module itself" in known_errors.meaning(mixed.format("mm.default"), "")
     assert "parameter group" in known_errors.meaning(mixed.format("addcdiv_.default"), "torch/optim/adam.py")
     dtype = "RuntimeError: attempting to assign a gradient with dtype 'c10::BFloat16' to a tensor"
+    meshes = "RuntimeError: All operands in aten.stack.default must have the same mesh"
+    assert "mesh by mesh" in known_errors.meaning(meshes, "")
+    inside = 'File "torch/distributed/tensor/_dispatch.py", line 531, in _dispatch\n    raise AssertionError'
+    assert "changed in place by a DTensor" in known_errors.meaning("AssertionError: ", inside)
+    assert known_errors.meaning("AssertionError: ", "train.py") == ""
     assert "first forward pass" in known_errors.meaning(dtype, "")
 
 
@@ -465,3 +471,23 @@ def test_seeds_are_told_from_numbers_that_were_drawn() -> None:
         evidence = Evidence(ranks("FSDP1", *before), ranks("FSDP2", *after), apart(1, "loss", 1.0, 2.0))
         (found,) = likely_causes(evidence)
         assert found.code == "random-state" and words in found.text
+
+
+def test_own_parts_are_known_by_names_with_fsdp1_wrappers_in_them() -> None:
+    """A dictionary made of `named_parameters()`, which every rank saves: other names, and other parts."""
+    old, new = "shadow._fsdp_wrapped_module.layer.weight", "shadow.layer.weight"
+    parts = [
+        Part(rank, f"file 1, {old}", "float32", (5 - rank,), 5 - rank, 0, None, None, None) for rank in (0, 1)
+    ]
+    original = ArmRecord(
+        ranks=2,
+        saves=[Save(1, rank, (old, "decay"), ()) for rank in (0, 1)],
+        parts={(1, SAVED): {f"file 1, {old}": parts}},
+    )
+    candidate = ArmRecord(ranks=2, saves=[Save(1, rank, (new, "decay"), (new,)) for rank in (0, 1)])
+    notices = leave_out_own_parts(original, candidate)
+    assert len(notices) == 1
+    assert "1 tensors of a file that every rank saves after step 1 are the rank's own part" in notices[0]
+    assert original.parts == {(1, SAVED): {}}
+    assert [one.names for one in (*original.saves, *candidate.saves)] == [("decay",)] * 4
+    assert all(one.partial == () for one in candidate.saves)

@@ -27,6 +27,7 @@ from codemods.rule import (
     replace,
     rule,
 )
+from codemods.tensor_parallel import is_tensor_parallel
 from codemods.torch_names import FSDP
 
 LOW_PRECISION = ("bfloat16", "float16", "half")
@@ -52,7 +53,9 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
     FSDP1 accumulates the norm in float32 whatever the dtype of the gradients; PyTorch's function does so in
     their own dtype, and it refuses parameters on different meshes or a mixture of plain and sharded ones.
     Where the code shows low-precision parameters or modules left out of sharding, a helper function with
-    FSDP1's arithmetic is used instead. So it is for the infinity norm: PyTorch's function cannot take it of
+    FSDP1's arithmetic is used instead. So it is where layers are tensor parallel (`parallelize_module`): the
+    helper sums over all meshes, where FSDP1 left the parts of other tensor-parallel ranks out of the norm,
+    and each of them clipped by another. So it is for the infinity norm: PyTorch's function cannot take it of
     an empty shard, and a rank has one of every parameter with fewer rows than there are ranks. Otherwise the
     norm agrees to the last digit or two of float32 (the order of additions differs)."""
     for call, on_class in _calls(project):
@@ -61,6 +64,8 @@ def clip_grad_norm_(project: Project) -> Iterator[Finding]:
             continue
         if not isinstance(project.sharded(call.module, call.receiver), No):
             yield _translated(project, call, max_norm, argument(call.node, 1 + on_class, "norm_type"))
+            if is_tensor_parallel(project, call.module.path):
+                yield _other_norm(call)
             continue
         is_list = ".parameters(" in ast.unparse(max_norm)
         name = "clip_grad_norm_"
@@ -89,8 +94,8 @@ def _translated(
             "gradients are clipped by a helper function: PyTorch's own cannot take the infinity norm "
             "of a rank's empty shard"
             if is_infinite
-            else "gradients are clipped with FSDP1's arithmetic: they can be of low precision or "
-            "partly unsharded"
+            else "gradients are clipped with FSDP1's arithmetic: they can be of low precision, partly "
+            "unsharded, or on several meshes"
         )
     else:
         message = "gradients are clipped by PyTorch's own function on the sharded parameters"
@@ -99,6 +104,18 @@ def _translated(
             new = (*new, ".full_tensor()")
     edits = [replace(module, call.node, new)]
     return finding(module, call.node, "FM301", message, safety=Safety.SAFE, edits=edits)
+
+
+def _other_norm(call: MethodCall) -> Finding:
+    return finding(
+        call.module,
+        call.node,
+        "FM301",
+        "FSDP1 left the parts of other tensor-parallel ranks out of the norm, and each of them clipped by "
+        "another; now it is the whole gradient's: expect other numbers than before where layers are tensor "
+        "parallel (these are right)",
+        is_note=True,
+    )
 
 
 def _calls(project: Project) -> Iterator[tuple[MethodCall, bool]]:
@@ -121,6 +138,8 @@ def may_be_infinite(project: Project, module: Module, norm_type: ast.expr) -> bo
 
 def needs_helper(project: Project, path: str) -> bool:
     """Whether gradients can be of low precision, or parameters of several meshes or of none."""
+    if is_tensor_parallel(project, path):
+        return True
     for site in project.wraps:
         ignored, unknown = ignored_arguments(project, site)
         # Keywords that come from elsewhere are known by their names, of a dataclass's fields say.

@@ -22,6 +22,7 @@ from codemods.rule import (
     argument,
     code,
     finding,
+    remove_with_item,
     replace,
     rule,
     unwrap_block,
@@ -55,14 +56,20 @@ def summon_full_params(project: Project) -> Iterator[Finding]:
         model = argument(use.node, 0, "module") or (None if is_static else use.receiver)
         if model is None:
             continue
-        item = use.module.parent(use.node)
+        item = use.module.parent(_or_nothing(use.module, use.node) or use.node)
         block = use.module.parent(item) if isinstance(item, ast.withitem) else None
-        alone = block if isinstance(block, ast.With) and len(block.items) == 1 else None
-        if alone is not None and only_loads(alone):
-            edits = [unwrap_block(use.module, alone)]
+        if isinstance(block, ast.With) and len(block.items) == 1 and only_loads(block):
+            edits = [unwrap_block(use.module, block)]
             message = "loading needs no full parameters under FSDP2"
-        elif alone is not None and _only_runs(project, use.module, alone, registered):
-            edits = [unwrap_block(use.module, alone)]
+        elif (
+            isinstance(item, ast.withitem)
+            and isinstance(block, ast.With)
+            and _only_runs(project, use.module, block, registered)
+        ):
+            is_alone = len(block.items) == 1
+            edits = [
+                unwrap_block(use.module, block) if is_alone else remove_with_item(use.module, block, item)
+            ]
             message = "running the model needs no full parameters under FSDP2"
         elif (unneeded := _unneeded_context(project, use.module, use.node, registered)) is not None:
             span = _parenthesized(use.module, unneeded)
@@ -99,12 +106,17 @@ def _unneeded_context(
         or not all(_only_runs(project, module, block, registered) for block in entered)
     ):
         return None
+    return _or_nothing(module, call) or call
+
+
+def _or_nothing(module: Module, call: ast.Call) -> ast.IfExp | None:
+    """`FSDP.summon_full_params(model) if is_fsdp else nullcontext()`, around the first."""
     choice = module.parent(call)
     if isinstance(choice, ast.IfExp):
         other = choice.orelse if choice.body is call else choice.body
         if "nullcontext" in ast.unparse(other):
             return choice
-    return call
+    return None
 
 
 def _parenthesized(module: Module, node: ast.expr) -> Span:

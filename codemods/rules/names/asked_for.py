@@ -12,6 +12,7 @@ from codemods.rule import (
     No,
     Project,
     Safety,
+    can_only_be_sharded,
     code,
     finding,
     may_be_ddp,
@@ -39,7 +40,7 @@ def asked_for(project: Project) -> Iterator[Finding]:
 
     The methods are gone with FSDP1's wrapper: the old question is False on an FSDP2 model, without a word,
     and the program goes another way. Where the model may be wrapped in DistributedDataParallel, which has
-    `no_sync` too, the old question stays beside the new one.
+    `no_sync` too, or where it comes from was not found, the old question stays beside the new one.
 
     A method that is handed on (`clip = model.clip_grad_norm_`, `getattr(model, "no_sync")`) is left to a
     person, where what is done with it cannot be followed. `getattr(model, "no_sync", default)` that is
@@ -51,7 +52,7 @@ def asked_for(project: Project) -> Iterator[Finding]:
     for module in project.looked_at:
         for call in module.calls():
             asked = _asked(call, (*_METHODS, *_NEW))
-            if asked is None or isinstance(project.sharded(module, call.args[0]), No):
+            if asked is None or not _can_be_sharded(project, module, call.args[0], asked):
                 continue
             if asked in _NEW:
                 yield from _answered(module, call, asked)
@@ -73,8 +74,19 @@ def asked_for(project: Project) -> Iterator[Finding]:
             parent = module.parent(node)
             if isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node):
                 continue
-            if not isinstance(project.sharded(module, node.value), No):
+            if _can_be_sharded(project, module, node.value, node.attr):
                 yield _taken(module, node, node.attr)
+
+
+def _can_be_sharded(project: Project, module: Module, model: ast.expr, method: str) -> bool:
+    """Whether it is a sharded model, or an object of unknown origin that is asked for what FSDP1's had; not
+    where it is asked beside that whether it is FSDP2's."""
+    if not isinstance(project.sharded(module, model), No):
+        return True
+    if method in _NEW or not can_only_be_sharded(project, module, model, method):
+        return False
+    beside = next((p for p in module.ancestors(model) if isinstance(p, ast.BoolOp)), None)
+    return beside is None or "FSDPModule" not in ast.unparse(beside)
 
 
 def _answered(module: Module, call: ast.Call, method: str) -> Iterator[Finding]:
@@ -120,9 +132,12 @@ def _asked(call: ast.Call, methods: tuple[str, ...]) -> str | None:
 
 def _question(project: Project, module: Module, call: ast.Call, method: str) -> Finding:
     template = "isinstance({x}, {torch.distributed.fsdp.FSDPModule})"
-    others = may_be_ddp(module) or isinstance(project.sharded(module, call.args[0]), Maybe)
-    if method == "no_sync" and others:
-        template = f'({template} or hasattr({{x}}, "no_sync"))'
+    holding = project.sharded(module, call.args[0])
+    others = method == "no_sync" and (may_be_ddp(module) or isinstance(holding, Maybe))
+    if others or isinstance(holding, No):
+        is_test = getattr(module.parent(call), "test", None) is call
+        template = f'{template} or hasattr({{x}}, "{method}")'
+        template = template if is_test else f"({template})"
     return finding(
         module,
         call,

@@ -96,7 +96,7 @@ def config_types(project: Project) -> Iterator[Finding]:
             elif project.group(use.module.path) in moving:
                 yield _moved(project, use, new)
                 if new == "MixedPrecision":
-                    yield from _low_precision_gradients(use)
+                    yield from _low_precision_gradients(project, use)
 
 
 def _can_be_fsdp2s(use: NameUse) -> bool:
@@ -176,7 +176,7 @@ def _moved(project: Project, use: NameUse, new: str) -> Finding:
     needs: set[str] = set()
     parent = module.parent(node)
     if new == "MixedPrecision" and isinstance(parent, ast.Call) and parent.func is node:
-        needs = _fields(parent)
+        needs = _fields(project, parent)
     if new == "MixedPrecision" and _is_assigned_to(project):
         needs.add("field:_mutable")
     return finding(
@@ -206,18 +206,20 @@ def _shares(project: Project, use: NameUse, name: str) -> set[str]:
     return {shared_type(project, use.module, name)}
 
 
-def _fields(call: ast.Call) -> set[str]:
+def _fields(project: Project, call: ast.Call) -> set[str]:
     """Fields a `MixedPrecision(...)` call sets, marked as such."""
     names = {name for name, _ in zip(MIXED_PRECISION_FIELDS, call.args, strict=False)}
     for keyword in call.keywords:
         names |= {keyword.arg} if keyword.arg else set(MIXED_PRECISION_FIELDS)
-    if not any(_is_decided_at_run_time(keyword) for keyword in call.keywords):
+    if not any(_is_decided_at_run_time(project, keyword) for keyword in call.keywords):
         names.discard(_GRADIENTS)
     return {f"field:{name}" for name in names}
 
 
-def _is_decided_at_run_time(keyword: ast.keyword) -> bool:
-    """Whether the program decides about low-precision gradients when it runs."""
+def _is_decided_at_run_time(project: Project, keyword: ast.keyword) -> bool:
+    """Whether the program decides about low-precision gradients when it runs, or can by `**settings`."""
+    if keyword.arg is None:
+        return any(True for _ in project.reading(_GRADIENTS))
     return keyword.arg == _GRADIENTS and not isinstance(keyword.value, ast.Constant)
 
 
@@ -230,14 +232,14 @@ def _is_assigned_to(project: Project) -> bool:
     )
 
 
-def _low_precision_gradients(use: NameUse) -> Iterator[Finding]:
+def _low_precision_gradients(project: Project, use: NameUse) -> Iterator[Finding]:
     """`keep_low_precision_grads` goes: False is what FSDP2 does, True has no counterpart. What the program
     decides stays, and the helper module's type refuses True."""
     call = use.module.parent(use.node)
     if not isinstance(call, ast.Call) or call.func is not use.node:
         return
     for keyword in call.keywords:
-        if _is_decided_at_run_time(keyword):
+        if _is_decided_at_run_time(project, keyword):
             message = "`keep_low_precision_grads` can only be False: FSDP2 keeps the dtype of parameters"
             yield finding(use.module, keyword, "FM203", message, is_note=True, fades=True)
         elif keyword.arg == _GRADIENTS:

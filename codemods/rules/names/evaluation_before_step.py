@@ -7,8 +7,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.analysis.evaluations import run_by
 from codemods.analysis.no_gradients import switches_gradients_off
 from codemods.rule import Finding, Maybe, Module, No, Project, Sharded, finding, rule
+
+_DEPTH = 3
+"""How many functions the model is followed into."""
 
 
 @rule("evaluation before the step", {"FM522": "an evaluation between `backward()` and `optimizer.step()`"})
@@ -58,28 +62,33 @@ def _evaluated_before(project: Project, module: Module, step: ast.Call) -> ast.C
     return found
 
 
-def _is_evaluation(project: Project, module: Module, call: ast.Call) -> bool:
+def _is_evaluation(project: Project, module: Module, call: ast.Call, depth: int = _DEPTH) -> bool:
     """Whether a call runs a sharded model without gradients, by itself or in a function it is given to."""
     if not isinstance(project.sharded(module, call.func), No):
         return _is_without_gradients(module, call)
     given = [a for a in call.args if not isinstance(project.sharded(module, a), No)]
-    symbol = project.resolve(module, call.func) if given else None
-    function = symbol.node if symbol is not None else None
-    if not isinstance(function, ast.FunctionDef) or symbol is None or symbol.module is None:
-        return False
-    position = call.args.index(given[0])
-    if position >= len(function.args.args):
-        return False
-    name, home = function.args.args[position].arg, symbol.module
-    runs = [
-        n
-        for n in ast.walk(function)
-        if isinstance(n, ast.Call)
-        and any(isinstance(x, ast.Name) and x.id == name for x in (n.func, *n.args))
-    ]
-    decorated = any(map(switches_gradients_off, function.decorator_list))
     around = _is_without_gradients(module, call)
-    return bool(runs) and (decorated or around or any(_is_without_gradients(home, run) for run in runs))
+    return (
+        any(around or is_off for is_off in _runs(project, module, call, given[0], depth)) if given else False
+    )
+
+
+def _runs(project: Project, module: Module, call: ast.Call, given: ast.expr, depth: int) -> Iterator[bool]:
+    """Of each place where a function, or one that it calls, runs the model that it is given: whether no
+    gradients are computed there. One that only looks at the model's gradients has none."""
+    symbol = project.resolve(module, call.func) if depth else None
+    function, home = (symbol.node, symbol.module) if symbol is not None else (None, None)
+    position = call.args.index(given)
+    if home is None or not isinstance(function, ast.FunctionDef) or position >= len(function.args.args):
+        return
+    name = function.args.args[position].arg
+    decorated = any(map(switches_gradients_off, function.decorator_list))
+    for inner in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
+        is_off = decorated or _is_without_gradients(home, inner)
+        if ast.unparse(run_by(inner)) == name:
+            yield is_off
+        for argument in (a for a in inner.args if isinstance(a, ast.Name) and a.id == name):
+            yield from (is_off or further for further in _runs(project, home, inner, argument, depth - 1))
 
 
 def _is_without_gradients(module: Module, node: ast.AST) -> bool:

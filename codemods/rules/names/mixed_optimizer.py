@@ -8,21 +8,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods.ignored_parameters import ignored_arguments
+from codemods.ignored_parameters import ignores_any
 from codemods.rule import (
     Finding,
-    Literal,
     Module,
     No,
-    Opaque,
     Project,
     Safety,
-    Sequenced,
-    Value,
     WrapCall,
     append_argument,
     finding,
-    options,
     rule,
 )
 
@@ -37,7 +32,7 @@ def mixed_optimizer(project: Project) -> Iterator[Finding]:
     all parameters of a group in one call by default (`foreach`), which raises "got mixed torch.Tensor and
     DTensor". One parameter at a time gives the same numbers. An optimizer that asks for `foreach` or `fused`
     is left to a person: give it the ignored parameters in a group of their own."""
-    sites = [site for site in project.wraps if _ignores(project, site)]
+    sites = [site for site in project.wraps if ignores_any(project, site)]
     for module in project.looked_at if sites else ():
         for call in module.calls():
             symbol = project.outside(module, call.func)
@@ -58,23 +53,6 @@ def mixed_optimizer(project: Project) -> Iterator[Finding]:
                 safety=Safety.MANUAL if asked else Safety.SAFE,
                 edits=[] if asked else [append_argument(module, call, "foreach=False")],
             )
-
-
-def _ignores(project: Project, site: WrapCall) -> bool:
-    given, _ = ignored_arguments(project, site)
-    return any(not _is_nothing(value) for argument in given for value in options(argument.value))
-
-
-def _is_nothing(value: Value) -> bool:
-    """None, an empty list, or what a caller may give and none is seen to."""
-    match value:
-        case Literal(value=None):
-            return True
-        case Sequenced():
-            return not value.elements
-        case Opaque(why="decided by the caller"):
-            return True
-    return False
 
 
 def _is_of(project: Project, module: Module, call: ast.Call, sites: list[WrapCall]) -> bool:

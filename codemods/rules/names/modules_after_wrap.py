@@ -33,7 +33,7 @@ def modules_after_wrap(project: Project) -> Iterator[Finding]:
         for node, holder, value in _put(module):
             if not any(project.links.may_be_sharded(part) for part in _chain(holder)):
                 continue
-            if not _has_parameters(project, module, value):
+            if not _has_parameters(project, module, value) or _is_sharded_in(project, value):
                 continue
             holding = model_of(project, module, holder)[1]
             if isinstance(holding, No):
@@ -47,6 +47,12 @@ def modules_after_wrap(project: Project) -> Iterator[Finding]:
                 remedy="put it into the model before the model is sharded",
                 is_note=isinstance(holding, Maybe),  # it can be the model before the wrap
             )
+
+
+def _is_sharded_in(project: Project, value: ast.expr) -> bool:
+    """Whether what is put in is wrapped there: `nn.ModuleList(FSDP(block) for block in model.blocks)`."""
+    nodes = set(ast.walk(value))
+    return any(site.node in nodes for site in project.wraps)
 
 
 def _put(module: Module) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:

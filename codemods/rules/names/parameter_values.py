@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods.analysis.counts import count_goes_over_ranks
+from codemods.analysis.far_parameters import FarParameters
 from codemods.analysis.joined_parameters import joined_parameters
 from codemods.analysis.module import last_name
 from codemods.analysis.name_tests import body_of, test_of_name, test_of_whole_name
@@ -19,7 +20,7 @@ from codemods.analysis.parameter_questions import code_of, is_no_rule, is_shape_
 from codemods.analysis.summoned import is_model_summoned, is_summoned
 from codemods.editing.local_norms import local_norm_edits
 from codemods.ignored_parameters import has_only_shards
-from codemods.kept_parameters import kept_loops, sent, shapes_by_key
+from codemods.kept_parameters import holder_of, kept_loops, sent, shapes_by_key
 from codemods.parts_of_models import model_of
 from codemods.rule import (
     Finding,
@@ -246,10 +247,15 @@ def _is_copy(node: ast.AST) -> bool:
 
 
 def _is_of_parameters(project: Project, module: Module, loop: ParameterLoop, node: ast.AST) -> bool:
-    """Whether `average.copy_(...)` is given parameters of sharded models only: DTensors of one layout."""
+    """Whether `average.copy_(...)` is given parameters of sharded models only, or what was made of them and
+    kept (`self.shadow[name]`): DTensors of one layout."""
     call = module.parent(node)
     if not isinstance(node, ast.Attribute) or node.attr != "copy_" or not isinstance(call, ast.Call):
         return False
+    given = call.args[0] if call.args else None
+    if isinstance(given, ast.Subscript):
+        kept = FarParameters(project.links).element(module, given)
+        return not isinstance(holder_of(project, kept), No)
     tensors = {
         name
         for other in parameter_loops(project, module)

@@ -6,12 +6,23 @@ until the next backward pass ends)."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
 
 from codemods.analysis.evaluations import is_only_evaluated, is_without_gradients
 from codemods.analysis.flow import reaching
+from codemods.analysis.origins import Origins
 from codemods.analysis.summoned import is_summoned
-from codemods.rule import Finding, Module, No, Project, finding, rule
+from codemods.rule import Finding, Module, No, Project, WrapCall, finding, rule
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A model as other functions know it: where it is wrapped, and what it was made from."""
+
+    sites: frozenset[WrapCall]
+    made: frozenset[ast.AST]
+
 
 _LISTS = ("parameters", "named_parameters")
 
@@ -42,7 +53,11 @@ def parameters_after_forward(project: Project) -> Iterator[Finding]:
             continue
         if not _is_kept(project, module, call.node) and not _is_written(module, call.node):
             continue
-        last = _last(project, module, call.node, text)
+        start = module.span(module.statement(call.node)).start
+        last = _last(project, module, call.node, start, {text})
+        if not last:
+            made = Origins(project.links).of(module, call.receiver)
+            last = _before_calls(project, module, call.node, _Model(holding.sites, frozenset(made)))
         if last == "forward" or (
             last != "reshard"
             and _is_repeated(project, module, call.node)
@@ -81,18 +96,56 @@ def _takes_names_only(module: Module, call: ast.Call) -> bool:
     return isinstance(last, ast.Name) and last.id == "_"
 
 
-def _last(project: Project, module: Module, node: ast.Call, text: str) -> str:
-    """What happened last to the model before a place in its function, earlier in the text or later in a loop
-    around the place: `forward`, `backward`, `reshard`, or nothing."""
-    start = module.span(module.statement(node)).start
-    events = sorted(_events(project, module, module.function(node), text))
-    earlier = [event for event in events if event[0] < start]
+def _last(project: Project, module: Module, node: ast.AST, start: int, texts: Set[str]) -> str:
+    """What happened last to a model before a place in the function around a node, earlier in the text or
+    later in a loop around it: `forward`, `backward`, `reshard`, or nothing.
+
+    Args:
+        texts: the expressions that are the model there.
+    """
+    function = module.function(node)
+    events = sorted(event for text in texts for event in _events(project, module, function, text))
+    earlier = [event for event in events if event[0] <= start]
     for loop in _loops(module, node):
         span = module.span(loop)
         turn = [event for event in events if span.start <= event[0] < span.end]
         if turn and (not earlier or earlier[-1] not in turn) and turn[-1][1] == "forward":
             return "forward"
     return earlier[-1][1] if earlier else ""
+
+
+def _before_calls(project: Project, module: Module, node: ast.AST, model: _Model, depth: int = 2) -> str:
+    """The same of the functions that call that of a place; one that goes on behind the `yield` of a context
+    manager is reached at the end of a block."""
+    function = module.function(node)
+    if function is None or not depth:
+        return ""
+    here = module.span(node).start
+    is_exit = any(isinstance(n, ast.Yield) and module.span(n).end < here for n in ast.walk(function))
+    for home, call in project.links.calls_of(module, function):
+        block = home.statement(call)
+        start = home.span(block).end if is_exit and isinstance(block, ast.With) else home.span(call).start
+        last = _last(project, home, call, start, _texts(project, home, call, model))
+        last = last or _before_calls(project, home, call, model, depth - 1)
+        if last == "forward":
+            return last
+    return ""
+
+
+def _texts(project: Project, module: Module, node: ast.AST, model: _Model) -> set[str]:
+    """What a model is called in a function around a node, of what is run there or given to a call."""
+    function = module.function(node)
+    found: set[str] = set()
+    for call in (n for n in ast.walk(function or module.tree) if isinstance(n, ast.Call)):
+        for one in (call.func, *call.args):
+            if not isinstance(one, ast.Name | ast.Attribute) or not project.links.may_be_sharded(one):
+                continue
+            holding = project.sharded(module, one)
+            if not isinstance(holding, No) and holding.sites & model.sites:
+                made = Origins(project.links).of(module, one)
+                if not made or not model.made or model.made & made:
+                    found.add(ast.unparse(one))
+    return found
 
 
 def _loops(module: Module, node: ast.AST) -> Iterator[ast.For | ast.While]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from codemods.ignored_parameters import ignores_any
 from codemods.rule import (
     Edit,
     Finding,
@@ -42,7 +43,12 @@ def sharded_grad_scaler(project: Project) -> Iterator[Finding]:
 
     The gradients of an FSDP2 model are DTensors: the plain scaler's test for infinities is reduced over all
     ranks by itself, so that all of them skip the same steps. `process_group` goes; positional arguments get
-    names, because the two classes order them differently."""
+    names, because the two classes order them differently.
+
+    Where parameters are ignored by a wrap and trained, their gradients are plain, and the scaler stops at an
+    optimizer that has both kinds: give them an optimizer of their own, and see that all ranks skip the same
+    steps of it."""
+    is_mixed = any(ignores_any(project, site) for site in project.wraps)
     for use in project.uses(NAME):
         call = use.module.parent(use.node)
         edits = [replace(use.module, use.node, code(None, "{torch.amp.GradScaler}"))]
@@ -56,6 +62,16 @@ def sharded_grad_scaler(project: Project) -> Iterator[Finding]:
             safety=Safety.SAFE,
             edits=edits,
         )
+        if is_mixed:
+            yield finding(
+                use.module,
+                use.node,
+                "FM503",
+                "where ignored parameters are trained, the plain scaler stops at an optimizer with sharded "
+                "and plain gradients",
+                remedy="give them an optimizer of their own; infinities in it are found on their rank alone",
+                is_note=True,
+            )
 
 
 def _arguments(module: Module, call: ast.Call) -> list[Edit]:

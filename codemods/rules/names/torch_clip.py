@@ -24,6 +24,7 @@ from codemods.rule import (
     No,
     Project,
     Safety,
+    Sharded,
     argument,
     code,
     finding,
@@ -35,6 +36,7 @@ from codemods.rule import (
     replace,
     rule,
 )
+from codemods.tensor_parallel import is_tensor_parallel
 
 _FUNCTIONS = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad.clip_grad_norm_")
 
@@ -51,8 +53,9 @@ def torch_clip(project: Project) -> Iterator[Finding]:
     model, `clip_grad_norm_(model.backbone.parameters(), c)`, and where a list of them was kept before, in an
     attribute or for a function that clips.
 
-    Where modules are left out of the shards PyTorch's function stops, because their gradients are plain: with
-    `--unsafe-fixes` the helper module's takes its place.
+    Where modules are left out of the shards PyTorch's function stops, because their gradients are plain, and
+    where layers are tensor parallel it stops, because theirs lie on another mesh: with `--unsafe-fixes` the
+    helper module's takes its place.
 
     Within `summon_full_params` gradients are whole before and after: nothing is said. Nor is it of a method
     that a class with a sharded model overrides to clip by FSDP1's own."""
@@ -67,8 +70,8 @@ def torch_clip(project: Project) -> Iterator[Finding]:
                 or _is_overridden(project, module, call)
             ):
                 continue
-            if _is_mixed(project, call, holding):
-                yield _mixed(module, call)
+            if _is_mixed(project, module, call, holding):
+                yield _mixed(project, module, call)
                 continue
             edits = []
             if is_result_used(module, call):
@@ -87,23 +90,27 @@ def torch_clip(project: Project) -> Iterator[Finding]:
             )
 
 
-def _is_mixed(project: Project, call: ast.Call, holding: Holding) -> bool:
-    """Whether some of a model's parameters are left out of its shards, in a call with arguments that the
-    helper module's function takes."""
+def _is_mixed(project: Project, module: Module, call: ast.Call, holding: Holding) -> bool:
+    """Whether some of a model's parameters are left out of its shards, or on another mesh, in a call with
+    arguments that the helper module's function takes."""
     is_plain = {k.arg for k in call.keywords} <= {"max_norm", "norm_type"} and len(call.args) <= 3
     sites = () if isinstance(holding, No) else holding.sites
-    return is_plain and any(ignored_arguments(project, site)[0] for site in sites)
+    is_left_out = any(ignored_arguments(project, site)[0] for site in sites)
+    is_parallel = isinstance(holding, Sharded) and is_tensor_parallel(project, module.path)
+    return is_plain and (is_left_out or is_parallel)
 
 
-def _mixed(module: Module, call: ast.Call) -> Finding:
+def _mixed(project: Project, module: Module, call: ast.Call) -> Finding:
+    why = "a mixture of sharded and plain gradients, and parameters are ignored by the wrap"
+    if is_tensor_parallel(project, module.path):
+        why = "gradients on several meshes, and layers are tensor parallel"
     return finding(
         module,
         call,
         "FM302",
-        "FSDP1 clipped every rank by its own part of the gradient here; PyTorch's function stops at a "
-        "mixture of sharded and plain gradients, and parameters are ignored by the wrap",
-        remedy="where those are trained use the helper module's `clip_grad_norm_`, which `--unsafe-fixes` "
-        "writes; expect other numbers than before (these are right)",
+        "FSDP1 clipped every rank by its own part of the gradient here; PyTorch's function stops at " + why,
+        remedy="where such gradients are made use the helper module's `clip_grad_norm_`, which "
+        "`--unsafe-fixes` writes; expect other numbers than before (these are right)",
         safety=Safety.UNSAFE,
         edits=[replace(module, call.func, code(None, "{helper.clip_grad_norm_}"))],
     )

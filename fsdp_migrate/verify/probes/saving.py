@@ -146,4 +146,5 @@ def _is_part(tensor: Any) -> bool:
     """Whether this rank holds a part only of what the tensor claims to be."""
     if type(tensor).__name__ == "ShardedTensor":
         return True
-    return any(placement.is_shard() for placement in getattr(tensor, "placements", ()))
+    # Below tensor parallelism the placement is a `_StridedShard`, which is no `is_shard()`.
+    return any(not placement.is_replicate() for placement in getattr(tensor, "placements", ()))

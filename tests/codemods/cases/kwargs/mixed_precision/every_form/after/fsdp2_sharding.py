@@ -29,6 +29,11 @@ class MixedPrecision:
     _module_classes_to_ignore: Sequence[type[nn.Module]] = (
         nn.modules.batchnorm._BatchNorm,
     )
+    keep_low_precision_grads: bool = False
+
+    def __post_init__(self) -> None:
+        if self.keep_low_precision_grads:
+            raise ValueError("FSDP2 keeps gradients in the parameters' own dtype")
 
     def policy(self, *, is_root: bool) -> MixedPrecisionPolicy:
         """Inputs are cast once, at the root: units get side inputs as they come."""

@@ -3,6 +3,7 @@
 Written by fsdp-migrate from this repository's FSDP1 code; plain PyTorch, yours to edit.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +16,16 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 @dataclass(frozen=True)
 class MixedPrecision:
-    """Compute and gradient-reduction dtypes; `None` keeps the stored dtype."""
+    """Compute, gradient-reduction and buffer dtypes; `None` keeps the stored dtype."""
 
     param_dtype: torch.dtype | None = None
     reduce_dtype: torch.dtype | None = None
+    buffer_dtype: torch.dtype | None = None
+    cast_forward_inputs: bool = False
+    cast_root_forward_inputs: bool = True
+    _module_classes_to_ignore: Sequence[type[nn.Module]] = (
+        nn.modules.batchnorm._BatchNorm,
+    )
     keep_low_precision_grads: bool = False
 
     def __post_init__(self) -> None:
@@ -30,7 +37,8 @@ class MixedPrecision:
         return MixedPrecisionPolicy(
             param_dtype=self.param_dtype,
             reduce_dtype=self.reduce_dtype or self.param_dtype,
-            cast_forward_inputs=is_root,
+            cast_forward_inputs=self.cast_forward_inputs
+            or (is_root and self.cast_root_forward_inputs),
         )
 
 
@@ -55,6 +63,14 @@ def make_mesh(device: torch.device) -> DeviceMesh:
     )
 
 
+def cast_buffers(model: nn.Module, dtype: torch.dtype) -> None:
+    """Floating-point buffers take part in the computation, so they get its dtype."""
+    for module in model.modules():
+        for buffer in module.buffers(recurse=False):
+            if buffer.is_floating_point():
+                buffer.data = buffer.data.to(dtype)
+
+
 def shard_model(
     model: nn.Module,
     *,
@@ -71,4 +87,6 @@ def shard_model(
     device = training_device(device_id)
     options: dict[str, Any] = {"mesh": make_mesh(device)}
     fully_shard(model, mp_policy=precision.policy(is_root=True), **options)
+    if precision.buffer_dtype is not None:
+        cast_buffers(model, precision.buffer_dtype)
     return model

@@ -18,9 +18,15 @@ class Precision:
         )
 
 
+def spread(keeps):
+    settings = dict(param_dtype=torch.bfloat16, keep_low_precision_grads=keeps)
+    return MixedPrecision(**settings)
+
+
 def main(out, keeps):
     torch.manual_seed(0)
     told = Precision(keep_low_precision_grads=keeps).of_torch()
+    assert spread(keeps).param_dtype is told.param_dtype
     model = shard_model(
         nn.Linear(8, 8),
         mixed_precision=told,

@@ -5,6 +5,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
+from fsdp2_sharding import summon_full_params
 from model import Block, Model, batch, loss_of
 
 
@@ -24,6 +25,12 @@ def sample(model, tokens, sharded):
         return model.generate(tokens, steps=4)
 
 
+def looked_at(model, tokens):
+    with torch.no_grad(), summon_full_params(model, writeback=False):
+        sampled = model.generate(tokens, steps=2)
+        return sampled, model.head.weight.abs().sum()
+
+
 def main(out):
     model = shard(Model())
     before = sample(model, batch(0), True)
@@ -39,5 +46,6 @@ def main(out):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
+        looks = looked_at(model, batch(step))
     after = sample(model, batch(1), True)
-    return {"model": model, "losses": losses, "before": before, "after": after}
+    return {"model": model, "losses": losses, "before": before, "after": after, "looks": looks}

@@ -29,6 +29,12 @@ def sample(model, tokens, sharded):
         return model.generate(tokens, steps=4)
 
 
+def looked_at(model, tokens):
+    with torch.no_grad(), FSDP.summon_full_params(model, writeback=False):
+        sampled = model.generate(tokens, steps=2)
+        return sampled, model.head.weight.abs().sum()
+
+
 def main(out):
     model = shard(Model())
     before = sample(model, batch(0), True)
@@ -40,5 +46,6 @@ def main(out):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
+        looks = looked_at(model, batch(step))
     after = sample(model, batch(1), True)
-    return {"model": model, "losses": losses, "before": before, "after": after}
+    return {"model": model, "losses": losses, "before": before, "after": after, "looks": looks}

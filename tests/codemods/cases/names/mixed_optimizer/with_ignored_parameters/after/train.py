@@ -7,6 +7,10 @@ from fsdp2_sharding import ModuleWrapPolicy, shard_model
 from model import Block, Model, batch, loss_of
 
 
+def scaled():
+    return torch.amp.GradScaler(enabled=False)
+
+
 def asked_for(model):
     # TODO(fsdp-migrate FM528): give the ignored parameters a group of their own
     return torch.optim.AdamW(model.parameters(), lr=0.01, foreach=True)

@@ -74,3 +74,12 @@ def used_before(model, log):
     log(squares)
     dist.all_reduce(squares)
     return squares
+
+
+def of_a_kind(model, kind=2.0):
+    total = torch.zeros(())
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            total += parameter.grad.detach().float().norm(kind) ** kind
+    dist.all_reduce(total)
+    return total ** (1.0 / kind)

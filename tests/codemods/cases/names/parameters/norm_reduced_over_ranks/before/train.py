@@ -32,6 +32,7 @@ def main(out, strategy, use_orig_params, log=None):
         loss.backward()
         found += [norms.in_a_loop(model), norms.of_numbers(model)]
         found += [norms.in_an_expression(model), norms.of_two_kinds(model)]
+        found += [norms.of_a_kind(model), norms.of_a_kind(model, 3.0)]
         optimizer.step()
     if log is not None:
         found += refused(model, log)

@@ -24,3 +24,32 @@ def main(model, batches):
         optimizer.step()
         with torch.no_grad():
             log(model, batch)
+
+
+def limited(optimizer, model, batch):
+    """What looks at gradients runs no model; what hands the model on does."""
+    model = FSDP(model)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(batch).backward()
+    scale(model)
+    optimizer.step()
+    model(batch).backward()
+    validated(model, batch)
+    optimizer.step()
+
+
+@torch.no_grad()
+def norm(model):
+    return torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
+
+
+@torch.no_grad()
+def scale(model):
+    total = norm(model)
+    for p in model.parameters():
+        p.grad.mul_(1 / total)
+
+
+def validated(model, batch):
+    model.eval()
+    return evaluate(model, batch)

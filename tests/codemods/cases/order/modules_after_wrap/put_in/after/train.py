@@ -2,6 +2,8 @@ import torch
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 
+from fsdp2_sharding import shard_model
+
 
 class Head(nn.Module):
     def __init__(self):
@@ -48,3 +50,26 @@ class Trainer:
     def replace_head(self):
         # TODO(fsdp-migrate FM538): put it into the model before the model is sharded
         self.model.lm_head = Head()
+
+
+class Tower(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+
+
+class Towers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left = Tower()
+
+
+def by_towers(model: Towers):
+    model.left.parts = nn.ModuleList(shard_model(part) for part in model.left.parts)
+    fully_shard(model.left)
+    return fully_shard(model)
+
+
+def as_one(model: Towers):
+    fully_shard(model.left)
+    return fully_shard(model)

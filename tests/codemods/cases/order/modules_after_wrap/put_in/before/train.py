@@ -39,3 +39,26 @@ class Trainer:
 
     def replace_head(self):
         self.model.lm_head = Head()
+
+
+class Tower(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+
+
+class Towers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left = Tower()
+
+
+def by_towers(model: Towers):
+    model.left.parts = nn.ModuleList(FSDP(part, use_orig_params=True) for part in model.left.parts)
+    model.left = FSDP(model.left, use_orig_params=True)
+    return FSDP(model, use_orig_params=True)
+
+
+def as_one(model: Towers):
+    model.left = FSDP(model.left, use_orig_params=True)
+    return FSDP(model, use_orig_params=True)
