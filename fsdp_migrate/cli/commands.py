@@ -42,5 +42,6 @@ COMMANDS = {
     "verify-ckpt": Entry("verify_ckpt", "verify_ckpt", "Check a converted checkpoint again."),
     "capture-layout": Entry("capture_layout", "capture_layout", "Write a layout.json for flat checkpoints."),
     "verify": Entry("verify", "verify", "Compare the original and the converted job.", "ScriptCommand"),
+    "plan": Entry("plan", "plan", "Tell the memory per GPU under FSDP1 and FSDP2."),
     "demo": Entry("demo", "demo", "Take a bundled project down the whole road."),
 }

@@ -1,0 +1,85 @@
+"""Rank 0 of a world in which nothing is sent and no tensor has memory.
+
+Relies on `torch/testing/_internal/distributed/fake_pg.py` (`FakeStore`, backend "fake"), which answers every
+collective at once and leaves what is in its buffers, and on `torch/_subclasses/fake_tensor.py`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.overrides import TorchFunctionMode
+
+from fsdp_migrate.errors import UsageError
+
+OLDEST = (2, 6)
+
+
+def require_torch() -> None:
+    """Look whether this torch has what a plan needs.
+
+    Raises:
+        UsageError: it has not.
+    """
+    version = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2]))
+    hint = (
+        "Make the plan in an environment with torch 2.6 or later; it needs no GPU: pip install 'torch>=2.6'"
+    )
+    if version < OLDEST:
+        raise UsageError(f"plan runs fully_shard, and this is torch {torch.__version__}", hint=hint)
+    try:
+        from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: F401
+        from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            f"plan needs torch's fake tensors and fake process group, which torch {torch.__version__} keeps "
+            f"elsewhere: {error}",
+            hint="It is tested with torch 2.13; please report the version it fails with.",
+        ) from error
+
+
+@contextmanager
+def fake_group(world: int) -> Iterator[None]:
+    """Be rank 0 of `world` ranks of the fake backend.
+
+    Raises:
+        UsageError: this process is in a group already.
+    """
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    if dist.is_initialized():
+        raise UsageError("plan makes a process group of its own, and there is one already")
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+class _FusedAttention(TorchFunctionMode):
+    """Attention as GPUs compute it: with dropout, torch's CPU kernels keep all scores, and CUDA's do not."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
+            kwargs |= {"dropout_p": 0.0} if "dropout_p" in kwargs else {}
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def fake_tensors() -> Iterator[None]:
+    """Tensors that are made inside have shapes and no memory."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with warnings.catch_warnings(), FakeTensorMode(), _FusedAttention():
+        # FSDP1 compares data pointers in checks of its own; a fake tensor's is 0.
+        warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
+        yield
