@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_leaves
@@ -51,6 +52,7 @@ class MeasuredArm:
         found = summarise(self._recorder.timeline())
         return ArmMemory(
             self._name,
+            dist.get_rank(),
             self._parameters,
             self._buffers,
             gradients,
@@ -58,7 +60,6 @@ class MeasuredArm:
             found.most.get(Category.GATHERED, 0),
             found.most.get(Category.REDUCED, 0),
             None if call is None else found.activations,
-            found.end,
             found.peak,
         )
 

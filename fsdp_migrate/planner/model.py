@@ -115,21 +115,22 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class ArmMemory:
-    """What rank 0 of one arm allocates, in the second of two steps.
+    """What one rank of one arm allocates, in the second of two steps.
 
     Attributes:
         name: "FSDP1" or "FSDP2".
+        rank: the one that holds most.
         parameters: storage of the shards, padding included.
         gradients: storage of their gradients when the optimizer steps.
         gathered_units: most that gathered parameters and their all-gather buffers take at a time.
         gradient_reduction: most that unreduced gradients and reduction buffers take at a time.
         activations: what of the forward pass is alive when it ends; None where the model was not called.
-        steady: between two steps.
         peak: without the activations where they are not known.
         use_orig_params: as used; None under FSDP2.
     """
 
     name: str
+    rank: int
     parameters: int
     buffers: int
     gradients: int
@@ -137,7 +138,6 @@ class ArmMemory:
     gathered_units: int
     gradient_reduction: int
     activations: int | None
-    steady: int
     peak: Peak
     use_orig_params: bool | None = None
 

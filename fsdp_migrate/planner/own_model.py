@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
+from checkpoint_convert.layout import ModelLayout
 from checkpoint_convert.meta_model import build_on_meta, layout_of, own_modules
 from checkpoint_convert.readers.layouts import wrapped_units
 from fsdp_migrate.errors import UsageError
@@ -21,10 +21,12 @@ class OwnModel:
 
     Attributes:
         units: FQN and module of what is to be wrapped, the root not among them, in the model's order.
+        layout: of the model as the factory built it.
     """
 
     module: nn.Module
     units: tuple[tuple[str, nn.Module], ...]
+    layout: ModelLayout
 
 
 def build(job: Job) -> OwnModel:
@@ -46,14 +48,13 @@ def build(job: Job) -> OwnModel:
             f"{job.model}: no parameter of the model requires gradients, so that there is nothing to train",
             hint="Let the factory return the model as the job trains it.",
         )
-    prefixes: Sequence[str] = ()
-    if job.wrap:
-        prefixes = wrapped_units(model, layout_of(model, job.model), job.wrap)
+    layout = layout_of(model, job.model)
+    prefixes = wrapped_units(model, layout, job.wrap) if job.wrap else ()
     materialise(model, getattr(torch, job.settings.dtype) if job.settings.dtype else None)
     wanted = set(prefixes)
     found = [(path, module) for path, module in own_modules(model) if path in wanted]
     units = {id(module): (path, module) for path, module in reversed(found)}
-    return OwnModel(model, tuple(reversed(units.values())))
+    return OwnModel(model, tuple(reversed(units.values())), layout)
 
 
 def facts_of(own: OwnModel, job: Job) -> ModelFacts:

@@ -16,6 +16,7 @@ from fsdp_migrate.errors import MigrateError, UsageError
 from fsdp_migrate.planner import optimizers, sharding, skeleton
 from fsdp_migrate.planner.alternatives import batches_to_try, best, settings_in_words, ways
 from fsdp_migrate.planner.fake_world import fake_group, fake_tensors, require_torch
+from fsdp_migrate.planner.fullest_rank import fullest_rank
 from fsdp_migrate.planner.inputs import prepare
 from fsdp_migrate.planner.measure import MeasuredArm
 from fsdp_migrate.planner.model import Alternative, Arm, ArmRefused, Gpu, Job, ModelFacts, Plan, fits
@@ -42,16 +43,15 @@ def plan(job: Job, gpu: Gpu | None, progress: Progress, *, search: bool) -> Plan
         LayoutError: the model cannot be built.
     """
     require_torch()
-    with fake_group(job.settings.world):
-        facts = _look_at(job)
-        found = []
-        for name in ARMS:
-            progress(f"rank 0 of {job.settings.world} under {name}")
-            found.append(fake_arm(name, job))
-        arms = tuple(each.arm for each in found)
-        if all(isinstance(arm, ArmRefused) for arm in arms):
-            raise _neither(arms, job)
-        alternatives = _search(job, gpu, progress) if search else ()
+    facts = _look_at(job)
+    found = []
+    for name in ARMS:
+        progress(f"a rank of {job.settings.world} under {name}")
+        found.append(fake_arm(name, job))
+    arms = tuple(each.arm for each in found)
+    if all(isinstance(arm, ArmRefused) for arm in arms):
+        raise _neither(arms, job)
+    alternatives = _search(job, gpu, progress) if search else ()
     notes = dict.fromkeys(note for each in found for note in each.notes)
     chosen = None if gpu is None else best(alternatives, gpu)
     return Plan(job, facts, arms, gpu, alternatives, chosen, tuple(notes), torch.__version__)
@@ -84,18 +84,29 @@ def _neither(arms: tuple[Arm, ...], job: Job) -> UsageError:
 
 
 def fake_arm(name: str, job: Job) -> Measured:
-    """Rank 0 of one arm on fake tensors, inside `fake_group`."""
-    mesh = sharding.mesh_of(job.settings)
+    """One arm on fake tensors, on the rank that holds most."""
     recorder = Recorder(fake=True)
     try:
-        with fake_tensors(), recorder.watch():
-            return measure(name, job, mesh, recorder)
+        with fake_group(job.settings.world, _rank(name, job)):
+            mesh = sharding.mesh_of(job.settings)
+            with fake_tensors(), recorder.watch():
+                return measure(name, job, mesh, recorder)
     except (MigrateError, CheckpointError):
         raise
     except Exception as error:  # torch and the user's model raise what they like
         return Measured(ArmRefused(name, _reason(error)))
     finally:
         gc.collect()  # a model has cycles, and the next one is as large
+
+
+def _rank(name: str, job: Job) -> int:
+    if name != "FSDP1" or job.settings.strategy == "no_shard":
+        return 0
+    with fake_tensors():
+        own = build(job)
+        is_orig = sharding.uses_orig_params(own, job.settings)
+        prefixes = [path for path, _ in own.units]
+        return fullest_rank(own.layout, prefixes, job.settings) if is_orig else 0
 
 
 def measure(name: str, job: Job, mesh: DeviceMesh, recorder: Recorder) -> Measured:
@@ -108,9 +119,7 @@ def measure(name: str, job: Job, mesh: DeviceMesh, recorder: Recorder) -> Measur
     call = prepare(job.inputs, own.module) if job.inputs.are_known else None
     if call is None:
         skeleton.strip(own)
-    use_orig_params = job.settings.use_orig_params
-    if use_orig_params is None:
-        use_orig_params = sharding.needs_orig_params(own)
+    use_orig_params = sharding.uses_orig_params(own, job.settings)
     if job.settings.checkpointing and call is not None:
         own = sharding.checkpointed(own)
     if name == "FSDP1":

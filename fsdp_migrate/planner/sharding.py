@@ -37,11 +37,13 @@ def checkpointed(own: OwnModel) -> OwnModel:
     """Each unit inside torch's own wrapper for activation checkpointing, which is the unit then."""
     new = {id(module): checkpoint_wrapper(module) for _, module in own.units}
     replace_modules(own.module, new)
-    return OwnModel(own.module, tuple((path, new[id(module)]) for path, module in own.units))
+    return replace(own, units=tuple((path, new[id(module)]) for path, module in own.units))
 
 
-def needs_orig_params(own: OwnModel) -> bool:
-    """Whether a unit holds frozen and trained parameters, which FSDP1 flattens with use_orig_params alone."""
+def uses_orig_params(own: OwnModel, settings: Settings) -> bool:
+    """As asked for; else whether a unit mixes frozen and trained parameters, which FSDP1 needs it for."""
+    if settings.use_orig_params is not None:
+        return settings.use_orig_params
     units = {id(module) for _, module in own.units}
 
     def mixed(module: nn.Module) -> bool:

@@ -46,7 +46,6 @@ class StepMemory:
     peak: Peak
     most: Mapping[Category, int]
     activations: int
-    end: int
 
 
 def summarise(timeline: Timeline) -> StepMemory:
@@ -68,7 +67,7 @@ def summarise(timeline: Timeline) -> StepMemory:
     kept = {category: size for category, size in peak.parts.items() if size}
     ordered = {category: kept[category] for category in Category if category in kept}
     peak = Peak(peak.size_bytes, peak.phase, peak.unit, ordered)
-    return StepMemory(peak, most, most[Category.ACTIVATIONS], now)
+    return StepMemory(peak, most, most[Category.ACTIVATIONS])
 
 
 def _categories(timeline: Timeline) -> dict[int, Category]:

@@ -83,9 +83,7 @@ def _arm_record(arm: Arm, plan: Plan) -> dict[str, object]:
         return {"name": arm.name, "refused": arm.reason}
     found = plain(arm)
     assert isinstance(found, dict)
-    parts = {category.value: size for category, size in arm.peak.parts.items()}
-    peak = {"size_bytes": arm.peak.size_bytes, "phase": arm.peak.phase.value, "unit": arm.peak.unit}
-    return {**found, "peak": {**peak, "parts": parts}, "fits": verdict}
+    return {**found, "fits": verdict}
 
 
 def _head(plan: Plan) -> list[str]:
@@ -97,7 +95,7 @@ def _head(plan: Plan) -> list[str]:
     called = f"batch {job.inputs.batch} x {job.inputs.sequence}" if job.inputs.batch else job.inputs.function
     return [
         f"{job.model}: {facts.parameters:,} parameters{trained}; {units}",
-        f"rank 0 of {settings.world}, {settings_in_words(settings)}; parameters {stored}, "
+        f"{settings.world} ranks, {settings_in_words(settings)}; parameters {stored}, "
         f"gathered {computed}, reduced {reduced}; {settings.optimizer}; "
         f"{called or 'not called: activations are not known'}",
     ]
@@ -114,7 +112,6 @@ def _memory(plan: Plan) -> Rows:
         rows.append([title, *(human_bytes(getattr(arm, category.value)) for arm in arms)])
     known = [None if arm.activations is None else human_bytes(arm.activations) for arm in arms]
     rows.append(["activations, at most", *(cell or "not known" for cell in known)])
-    rows.append(["between steps", *(human_bytes(arm.steady) for arm in arms)])
     return rows
 
 
