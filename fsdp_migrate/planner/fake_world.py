@@ -6,6 +6,7 @@ collective at once and leaves what is in its buffers, and on `torch/_subclasses/
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.overrides import TorchFunctionMode
+from torch.nn import functional
 
 from fsdp_migrate.errors import UsageError
 
@@ -61,17 +62,34 @@ def fake_group(world: int, rank: int = 0) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-class _FusedAttention(TorchFunctionMode):
-    """Attention as GPUs compute it: with dropout, torch's CPU kernels keep all scores, and CUDA's do not."""
+@contextmanager
+def _fused_attention() -> Iterator[None]:
+    """Attention as GPUs compute it: with dropout, torch's CPU kernels keep all scores, and CUDA's do not.
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    No function mode: it would not reach into functions of torch that have modes of their own (backward,
+    `nn.MultiheadAttention`).
+    """
+    original = functional.scaled_dot_product_attention
+
+    @functools.wraps(original)
+    def attention(
+        query: Any,
+        key: Any,
+        value: Any,
+        mask: Any = None,
+        dropout_p: float = 0.0,
+        *rest: Any,
+        **keywords: Any,
     ) -> Any:
-        kwargs = dict(kwargs or {})
-        if func is torch.nn.functional.scaled_dot_product_attention:
-            args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
-            kwargs |= {"dropout_p": 0.0} if "dropout_p" in kwargs else {}
-        return func(*args, **kwargs)
+        if "attn_mask" in keywords:
+            mask = keywords.pop("attn_mask")
+        return original(query, key, value, mask, 0.0, *rest, **keywords)
+
+    functional.scaled_dot_product_attention = attention  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        functional.scaled_dot_product_attention = original
 
 
 @contextmanager
@@ -79,7 +97,7 @@ def fake_tensors() -> Iterator[None]:
     """Tensors that are made inside have shapes and no memory."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    with warnings.catch_warnings(), FakeTensorMode(), _FusedAttention():
+    with warnings.catch_warnings(), FakeTensorMode(), _fused_attention():
         # Of values, devices and data pointers that are not there, and of choices that the plan itself made.
         warnings.simplefilter("ignore")
         yield

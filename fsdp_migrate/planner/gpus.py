@@ -43,9 +43,11 @@ def gpu_of(name: str | None, memory: str | None) -> Gpu | None:
 
 def _named(name: str) -> Gpu:
     wanted = name.lower().replace(" ", "-").replace("_", "-").removeprefix("nvidia-")
+    longer = [known for known in _MIB if known.startswith(f"{wanted}-")]
+    if wanted not in _MIB and len(longer) == 1:
+        wanted = longer[0]
     if wanted in _MIB:
         return Gpu(wanted.upper(), _MIB[wanted] << 20)
-    longer = [known for known in _MIB if known.startswith(f"{wanted}-")]
     close = longer or difflib.get_close_matches(wanted, _MIB, n=3) or list(_MIB)
     raise UsageError(
         f"--gpu {name}: no GPU of that name",

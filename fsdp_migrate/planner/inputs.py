@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from checkpoint_convert.meta_model import load_name
 from fsdp_migrate.errors import UsageError
@@ -69,9 +69,10 @@ def prepare(inputs: Inputs, model: nn.Module) -> Call:
     except Exception as error:  # whatever the user's code raises
         raise UsageError(
             f"--inputs {inputs.function}: calling it failed: {type(error).__name__}: {error}",
-            hint="It is called without arguments and makes its tensors on the CPU; they hold no values.",
+            hint="It is called without arguments, and its tensors hold no values.",
         ) from error
-    args, keywords = _arguments(made)
+    # GPUs are not there: what was made for one is on the CPU as the model is.
+    args, keywords = tree_map_only(Tensor, Tensor.cpu, _arguments(made))
     call = Call(args, keywords, loss)
     if not call.tensors:
         raise UsageError(

@@ -30,7 +30,7 @@ class OwnModel:
 
 
 def build(job: Job) -> OwnModel:
-    """Call the factory and give every tensor memory on the CPU: none under a fake mode.
+    """Call the factory; it stays on the meta device until `materialise`.
 
     Raises:
         LayoutError: it cannot be built, or has no module of a class of `--wrap`.
@@ -50,7 +50,6 @@ def build(job: Job) -> OwnModel:
         )
     layout = layout_of(model, job.model)
     prefixes = wrapped_units(model, layout, job.wrap) if job.wrap else ()
-    materialise(model, getattr(torch, job.settings.dtype) if job.settings.dtype else None)
     wanted = set(prefixes)
     found = [(path, module) for path, module in own_modules(model) if path in wanted]
     units = {id(module): (path, module) for path, module in reversed(found)}
@@ -83,7 +82,11 @@ def _what_to_wrap(model: nn.Module) -> str:
 
 
 def materialise(model: nn.Module, dtype: torch.dtype | None) -> None:
-    """New tensors for all of a model's, tied ones still tied; floating point ones of `dtype`, if given."""
+    """New tensors on the CPU for all of a model's, tied ones still tied.
+
+    Args:
+        dtype: of the floating point ones, if given.
+    """
     made: dict[int, Tensor] = {}
 
     def fresh(tensor: Tensor) -> Tensor:

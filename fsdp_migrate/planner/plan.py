@@ -19,12 +19,23 @@ from fsdp_migrate.planner.fake_world import fake_group, fake_tensors, require_to
 from fsdp_migrate.planner.fullest_rank import fullest_rank
 from fsdp_migrate.planner.inputs import prepare
 from fsdp_migrate.planner.measure import MeasuredArm
-from fsdp_migrate.planner.model import Alternative, Arm, ArmRefused, Gpu, Job, ModelFacts, Plan, fits
-from fsdp_migrate.planner.own_model import build, facts_of
+from fsdp_migrate.planner.model import (
+    Alternative,
+    Arm,
+    ArmRefused,
+    Gpu,
+    Job,
+    ModelFacts,
+    Plan,
+    Settings,
+    fits,
+)
+from fsdp_migrate.planner.own_model import OwnModel, build, facts_of, materialise
 from fsdp_migrate.planner.recorder import Recorder
 
 Progress = Callable[[str], None]
 ARMS = ("FSDP1", "FSDP2")
+_ASKS = "it asks for values of tensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +69,13 @@ def plan(job: Job, gpu: Gpu | None, progress: Progress, *, search: bool) -> Plan
 
 
 def _look_at(job: Job) -> ModelFacts:
-    with fake_tensors():
-        own = build(job)
-        if job.settings.checkpointing and not own.units:
-            raise UsageError(
-                "--ac full checkpoints the wrapped units, and none are named",
-                hint=f"Name them: --wrap {facts_of(own, job).advice or 'pkg.module:Block'}",
-            )
-        return facts_of(own, job)
+    own = build(job)
+    if job.settings.checkpointing and not own.units:
+        raise UsageError(
+            "--ac full checkpoints the wrapped units, and none are named",
+            hint=f"Name them: --wrap {facts_of(own, job).advice or 'pkg.module:Block'}",
+        )
+    return facts_of(own, job)
 
 
 def _neither(arms: tuple[Arm, ...], job: Job) -> UsageError:
@@ -75,22 +85,29 @@ def _neither(arms: tuple[Arm, ...], job: Job) -> UsageError:
         if len(reasons) == 1
         else "\n".join(f"{a}: {r}" for a, r in zip(ARMS, reasons, strict=True))
     )
-    hint = "Let the function of --inputs return what the model is trained with."
-    if job.inputs.function is None:
-        hint = "Name a function that returns what the model is trained with: --inputs pkg.module:function"
-    if job.inputs.are_known:
-        hint += "\n  Without --inputs and --batch the model is not called, and all but activations is told."
-    return UsageError(f"{job.model}: the model cannot be run on fake tensors: {told}", hint=hint)
+    if not job.inputs.are_known:
+        hint = "Does the factory return the model that FSDP wraps in the job, and --wrap its units?"
+    elif _ASKS in told:
+        hint = (
+            "Give a factory whose forward does not ask (experts that all run, say), or leave --inputs and "
+            "--batch out: the model is not called then, and all but activations is told."
+        )
+    else:
+        hint = (
+            "Name a function that returns what the model is trained with (--inputs pkg.module:function), or "
+            "leave --inputs and --batch out: the model is not called then, and all but activations is told."
+        )
+    return UsageError(f"{job.model}: it does not run on fake tensors: {told}", hint=hint)
 
 
 def fake_arm(name: str, job: Job) -> Measured:
     """One arm on fake tensors, on the rank that holds most."""
-    recorder = Recorder(fake=True)
+    own, recorder = build(job), Recorder(fake=True)
     try:
-        with fake_group(job.settings.world, _rank(name, job)):
+        with fake_group(job.settings.world, _rank(name, own, job.settings)):
             mesh = sharding.mesh_of(job.settings)
             with fake_tensors(), recorder.watch():
-                return measure(name, job, mesh, recorder)
+                return measure(name, own, job, mesh, recorder)
     except (MigrateError, CheckpointError):
         raise
     except Exception as error:  # torch and the user's model raise what they like
@@ -99,34 +116,32 @@ def fake_arm(name: str, job: Job) -> Measured:
         gc.collect()  # a model has cycles, and the next one is as large
 
 
-def _rank(name: str, job: Job) -> int:
-    if name != "FSDP1" or job.settings.strategy == "no_shard":
+def _rank(name: str, own: OwnModel, settings: Settings) -> int:
+    if name != "FSDP1" or settings.strategy == "no_shard" or not sharding.uses_orig_params(own, settings):
         return 0
-    with fake_tensors():
-        own = build(job)
-        is_orig = sharding.uses_orig_params(own, job.settings)
-        prefixes = [path for path, _ in own.units]
-        return fullest_rank(own.layout, prefixes, job.settings) if is_orig else 0
+    return fullest_rank(own.layout, [path for path, _ in own.units], settings)
 
 
-def measure(name: str, job: Job, mesh: DeviceMesh, recorder: Recorder) -> Measured:
+def measure(name: str, own: OwnModel, job: Job, mesh: DeviceMesh, recorder: Recorder) -> Measured:
     """One arm where the process is: on fake tensors, or on real ones of a real group.
 
     Args:
+        own: on the meta device; it is used up.
         recorder: watching.
     """
-    own = build(job)
+    settings = job.settings
+    materialise(own.module, getattr(torch, settings.dtype) if settings.dtype else None)
     call = prepare(job.inputs, own.module) if job.inputs.are_known else None
     if call is None:
         skeleton.strip(own)
-    use_orig_params = sharding.uses_orig_params(own, job.settings)
-    if job.settings.checkpointing and call is not None:
+    use_orig_params = sharding.uses_orig_params(own, settings)
+    if settings.checkpointing and call is not None:
         own = sharding.checkpointed(own)
     if name == "FSDP1":
-        model = sharding.shard_fsdp1(own, job.settings, mesh, use_orig_params=use_orig_params)
+        model = sharding.shard_fsdp1(own, settings, mesh, use_orig_params=use_orig_params)
     else:
-        model = sharding.shard_fsdp2(own, job.settings, mesh)
-    arm = MeasuredArm(name, model, optimizers.maker(job.settings.optimizer), recorder)
+        model = sharding.shard_fsdp2(own, settings, mesh)
+    arm = MeasuredArm(name, model, optimizers.maker(settings.optimizer), recorder)
     found = arm.measure(call)
     if name == "FSDP1":
         found = replace(found, use_orig_params=use_orig_params)
@@ -139,7 +154,7 @@ def _reason(error: Exception) -> str:
 
     text = str(error).strip().split("\n\n")[0][:400]
     if isinstance(error, (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)):
-        text = f"it asks for values of tensors ({error.func}), and fake tensors have none"
+        text = f"{_ASKS} ({error.func}), and fake tensors have none"
     else:
         text = f"{type(error).__name__}: {text}"
     torch_home = Path(torch.__file__).parent

@@ -15,6 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._pytree import tree_leaves
 
 from fsdp_migrate.planner import sharding
+from fsdp_migrate.planner.own_model import build
 from fsdp_migrate.planner.plan import ARMS, measure
 from fsdp_migrate.planner.recorder import Recorder
 from tests.planner.cases import HELD, JOBS
@@ -46,7 +47,7 @@ def main() -> None:
         job = JOBS[case]
         mesh = sharding.mesh_of(job.settings)
         for name in ARMS:
-            measure(name, job, mesh, Recorder(fake=False))
+            measure(name, build(job), job, mesh, Recorder(fake=False))
             results[f"{case}: {name}"] = dict(seen)
     where = Path(sys.argv[1]) / f"rank{dist.get_rank()}.json"
     where.write_text(json.dumps(results))

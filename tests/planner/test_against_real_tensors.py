@@ -12,6 +12,7 @@ import pytest
 from fsdp_migrate.planner import sharding
 from fsdp_migrate.planner.fake_world import fake_group
 from fsdp_migrate.planner.model import Arm, ArmMemory, Category, Peak
+from fsdp_migrate.planner.own_model import build
 from fsdp_migrate.planner.plan import ARMS, fake_arm, measure
 from fsdp_migrate.planner.recorder import Recorder
 from tests.planner.cases import HELD, JOBS, WORLD
@@ -45,7 +46,7 @@ def test_steps_take_the_same_on_real_tensors(case: str, name: str) -> None:
         warnings.simplefilter("ignore")
         mesh = sharding.mesh_of(job.settings)
         with recorder.watch():
-            real = measure(name, job, mesh, recorder).arm
+            real = measure(name, build(job), job, mesh, recorder).arm
     assert isinstance(real, ArmMemory)
     assert without_rank_map(real, mesh.ndim) == told
 
