@@ -60,7 +60,7 @@ def _sizes(mesh: str) -> dict[str, int]:
             )
         if kind is None or not number.isdecimal() or int(number) < 1 or kind in seen:
             raise UsageError(
-                f"--mesh {mesh}: {part.strip() or 'an empty part'} is no dimension of FSDP's mesh, or there twice",
+                f"--mesh {mesh}: {part.strip() or 'an empty part'} is no dimension for FSDP, or there twice",
                 hint="Write it as --mesh shard=64 or --mesh replicate=8,shard=8.",
             )
         seen.add(kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,7 +55,8 @@ def render(plan: Plan, form: str) -> str:
     if plan.alternatives:
         blocks.append(_table(_alternatives(plan), as_markdown))
     blocks.append("\n".join(_verdicts(plan)))
-    blocks.append("\n".join(_notes(plan)))
+    notes = _notes(plan)
+    blocks.append("\n\n".join(notes) if as_markdown else "\n".join(map(_wrapped, notes)))
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -95,9 +97,9 @@ def _head(plan: Plan) -> list[str]:
     called = f"batch {job.inputs.batch} x {job.inputs.sequence}" if job.inputs.batch else job.inputs.function
     return [
         f"{job.model}: {facts.parameters:,} parameters{trained}; {units}",
-        f"{settings.world} ranks, {settings_in_words(settings)}; parameters {stored}, "
-        f"gathered {computed}, reduced {reduced}; {settings.optimizer}; "
-        f"{called or 'not called: activations are not known'}",
+        f"{settings.world} ranks: {settings_in_words(settings)}; {settings.optimizer}",
+        f"parameters {stored}, gathered {computed}, reduced {reduced}",
+        called or "not called: activations are not known",
     ]
 
 
@@ -174,6 +176,12 @@ def _notes(plan: Plan) -> list[str]:
         lines.append("With --batch and --sequence, or --inputs, activations are measured too.")
     lines.append(f"{NOT_COUNTED} Measured with torch {plan.torch_version}, second step, 1 GiB = 2^30 bytes.")
     return lines
+
+
+def _wrapped(note: str) -> str:
+    """In at most 80 columns; lines of code that a note quotes stay as they are."""
+    first, newline, rest = note.partition("\n")
+    return textwrap.fill(first, 80, break_long_words=False, break_on_hyphens=False) + newline + rest
 
 
 def _table(rows: Sequence[Sequence[str]], as_markdown: bool) -> str:

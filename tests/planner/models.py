@@ -119,3 +119,25 @@ def ids_and_labels() -> tuple[tuple[Tensor], dict[str, Tensor]]:
 def cross_entropy(logits: Tensor) -> Tensor:
     """A loss function for `--loss`."""
     return F.cross_entropy(logits.flatten(0, 1).float(), ids().flatten())
+
+
+class Asking(Model):
+    """What it computes depends on values."""
+
+    def forward(self, input_ids: Tensor, labels: Tensor | None = None) -> Tensor:
+        return super().forward(input_ids[:, (input_ids[0] > 0).nonzero()[:, 0]], labels)
+
+
+def asking() -> nn.Module:
+    """Cannot be followed on fake tensors."""
+    return Asking()
+
+
+def all_frozen() -> nn.Module:
+    """Nothing to train."""
+    return Model().requires_grad_(False)
+
+
+def floats() -> Tensor:
+    """What the models do not take."""
+    return torch.zeros(3, 7)
