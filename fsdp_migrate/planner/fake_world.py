@@ -18,7 +18,8 @@ from torch.nn import functional
 
 from fsdp_migrate.errors import UsageError
 
-OLDEST = (2, 6)
+OLDEST = (2, 7)
+"""The first whose `fully_shard` runs on a CPU, which fake tensors are on here."""
 
 
 def require_torch() -> None:
@@ -29,10 +30,12 @@ def require_torch() -> None:
     """
     version = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2]))
     hint = (
-        "Make the plan in an environment with torch 2.6 or later; it needs no GPU: pip install 'torch>=2.6'"
+        "Make the plan in an environment with torch 2.7 or later; it needs no GPU: pip install 'torch>=2.7'"
     )
     if version < OLDEST:
-        raise UsageError(f"plan runs fully_shard, and this is torch {torch.__version__}", hint=hint)
+        raise UsageError(
+            f"plan runs fully_shard on a CPU, and this is torch {torch.__version__}, which cannot", hint=hint
+        )
     try:
         from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: F401
         from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: F401

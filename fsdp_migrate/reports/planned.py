@@ -107,6 +107,8 @@ def _memory(plan: Plan) -> Rows:
     """What is held per GPU, an arm per column."""
     arms = [arm for arm in plan.arms if isinstance(arm, ArmMemory)]
     rows = [["per GPU", *(arm.name for arm in arms)]]
+    if any(arm.rank for arm in arms):
+        rows.append(["rank that holds most", *(str(arm.rank) for arm in arms)])
     for category in (Category.PARAMETERS, Category.BUFFERS, Category.GRADIENTS, Category.OPTIMIZER):
         rows.append([_TITLES[category], *(human_bytes(getattr(arm, category.value)) for arm in arms)])
     for category in (Category.GATHERED, Category.REDUCED):
