@@ -29,6 +29,7 @@ LONGEST_FIRST: tuple[str, ...] = (
     "verify/test_after_training.py",
     "verify/test_verify_runs.py",
     "e2e/test_transformers.py",
+    "planner/test_against_real_tensors.py",
     "cli/test_rewrite.py",
     "codemods/test_cases.py",
     "checkpoint_convert/test_resume_in_fsdp2.py",

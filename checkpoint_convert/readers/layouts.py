@@ -39,15 +39,19 @@ def given_layout(options: ReadOptions) -> ModelLayout | None:
     layout = layout_of(model, options.model)
     if options.wrap is None:
         return layout
-    return _with_units(layout, _wrapped(model, layout, options.wrap))
+    return _with_units(layout, wrapped_units(model, layout, options.wrap))
 
 
 def _classes(wrap: str) -> Sequence[str]:
     return [name.strip() for name in wrap.split(",") if name.strip()]
 
 
-def _wrapped(model: object, layout: ModelLayout, wrap: str) -> tuple[str, ...]:
-    """FQNs the policy wraps: by class names, or by a policy object that is imported."""
+def wrapped_units(model: object, layout: ModelLayout, wrap: str) -> tuple[str, ...]:
+    """FQNs of the modules of `model` that `--wrap` names: by classes, or by a policy object that is imported.
+
+    Raises:
+        LayoutError: there are none of a class, or the policy cannot be imported.
+    """
     from checkpoint_convert.meta_model import load_name, policy_prefixes
 
     names = _classes(wrap)

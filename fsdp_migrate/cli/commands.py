@@ -46,5 +46,6 @@ COMMANDS = {
     "verify": Entry(
         "verify", "verify", "Compare the original and the converted job.", "ScriptCommand", unix_only=True
     ),
+    "plan": Entry("plan", "plan", "Tell the memory per GPU under FSDP1 and FSDP2.", unix_only=True),
     "demo": Entry("demo", "demo", "Take a bundled project down the whole road.", unix_only=True),
 }

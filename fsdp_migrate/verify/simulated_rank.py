@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from fsdp_migrate.planner.fake_world import fake_group
 from fsdp_migrate.verify import fsdp1_on_cpu
 from fsdp_migrate.verify.reference_job import train
 from fsdp_migrate.verify.reference_job.config import Arm, ReferenceConfig
@@ -29,10 +28,10 @@ def main() -> None:
         torch.cuda.set_device(0)
     else:
         fsdp1_on_cpu.apply(lambda _: None)
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
     config = ReferenceConfig(**task["config"])
     device = torch.device("cuda", 0) if on_gpu else torch.device("cpu")
-    measured = _measure(task["arm"], config, device)
+    with fake_group(world):
+        measured = _measure(task["arm"], config, device)
     name = torch.cuda.get_device_name(0) if on_gpu else "cpu"
     print(json.dumps({"device": name, **measured}), flush=True)
     os._exit(0)

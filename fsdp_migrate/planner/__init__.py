@@ -1,0 +1,1 @@
+"""Memory per GPU of FSDP1 and FSDP2 jobs, measured on fake tensors: what `fsdp-migrate plan` answers."""
