@@ -23,6 +23,9 @@ def verify(
     arguments: given.Arguments = None,
     module: given.Module = None,
     baseline: given.Baseline = None,
+    checkpoint: given.Checkpoint = None,
+    convert: given.Convert = "",
+    converted: given.Converted = None,
     record: given.Record = None,
     compare: given.Compare = None,
     digests: given.Digests = False,
@@ -62,6 +65,7 @@ def verify(
     Example: fsdp-migrate verify train.py --nproc 4 -- --config small.yaml
     """
     from fsdp_migrate import console
+    from fsdp_migrate.cli.verify_checkpoint import resumed
     from fsdp_migrate.cli.verify_refusals import refuse_beside, refuse_unused
     from fsdp_migrate.cli.verify_settings import Chosen, settled
     from fsdp_migrate.reports.output_file import require_writable
@@ -79,7 +83,19 @@ def verify(
 
     chosen = settled(
         context,
-        Chosen(script, tuple(arguments or ()), module, baseline, nproc, steps, device.value, timeout, strict),
+        Chosen(
+            script,
+            tuple(arguments or ()),
+            module,
+            baseline,
+            nproc,
+            steps,
+            device.value,
+            timeout,
+            strict,
+            checkpoint and checkpoint.absolute(),
+            convert,
+        ),
     )
     launch = LaunchOptions(
         chosen.nproc,
@@ -101,8 +117,7 @@ def verify(
     )
     if compare is not None:
         return _compare(compare, chosen.strict, output_format.value, output, progress)
-    request = chosen.request(launch)
-    refuse_unused(context, reference=request is None)
+    refuse_unused(context, reference=chosen.request(launch) is None)
     job = ReferenceConfig(
         size=config.value,
         dtype=dtype.value,
@@ -115,9 +130,11 @@ def verify(
     )
     if simulate_world is not None:
         return _simulate(job, simulate_world, launch, output_format.value, output, progress)
-    if record is not None and request is not None:
+    if record is not None and (request := chosen.request(launch)) is not None:
         return _record(request, record, progress)
-    return _show(_run(request, job, launch, progress), chosen.strict, output_format.value, output)
+    with resumed(chosen, converted, launch, progress) as found:
+        report = _run(chosen.request(launch, found), job.resuming(found), launch, progress)
+    return _show(report, chosen.strict, output_format.value, output)
 
 
 def _run(

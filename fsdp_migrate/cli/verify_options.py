@@ -77,6 +77,20 @@ Baseline = Annotated[
         metavar="GIT_REF|DIR|FILE",
     ),
 ]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        help="Resume both arms from it: the original as it is, the candidate from what convert-ckpt makes of "
+        "it. {checkpoint} in ARGS is its path in either arm.",
+        metavar="OLD",
+    ),
+]
+Convert = Annotated[
+    str, typer.Option(help="Options of convert-ckpt for it: '--model my.model:build'.", metavar="OPTIONS")
+]
+Converted = Annotated[
+    Path | None, typer.Option(help="What it was converted to already; nothing is converted.", metavar="NEW")
+]
 Record = Annotated[
     Path | None,
     typer.Option(help="Run SCRIPT alone, as it is, and keep what was seen as a record.", metavar="DIR"),

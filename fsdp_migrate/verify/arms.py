@@ -188,7 +188,8 @@ class Verification:
         return WorkerSpec(
             program="module" if request.as_module else "script",
             target=source.script if request.as_module else str(tree / source.script),
-            arguments=request.arguments,
+            arguments=source.given(request.arguments),
+            checkpoint=source.checkpoint,
             cwd=str(inside),
             records=str(self.records),
             arms=(arm,),

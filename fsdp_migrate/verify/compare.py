@@ -84,6 +84,7 @@ def compare(original: ArmRecord, candidate: ArmRecord) -> Comparison:
     """Compare everything both arms recorded; every limit is 0."""
     result = Comparison()
     _tensors(result, original, candidate, 0, "weight")
+    _loaded_states(result, original, candidate)
     _buffers(result, original, candidate, 0)
     _answers(result, original, candidate, 0)
     for step in range(1, min(original.last_step, candidate.last_step) + 1):
@@ -101,6 +102,14 @@ def compare(original: ArmRecord, candidate: ArmRecord) -> Comparison:
         _tensors(result, original, candidate, step, SAVED)
         _buffers(result, original, candidate, step)
     return result
+
+
+def _loaded_states(result: Comparison, original: ArmRecord, candidate: ArmRecord) -> None:
+    """What both optimizers had before their first step, which older records do not tell."""
+    for quantity in sorted(set(original.state_quantities(0)) & set(candidate.state_quantities(0))):
+        left, right = original.tensors(0, quantity), candidate.tensors(0, quantity)
+        for name in [name for name in left if name in right]:
+            _pair(result, 0, quantity, name, assemble(left[name]), assemble(right[name]))
 
 
 def _answers(result: Comparison, original: ArmRecord, candidate: ArmRecord, step: int) -> None:

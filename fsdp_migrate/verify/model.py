@@ -10,7 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from fsdp_migrate.verify.resumed import Resumed
 
 Device = Literal["auto", "cuda", "cpu"]
 
@@ -89,6 +92,7 @@ class VerifyRequest:
         baseline: a git revision, a directory or a file holding the original; `None` takes what `rewrite`
             recorded.
         cwd: directory the user would start the script from.
+        checkpoint: what stands for `{checkpoint}` in the arguments, in either arm.
     """
 
     script: str
@@ -97,6 +101,7 @@ class VerifyRequest:
     baseline: str | None = None
     cwd: Path = field(default_factory=Path.cwd)
     launch: LaunchOptions = LaunchOptions()
+    checkpoint: Resumed | None = None
 
 
 class Outcome(str, Enum):

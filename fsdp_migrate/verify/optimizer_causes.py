@@ -76,6 +76,23 @@ def state_of_a_checkpoint(evidence: Evidence) -> Cause | None:
     )
 
 
+def loaded_otherwise(evidence: Evidence) -> Cause | None:
+    """Both optimizers have a state before their first step, and it is not the same."""
+    at_start = [one for one in evidence.comparison.differences if one.step == 0 and one.fails]
+    apart = [one for one in at_start if one.quantity.startswith("optimizer state")]
+    if not apart or any(one.quantity == "weight" for one in at_start):
+        return None
+    one = apart[0]
+    return Cause(
+        "optimizer-loaded-otherwise",
+        f"both optimizers have a state before their first step, and {len(apart)} tensors of it differ, the "
+        f"{one.quantity.removeprefix('optimizer state ')} of {one.name} first, though the weights are equal: "
+        "another state was loaded, or it came to other parameters",
+        "load the state of the same checkpoint by the parameters' names: set_optimizer_state_dict(model, "
+        "optimizer, state, options=...), after fully_shard",
+    )
+
+
 def state_lost(evidence: Evidence) -> Cause | None:
     """Counters of the optimizer's state start again in a later step."""
     original, candidate = evidence.original, evidence.candidate

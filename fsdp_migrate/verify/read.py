@@ -122,6 +122,10 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
             known = record.substitutions if event["event"] == "substitution" else record.not_observed
             if event["text"] not in known:
                 known.append(event["text"])
+        case "resumes":
+            record.resumes = event["path"]
+        case "resumed":
+            record.resumed = True
         case "elsewhere":
             record.elsewhere.add((event["what"], event["path"]))
         case "strayed":

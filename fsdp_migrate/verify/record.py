@@ -187,6 +187,8 @@ class ArmRecord:
         sparse: steps of which neither the optimizer's state was recorded, but for counters, nor the gradients
             that it got.
         outputs: digests of what units returned in the first forward pass of the training, in order, by rank.
+        resumes: the checkpoint that it was to resume from; "" where it was not.
+        resumed: whether something of it was opened.
         looks_on: whether calls without gradients, and what follows the last step, are recorded.
         elsewhere: "write" or "read", and a path outside of the arm's shadow.
         printed: lines rank 0 printed or logged.
@@ -217,6 +219,8 @@ class ArmRecord:
     parts: dict[tuple[int, str], dict[str, list[Part]]] = field(default_factory=dict)
     substitutions: list[str] = field(default_factory=list)
     not_observed: list[str] = field(default_factory=list)
+    resumes: str = ""
+    resumed: bool = False
     looks_on: bool = False
     strayed: set[str] = field(default_factory=set)
     elsewhere: set[tuple[str, str]] = field(default_factory=set)

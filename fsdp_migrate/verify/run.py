@@ -96,9 +96,9 @@ def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
     def timed() -> Speed:
         return time_script(run, request, before, after)
 
-    notes = tuple(
+    linked = [
         f"{path} is larger than 64 MiB: linked into the arms' copies, not copied" for path in first.linked
-    )
+    ]
     more = can_run_again(run, died)
     return report(
         run.circumstances,
@@ -107,11 +107,15 @@ def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
         noise if more else None,
         subject=request.script,
         baseline=before.words,
-        notes=notes,
+        notes=(*_resumed(request), *linked),
         third=third if run.options.third_arm and more else None,
         timed=timed if run.options.profile and not died else None,
         died=died,
     )
+
+
+def _resumed(request: VerifyRequest) -> tuple[str, ...]:
+    return () if request.checkpoint is None else (request.checkpoint.words,)
 
 
 def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> ParityReport:
@@ -134,6 +138,7 @@ def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> 
         noise if other_kernels(original, candidate) and can_run_again(run, died) else None,
         subject=request.script,
         baseline=kept.words,
+        notes=_resumed(request),
         noise_of=ArmName.CANDIDATE,
         died=died,
     )

@@ -215,13 +215,17 @@ def _keep_files_private(spec: WorkerSpec, session: Session) -> None:
             return
         if what == "start":
             session.note(private_files.STARTED.format(path))
+        elif what == "resume":
+            session.recorder.event("resumed", path=path)
         else:
             session.recorder.event("elsewhere", what=what, path=path)
 
     specs = [records / f"{arm.value}.json" for arm in (ArmName.ORIGINAL, spec.arms[0])]
     is_second = spec.arms[0] is ArmName.CANDIDATE and all(path.exists() for path in specs)
     since, until = (path.stat().st_mtime if is_second else 0.0 for path in specs)
-    private_files.apply(Path(spec.shadow), records, (since, until), tell)
+    if spec.checkpoint:
+        session.recorder.event("resumes", path=spec.checkpoint)
+    private_files.apply(Path(spec.shadow), records, (since, until), tell, checkpoint=spec.checkpoint)
 
 
 def _moved(entry: str, source: str, copy: str) -> str:

@@ -15,6 +15,7 @@ from fsdp_migrate.verify.baseline import sources
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, VerifyRequest
 from fsdp_migrate.verify.noise import RoundingSource
 from fsdp_migrate.verify.record import ArmRecord
+from fsdp_migrate.verify.resumed import Resumed
 from fsdp_migrate.verify.run import report, script_report
 from fsdp_migrate.verify.started import started
 
@@ -30,9 +31,21 @@ class Bench:
         self.launches = 0
         self.kept: dict[tuple[object, ...], ArmRecord] = {}
 
-    def verdict(self, *options: str, mistake: str = "", timeout_s: float = 0.0) -> ParityReport:
+    def verdict(
+        self,
+        *options: str,
+        mistake: str = "",
+        timeout_s: float = 0.0,
+        checkpoint: Resumed | None = None,
+    ) -> ParityReport:
         """Compare `train_fsdp1.py` with `train_fsdp2.py` under these options, the latter with a mistake."""
-        request = VerifyRequest("train_fsdp2.py", options, baseline="train_fsdp1.py", cwd=self.project)
+        request = VerifyRequest(
+            "train_fsdp2.py",
+            options,
+            baseline="train_fsdp1.py",
+            cwd=self.project,
+            checkpoint=checkpoint,
+        )
         before, after = sources(request)
         original = self._arm(request, before, ArmName.ORIGINAL, None)
         wrong = replace(request, arguments=(*options, "--mistake", mistake)) if mistake else request
@@ -57,7 +70,7 @@ class Bench:
     def _arm(
         self, request: VerifyRequest, source: object, arm: ArmName, rounding: RoundingSource | None
     ) -> ArmRecord:
-        key = (request.arguments, arm, rounding)
+        key = (request.arguments, request.checkpoint and request.checkpoint.old, arm, rounding)
         if key not in self.kept:
             self.kept[key], _ = self.fresh().script(request, source, arm, rounding=rounding)  # type: ignore[arg-type]
         return self.kept[key]
@@ -96,12 +109,16 @@ class Benches:
 
     def verdict(self, options: str, ranks: int, mistake: str = "", timeout_s: float = 0.0) -> ParityReport:
         """Compare the zoo's programs under these options."""
+        words = [word.replace("CHECKPOINT", str(self.checkpoint)) for word in options.split()]
+        return self.of(ranks).verdict(*words, mistake=mistake, timeout_s=timeout_s)
+
+    def of(self, ranks: int) -> Bench:
+        """The bench with so many ranks."""
         if ranks not in self.benches:
             self.benches[ranks] = self.running.enter_context(
                 bench(self.folder / str(ranks), ranks, project=ZOO)
             )
-        words = [word.replace("CHECKPOINT", str(self.checkpoint)) for word in options.split()]
-        return self.benches[ranks].verdict(*words, mistake=mistake, timeout_s=timeout_s)
+        return self.benches[ranks]
 
     def forget(self) -> None:
         """Let go of the originals that were run, so that the next verdict runs them again."""

@@ -118,6 +118,7 @@ def _before(session: Session, optimizer: Optimizer) -> None:
     _describe(session)
     if id(optimizer) not in session.optimizers:
         session.optimizers[id(optimizer)] = len(session.optimizers)
+        _write_states(session, optimizer, index, 0)  # loaded: before its first step it has no other
     _describe_optimizer(session, optimizer, index)
     if not session.now.gradients and not session.has_passed:
         session.note("gradients before clipping: the job does not call backward() on a tensor")
@@ -241,9 +242,7 @@ def _after(session: Session, optimizer: Optimizer) -> None:
     write_others(session, session.step)
     write_buffers(session, session.step)
     due = _is_due(session, index, session.step)
-    states = _states(session, optimizer, index, only_counters=not due)
-    for key, stretches in states.items():
-        session.recorder.tensors(session.step, f"optimizer state {key}", stretches)
+    _write_states(session, optimizer, index, session.step, only_counters=not due)
     now = session.now
     session.recorder.event(
         "step",
@@ -266,6 +265,13 @@ def _after(session: Session, optimizer: Optimizer) -> None:
         seconds=now.seconds,
         probe_seconds=now.probe_seconds,
     )
+
+
+def _write_states(
+    session: Session, optimizer: Optimizer, index: ParameterIndex, step: int, *, only_counters: bool = False
+) -> None:
+    for key, stretches in _states(session, optimizer, index, only_counters=only_counters).items():
+        session.recorder.tensors(step, f"optimizer state {key}", stretches)
 
 
 def _states(

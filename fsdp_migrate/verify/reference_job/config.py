@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from fsdp_migrate.verify.resumed import Resumed
 
 Arm: TypeAlias = Literal["fsdp1", "fsdp2", "ddp"]
 Size: TypeAlias = Literal["tiny", "small", "medium", "large", "8b"]
@@ -58,6 +61,7 @@ class ReferenceConfig:
         tied: the head uses the embedding's weight.
         batch: sequences per rank and micro-batch.
         sequence: tokens per sequence.
+        old, new: what the FSDP1 arm resumes from, and what the FSDP2 arm; "" starts anew.
     """
 
     size: Size = "tiny"
@@ -72,6 +76,12 @@ class ReferenceConfig:
     batch: int = 2
     sequence: int = 64
     learning_rate: float = 1e-3
+    old: str = ""
+    new: str = ""
+
+    def resuming(self, checkpoint: Resumed | None) -> ReferenceConfig:
+        """The same run, from a checkpoint."""
+        return self if checkpoint is None else replace(self, old=checkpoint.old, new=checkpoint.new)
 
     @property
     def shape(self) -> ModelShape:

@@ -233,6 +233,21 @@ class OptimizerNotLoaded:
         set_model_state_dict(model, kept["model"], options=StateDictOptions(full_state_dict=True))
 
 
+class OptimizerOfOtherParameters:
+    def load(self, model, optimizer, kept):
+        state = kept["optimizer"]["state"]
+        for name in [name for name in state if name.startswith("blocks.0.")]:
+            other = name.replace("blocks.0.", "blocks.1.")
+            state[name], state[other] = state[other], state[name]
+        super().load(model, optimizer, kept)
+
+
+class ResumesFromNothing:
+    def __init__(self, choice):
+        super().__init__(choice)
+        choice.resume = ""
+
+
 class SharedStepTensor:
     def load(self, model, optimizer, kept):
         super().load(model, optimizer, kept)
