@@ -40,6 +40,7 @@ def verify(
     preload: given.Preload = True,
     fixed_order: given.FixedOrder = True,
     measure_noise: given.MeasureNoise = True,
+    exact: given.Exact = False,
     third_arm: given.ThirdArm = False,
     as_gpu: given.AsGpu = False,
     profile: given.Profile = False,
@@ -66,7 +67,7 @@ def verify(
     """
     from fsdp_migrate import console
     from fsdp_migrate.cli.verify_checkpoint import resumed
-    from fsdp_migrate.cli.verify_refusals import refuse_beside, refuse_unused
+    from fsdp_migrate.cli.verify_refusals import refuse_beside, refuse_contradictions, refuse_unused
     from fsdp_migrate.cli.verify_settings import Chosen, settled
     from fsdp_migrate.reports.output_file import require_writable
     from fsdp_migrate.verify.model import LaunchOptions
@@ -93,6 +94,7 @@ def verify(
             device.value,
             timeout,
             strict,
+            exact,
             checkpoint and checkpoint.absolute(),
             convert,
         ),
@@ -114,9 +116,18 @@ def verify(
         0 if digests else 1 << 30,
         elements,
         as_gpu,
+        chosen.exact,
     )
+    refuse_contradictions(context, launch)
     if compare is not None:
-        return _compare(compare, chosen.strict, output_format.value, output, progress)
+        from fsdp_migrate.verify.run import compare_records
+
+        return _show(
+            compare_records(*compare, progress, exact=chosen.exact),
+            chosen.strict,
+            output_format.value,
+            output,
+        )
     refuse_unused(context, reference=chosen.request(launch) is None)
     job = ReferenceConfig(
         size=config.value,
@@ -153,14 +164,6 @@ def _show(report: ParityReport, strict: bool, form: str, output: Path | None) ->
         return ExitCode.JOB_FAILED
     held = report.passed and not (strict and report.warnings)
     return ExitCode.OK if held else ExitCode.NEEDS_YOU
-
-
-def _compare(
-    records: tuple[Path, Path], strict: bool, form: str, output: Path | None, progress: Progress
-) -> ExitCode:
-    from fsdp_migrate.verify.run import compare_records
-
-    return _show(compare_records(*records, progress), strict, form, output)
 
 
 def _record(request: VerifyRequest, destination: Path, progress: Progress) -> ExitCode:

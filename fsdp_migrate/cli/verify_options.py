@@ -121,6 +121,14 @@ Keep = Annotated[
 Preload = Annotated[bool, typer.Option(help="Fork ranks from a process that has imported torch.")]
 FixedOrder = Annotated[bool, typer.Option(help="Sum gradients of 3 and more ranks in rank order.")]
 MeasureNoise = Annotated[bool, typer.Option(help="Measure the noise floor when bits differ.")]
+Exact = Annotated[
+    bool,
+    typer.Option(
+        "--exact",
+        help="Any differing bit fails, also what rounding explains; norms that gradients are clipped by are "
+        "added up in float64 in both arms.",
+    ),
+]
 ThirdArm = Annotated[
     bool, typer.Option("--third-arm", help="Run the original unsharded in fp32 too: which side is wrong?")
 ]

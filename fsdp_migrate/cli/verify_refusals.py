@@ -10,17 +10,19 @@ from fsdp_migrate.errors import UsageError
 if TYPE_CHECKING:
     import typer
 
+    from fsdp_migrate.verify.model import LaunchOptions
+
 OF_REFERENCE = (
     *("config", "dtype", "strategy", "accumulate", "tied", "batch", "sequence"),
     "simulate_world",
 )
 _OF_OUTPUT = frozenset({"output_format", "output"})
 _COUNT_BESIDE = {
-    "compare": ("--compare reads two records and runs nothing", _OF_OUTPUT | {"strict"}),
+    "compare": ("--compare reads two records and runs nothing", _OF_OUTPUT | {"strict", "exact"}),
     "record": (
         "--record compares nothing",
         frozenset({"script", "arguments", "module", "digests", "elements", "nproc", "nnodes"})
-        | {"rdzv_endpoint", "steps", "device", "timeout", "keep", "preload", "fixed_order"},
+        | {"rdzv_endpoint", "steps", "device", "timeout", "keep", "preload", "fixed_order", "exact"},
     ),
     "simulate_world": (
         "--simulate-world runs rank 0 of the bundled job alone",
@@ -46,6 +48,26 @@ def refuse_beside(context: typer.Context) -> None:
                 raise UsageError(f"{why}; {words} has no place beside it", hint="Give one command for each.")
 
 
+def refuse_contradictions(context: typer.Context, launch: LaunchOptions) -> None:
+    """Options of which one makes the other mean nothing.
+
+    Raises:
+        UsageError: two such options were given.
+    """
+    if launch.exact and not launch.fixed_order and launch.nproc * launch.nnodes > 2:
+        raise UsageError(
+            "--exact asks for equal bits, which gradients of three and more ranks have only where they are "
+            "summed in one order",
+            hint="leave --no-fixed-order out",
+        )
+    if launch.exact and is_given(context, "measure_noise") and launch.measure_noise:
+        raise UsageError("--exact allows no difference, so that no noise is measured")
+    if is_given(context, "digests") and is_given(context, "elements"):
+        raise UsageError(
+            "--digests keeps no element of a tensor, and --elements every one", hint="Give one of them."
+        )
+
+
 def refuse_unused(context: typer.Context, *, reference: bool) -> None:
     """A verdict about another job than the one that was meant must not look like the one asked for.
 
@@ -55,10 +77,6 @@ def refuse_unused(context: typer.Context, *, reference: bool) -> None:
     for name in ("baseline", "record"):
         if reference and is_given(context, name):
             raise UsageError(f"--{name} is of a script, and none is named", hint="Name the SCRIPT.")
-    if is_given(context, "digests") and is_given(context, "elements"):
-        raise UsageError(
-            "--digests keeps no element of a tensor, and --elements every one", hint="Give one of them."
-        )
     unused = [name.replace("_", "-") for name in OF_REFERENCE if is_given(context, name)]
     if not reference and unused:
         raise UsageError(

@@ -28,6 +28,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "device": (str,),
     "timeout": (int, float),
     "strict": (bool,),
+    "exact": (bool,),
     "checkpoint": (str,),
     "convert": (str,),
 }
@@ -51,6 +52,7 @@ class Chosen:
     device: Device
     timeout: float
     strict: bool
+    exact: bool = False
     checkpoint: Path | None = None
     convert: str = ""
     cwd: Path = field(default_factory=Path.cwd)

@@ -55,6 +55,7 @@ class Circumstances:
         fixed_order: gradients were summed in rank order in both arms.
         measure_noise: the original may be run once more to measure rounding noise.
         kept: where the records stay; `None` where they do not.
+        exact: no difference is allowed.
     """
 
     ranks: int
@@ -63,6 +64,7 @@ class Circumstances:
     measure_noise: bool
     kept: Path | None
     progress: Progress
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,13 @@ class Verification:
         """Under what the arms run."""
         kept = self.records if self.options.keep is not None else None
         return Circumstances(
-            self.ranks, self.device, self.fixed_order, self.options.measure_noise, kept, self.progress
+            self.ranks,
+            self.device,
+            self.fixed_order,
+            self.options.measure_noise,
+            kept,
+            self.progress,
+            self.options.exact,
         )
 
     @property
@@ -198,6 +206,7 @@ class Verification:
             fixed_order=self.fixed_order and not more.get("performance"),
             full_limit_bytes=self.options.full_limit_bytes,
             every_element=self.options.every_element,
+            exact=self.options.exact,
             as_gpu=self.options.as_gpu,
             tree=(str(tree), str(source.root)),
             shadow=str(shadow),
@@ -217,6 +226,7 @@ class Verification:
             fixed_order=self.fixed_order and not more.get("performance"),
             full_limit_bytes=self.options.full_limit_bytes,
             every_element=self.options.every_element,
+            exact=self.options.exact,
             **more,
         )
 

@@ -61,6 +61,7 @@ class LaunchOptions:
         full_limit_bytes: tensors each rank keeps in full; of later ones it keeps digests and sketches, which
             tell equality and the size of a difference, not its place.
         every_element: up to that limit keep large tensors in full too, whatever it costs.
+        exact: no difference is allowed, not in the last bit; norms for clipping are added up in float64.
         as_gpu: in a rehearsal `torch.cuda.is_available()` answers True to the script, which may insist on it.
     """
 
@@ -80,6 +81,7 @@ class LaunchOptions:
     full_limit_bytes: int = 1 << 30
     every_element: bool = False
     as_gpu: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +266,7 @@ class ParityReport:
     """The verdict and what it rests on.
 
     Args:
+        exact: no difference was allowed, not in the last bit.
         died: arms that did not come to their end; what both had done before is compared, and none passes.
         warnings: what the verdict cannot tell and its reader must know; shown beside it.
         performance: of both arms, where it was measured.
@@ -298,6 +301,7 @@ class ParityReport:
     heat: tuple[tuple[str, tuple[float, ...]], ...] = ()
     timelines: tuple[Timeline, ...] = ()
     died: tuple[Died, ...] = ()
+    exact: bool = False
 
     @property
     def agrees(self) -> bool:

@@ -20,10 +20,18 @@ from fsdp_migrate.verify.ended_early import (
     run_arm,
 )
 from fsdp_migrate.verify.evidence import Evidence
+from fsdp_migrate.verify.exact import of_rounding, order_words
 from fsdp_migrate.verify.figures import curves, heat, largest, summary
 from fsdp_migrate.verify.measured import Noise, within_rounding
-from fsdp_migrate.verify.model import ArmName, Died, LaunchOptions, ParityReport, Timeline, VerifyRequest
-from fsdp_migrate.verify.noise import RoundingSource, other_kernels
+from fsdp_migrate.verify.model import (
+    ArmName,
+    Died,
+    LaunchOptions,
+    ParityReport,
+    Timeline,
+    VerifyRequest,
+)
+from fsdp_migrate.verify.noise import RoundingSource, other_kernels, require_same_kernels
 from fsdp_migrate.verify.notices import notes_of_run
 from fsdp_migrate.verify.older_looks import seen_alike
 from fsdp_migrate.verify.own_parts import leave_out_own_parts
@@ -126,6 +134,8 @@ def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> 
     ran = run_arm(run, request, source, ArmName.CANDIDATE)
     whole = Ran(first_steps(kept.arm, run.options.steps), [])
     original, candidate, died = compared_part(whole, ran, run.options.steps)
+    if run.options.exact:
+        require_same_kernels(original, candidate)
     again = before_it_died(run, candidate.last_step) if died else run
 
     def noise(rounding: RoundingSource) -> ArmRecord:
@@ -144,17 +154,25 @@ def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> 
     )
 
 
-def compare_records(before: Path, after: Path, progress: Progress = _silent) -> ParityReport:
+def compare_records(
+    before: Path, after: Path, progress: Progress = _silent, *, exact: bool = False
+) -> ParityReport:
     """Compare two records; nothing is run.
 
+    Args:
+        exact: no difference is allowed.
+
     Raises:
-        UsageError: a directory is no record, or the records are of other numbers of processes.
+        UsageError: a directory is no record, or the records are of other numbers of processes; or `exact`,
+            and they were made where operations round otherwise.
     """
     left, right = read_record(before), read_record(after)
     right.require_like(left.ranks, fixed_order=left.fixed_order)
     steps = min(left.arm.last_step, right.arm.last_step)
+    if exact:
+        require_same_kernels(left.arm, right.arm)
     return report(
-        Circumstances(right.ranks, right.device, left.fixed_order, False, None, progress),
+        Circumstances(right.ranks, right.device, left.fixed_order, False, None, progress, exact),
         first_steps(left.arm, steps),
         first_steps(right.arm, steps),
         None,
@@ -258,6 +276,9 @@ def report(
     aside = which_side(original, candidate, third(), first or comparison.first) if third else ""
     judged = judge(original, candidate, comparison, origin, same_api=same_api)
     notes = (*notes, *notes_of_run(original, candidate, comparison, passed=judged.passed))
+    causes = () if judged.passed else likely_causes(Evidence(original, candidate, comparison))
+    if run.exact and not judged.passed:
+        causes = of_rounding(run, original, candidate, comparison) or causes
     steps = min(original.last_step, candidate.last_step)
     speed = timed() if timed else Speed((), _timelines(original, candidate))
     return ParityReport(
@@ -267,16 +288,14 @@ def report(
         nproc=run.ranks,
         device=run.device,
         torch_version=candidate.torch_version,
-        reduction="gradients summed in rank order in both arms"
-        if run.fixed_order and original.ranks == candidate.ranks
-        else "",
+        reduction=order_words(run, original, candidate),
         steps=steps,
         original=summary(ArmName.ORIGINAL, original),
         candidate=summary(ArmName.CANDIDATE, candidate),
         checks=judged.checks,
         first=first,
         largest=largest(comparison),
-        causes=() if judged.passed else likely_causes(Evidence(original, candidate, comparison)),
+        causes=causes,
         notices=(*judged.notices, *notes, *speed.notes),
         substitutions=tuple(dict.fromkeys([*original.substitutions, *candidate.substitutions])),
         not_observed=tuple(dict.fromkeys([*original.not_observed, *candidate.not_observed])),
@@ -288,6 +307,7 @@ def report(
         records=run.kept,
         timelines=speed.timelines,
         died=died,
+        exact=run.exact,
     )
 
 

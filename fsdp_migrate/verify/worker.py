@@ -23,6 +23,7 @@ from typing import NoReturn
 
 from fsdp_migrate.verify import (
     event_files,
+    exact_norm,
     fixed_order,
     fsdp1_on_cpu,
     fsdp2_on_cpu,
@@ -110,6 +111,8 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
         older_gloo.apply(say)
     if spec.program != "reference":
         own_launch.spawn_nothing(say)
+    if spec.exact and not exact_norm.apply():
+        session.note("norms in float64: before torch 2.6 clipping adds up in a function of its own")
     if spec.performance:
         from fsdp_migrate.verify.probes import performance
 

@@ -37,6 +37,7 @@ class Bench:
         mistake: str = "",
         timeout_s: float = 0.0,
         checkpoint: Resumed | None = None,
+        exact: bool = False,
     ) -> ParityReport:
         """Compare `train_fsdp1.py` with `train_fsdp2.py` under these options, the latter with a mistake."""
         request = VerifyRequest(
@@ -47,6 +48,7 @@ class Bench:
             checkpoint=checkpoint,
         )
         before, after = sources(request)
+        self.run = replace(self.run, options=replace(self.run.options, exact=exact))
         original = self._arm(request, before, ArmName.ORIGINAL, None)
         wrong = replace(request, arguments=(*options, "--mistake", mistake)) if mistake else request
         candidate, _ = self.fresh(timeout_s).script(wrong, after, ArmName.CANDIDATE)
@@ -70,7 +72,8 @@ class Bench:
     def _arm(
         self, request: VerifyRequest, source: object, arm: ArmName, rounding: RoundingSource | None
     ) -> ArmRecord:
-        key = (request.arguments, request.checkpoint and request.checkpoint.old, arm, rounding)
+        resumes = request.checkpoint and request.checkpoint.old
+        key = (request.arguments, resumes, self.run.options.exact, arm, rounding)
         if key not in self.kept:
             self.kept[key], _ = self.fresh().script(request, source, arm, rounding=rounding)  # type: ignore[arg-type]
         return self.kept[key]

@@ -124,11 +124,11 @@ COMMAND: Any = typer.main.get_command(app).get_command(None, "verify")  # type: 
 OF_OUTPUT = {"output_format", "output"}
 OF_BUNDLED_JOB = {"config", "dtype", "strategy", "accumulate", "tied", "batch", "sequence"}
 BESIDE: dict[str, tuple[str, set[str]]] = {
-    "compare": ("--compare a b", OF_OUTPUT | {"strict"}),
+    "compare": ("--compare a b", OF_OUTPUT | {"strict", "exact"}),
     "record": (
         "--record a",
         {"script", "arguments", "module", "digests", "elements", "nproc", "nnodes", "rdzv_endpoint", "steps"}
-        | {"device", "timeout", "keep", "preload", "fixed_order"},
+        | {"device", "timeout", "keep", "preload", "fixed_order", "exact"},
     ),
     "simulate_world": ("--simulate-world 8", OF_OUTPUT | OF_BUNDLED_JOB | {"device", "timeout"}),
 }
@@ -159,6 +159,11 @@ def test_every_option_that_does_nothing_beside_records_or_simulation_is_refused(
 
 
 def test_what_records_do_nothing_with_is_bad_input() -> None:
-    for line in ("train.py --compare a b", "train.py --record a --format json", "--digests --elements"):
+    contradictions = (
+        "--digests --elements",
+        "--exact --nproc 3 --no-fixed-order",
+        "--exact --measure-noise",
+    )
+    for line in ("train.py --compare a b", "train.py --record a --format json", *contradictions):
         done = CliRunner().invoke(app, ["verify", *line.split()])
         assert done.exit_code == 2, line
