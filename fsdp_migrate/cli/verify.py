@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.verify.arms import Progress
     from fsdp_migrate.verify.model import LaunchOptions, ParityReport, VerifyRequest
     from fsdp_migrate.verify.reference_job.config import ReferenceConfig
+    from fsdp_migrate.verify.resumed import Resumed
 
 
 def verify(
@@ -54,6 +55,14 @@ def verify(
     strategy: given.Strategy = given.StrategyOption.full_shard,
     accumulate: given.Accumulate = 1,
     tied: given.Tied = False,
+    ac: given.Ac = given.CheckpointingOption.none,
+    compile: given.Compile = False,
+    offload: given.Offload = False,
+    float8: given.Float8 = False,
+    tp: given.Parallel = 1,
+    cp: given.Parallel = 1,
+    pp: given.Parallel = 1,
+    save_checkpoint: given.SaveCheckpoint = None,
     batch: given.Batch = 2,
     sequence: given.Sequence = 64,
 ) -> ExitCode:
@@ -67,7 +76,12 @@ def verify(
     """
     from fsdp_migrate import console
     from fsdp_migrate.cli.verify_checkpoint import resumed
-    from fsdp_migrate.cli.verify_refusals import refuse_beside, refuse_contradictions, refuse_unused
+    from fsdp_migrate.cli.verify_refusals import (
+        refuse_beside,
+        refuse_contradictions,
+        refuse_unused,
+        refuse_what_cannot_be,
+    )
     from fsdp_migrate.cli.verify_settings import Chosen, settled
     from fsdp_migrate.reports.output_file import require_writable
     from fsdp_migrate.verify.model import LaunchOptions
@@ -138,22 +152,34 @@ def verify(
         batch=batch,
         sequence=sequence,
         steps=launch.steps,
+        ac=ac.value,
+        compile=compile,
+        offload=offload,
+        float8=float8,
+        save="" if save_checkpoint is None else str(save_checkpoint.absolute()),
     )
+    refuse_what_cannot_be(job, chosen.exact, {"tp": tp, "cp": cp, "pp": pp})
     if simulate_world is not None:
         return _simulate(job, simulate_world, launch, output_format.value, output, progress)
     if record is not None and (request := chosen.request(launch)) is not None:
         return _record(request, record, progress)
     with resumed(chosen, converted, launch, progress) as found:
-        report = _run(chosen.request(launch, found), job.resuming(found), launch, progress)
+        report = _run(chosen.request(launch, found), job, launch, progress, found)
     return _show(report, chosen.strict, output_format.value, output)
 
 
 def _run(
-    request: VerifyRequest | None, job: ReferenceConfig, launch: LaunchOptions, progress: Progress
+    request: VerifyRequest | None,
+    job: ReferenceConfig,
+    launch: LaunchOptions,
+    progress: Progress,
+    checkpoint: Resumed | None,
 ) -> ParityReport:
     from fsdp_migrate.verify.run import verify_reference, verify_script
 
-    return verify_reference(job, launch, progress) if request is None else verify_script(request, progress)
+    if request is None:
+        return verify_reference(job, launch, progress, checkpoint)
+    return verify_script(request, progress)
 
 
 def _show(report: ParityReport, strict: bool, form: str, output: Path | None) -> ExitCode:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.cli.verify_options import is_given
@@ -11,11 +13,13 @@ if TYPE_CHECKING:
     import typer
 
     from fsdp_migrate.verify.model import LaunchOptions
+    from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 
 OF_REFERENCE = (
-    *("config", "dtype", "strategy", "accumulate", "tied", "batch", "sequence"),
-    "simulate_world",
+    *("config", "dtype", "strategy", "accumulate", "tied", "batch", "sequence", "ac", "compile", "offload"),
+    *("float8", "tp", "cp", "pp", "save_checkpoint", "simulate_world"),
 )
+_SIMULATED = frozenset(OF_REFERENCE) - {"save_checkpoint"}
 _OF_OUTPUT = frozenset({"output_format", "output"})
 _COUNT_BESIDE = {
     "compare": ("--compare reads two records and runs nothing", _OF_OUTPUT | {"strict", "exact"}),
@@ -26,10 +30,20 @@ _COUNT_BESIDE = {
     ),
     "simulate_world": (
         "--simulate-world runs rank 0 of the bundled job alone",
-        _OF_OUTPUT | {*OF_REFERENCE, "device", "timeout"},
+        _OF_OUTPUT | _SIMULATED | {"device", "timeout"},
     ),
 }
 """What an option makes of the command, and the options that count beside it."""
+
+
+_NO_PARALLELISM = {
+    "tp": "FSDP1's clip_grad_norm_ takes the norm of a rank's own share of tensor-parallel weights, so that "
+    "an FSDP1 arm would be no measure",
+    "cp": "torch's context parallelism has attention kernels for GPUs alone, and nothing of it was checked",
+    "pp": "torch's pipeline stages steer FSDP2's gradient synchronisation and know nothing of FSDP1's, so "
+    "that there is no FSDP1 arm to compare with",
+}
+_INSTEAD = "verify a script that does it, with --baseline what is trusted: verify SCRIPT --baseline DIR"
 
 
 def refuse_beside(context: typer.Context) -> None:
@@ -65,6 +79,26 @@ def refuse_contradictions(context: typer.Context, launch: LaunchOptions) -> None
     if is_given(context, "digests") and is_given(context, "elements"):
         raise UsageError(
             "--digests keeps no element of a tensor, and --elements every one", hint="Give one of them."
+        )
+
+
+def refuse_what_cannot_be(job: ReferenceConfig, exact: bool, parallel: Mapping[str, int]) -> None:
+    """What the bundled job cannot be in both arms.
+
+    Args:
+        parallel: ranks that were asked for beside data parallelism: "tp", "cp", "pp".
+
+    Raises:
+        UsageError: it was asked for, or what it needs is not installed.
+    """
+    for option in (name for name, ranks in parallel.items() if ranks > 1):
+        raise UsageError(f"--{option}: {_NO_PARALLELISM[option]}", hint=_INSTEAD)
+    if job.float8 and find_spec("torchao") is None:
+        raise UsageError("--float8: torchao is not installed here", hint="pip install torchao")
+    if job.compile and exact:
+        raise UsageError(
+            "--compile --exact: what compiled layers compute is fused otherwise under FSDP1 and FSDP2, and "
+            "rounds otherwise"
         )
 
 

@@ -122,6 +122,8 @@ def other_kernels(original: ArmRecord, candidate: ArmRecord) -> str:
     processors = [arm.processor for arm in (original, candidate)]
     if all(processors) and processors[0] != processors[1]:
         return f"{processors[0]} and {processors[1]} compute with other kernels"
+    if original.compiled or candidate.compiled:
+        return "compiled layers are fused otherwise under FSDP1 and FSDP2"
     return ""
 
 

@@ -122,6 +122,8 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
             known = record.substitutions if event["event"] == "substitution" else record.not_observed
             if event["text"] not in known:
                 known.append(event["text"])
+        case "compiled":
+            record.compiled = True
         case "resumes":
             record.resumes = event["path"]
         case "resumed":

@@ -187,6 +187,7 @@ class ArmRecord:
         sparse: steps of which neither the optimizer's state was recorded, but for counters, nor the gradients
             that it got.
         outputs: digests of what units returned in the first forward pass of the training, in order, by rank.
+        compiled: whether a compiler made kernels of a part of it.
         resumes: the checkpoint that it was to resume from; "" where it was not.
         resumed: whether something of it was opened.
         looks_on: whether calls without gradients, and what follows the last step, are recorded.
@@ -219,6 +220,7 @@ class ArmRecord:
     parts: dict[tuple[int, str], dict[str, list[Part]]] = field(default_factory=dict)
     substitutions: list[str] = field(default_factory=list)
     not_observed: list[str] = field(default_factory=list)
+    compiled: bool = False
     resumes: str = ""
     resumed: bool = False
     looks_on: bool = False

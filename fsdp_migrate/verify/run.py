@@ -54,6 +54,7 @@ from fsdp_migrate.verify.verdict import judge
 
 if TYPE_CHECKING:
     from fsdp_migrate.verify.reference_job.config import ReferenceConfig
+    from fsdp_migrate.verify.resumed import Resumed
 
 Third = Callable[[], ArmRecord]
 """Runs the original unsharded and in fp32."""
@@ -115,15 +116,15 @@ def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
         noise if more else None,
         subject=request.script,
         baseline=before.words,
-        notes=(*_resumed(request), *linked),
+        notes=(*_resumed(request.checkpoint), *linked),
         third=third if run.options.third_arm and more else None,
         timed=timed if run.options.profile and not died else None,
         died=died,
     )
 
 
-def _resumed(request: VerifyRequest) -> tuple[str, ...]:
-    return () if request.checkpoint is None else (request.checkpoint.words,)
+def _resumed(checkpoint: Resumed | None) -> tuple[str, ...]:
+    return () if checkpoint is None else (checkpoint.words,)
 
 
 def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> ParityReport:
@@ -148,7 +149,7 @@ def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> 
         noise if other_kernels(original, candidate) and can_run_again(run, died) else None,
         subject=request.script,
         baseline=kept.words,
-        notes=_resumed(request),
+        notes=_resumed(request.checkpoint),
         noise_of=ArmName.CANDIDATE,
         died=died,
     )
@@ -209,23 +210,32 @@ def keep_record(run: Verification, request: VerifyRequest, destination: Path) ->
 
 
 def verify_reference(
-    config: ReferenceConfig, launch: LaunchOptions = _DEFAULTS, progress: Progress = _silent
+    config: ReferenceConfig,
+    launch: LaunchOptions = _DEFAULTS,
+    progress: Progress = _silent,
+    checkpoint: Resumed | None = None,
 ) -> ParityReport:
     """Run the bundled job under FSDP1 and under FSDP2, in one launch, and compare them.
+
+    Args:
+        checkpoint: what both arms resume from.
 
     Raises:
         UsageError: options that cannot be met on this machine.
         JobError: the job died or hung.
     """
+    if checkpoint is not None:
+        config = replace(config, old=checkpoint.old, new=checkpoint.new)
+    again = replace(config, save="")  # runs after the first
     with started(launch, progress) as run:
         require_fsdp2(run.device, "the bundled job under FSDP2")
         arms = run.reference(config, (ArmName.ORIGINAL, ArmName.CANDIDATE))
 
         def noise(rounding: RoundingSource) -> ArmRecord:
-            return run.reference(config, (ArmName.NOISE,), rounding=rounding)[ArmName.NOISE]
+            return run.reference(again, (ArmName.NOISE,), rounding=rounding)[ArmName.NOISE]
 
         def third() -> ArmRecord:
-            return run.reference(config, (ArmName.UNSHARDED,))[ArmName.UNSHARDED]
+            return run.reference(again, (ArmName.UNSHARDED,))[ArmName.UNSHARDED]
 
         return report(
             run.circumstances,
@@ -234,8 +244,9 @@ def verify_reference(
             noise,
             subject="the bundled reference job",
             baseline="the same job under FSDP1",
+            notes=_resumed(checkpoint),
             third=third if launch.third_arm else None,
-            timed=(lambda: time_reference(run, config)) if launch.profile else None,
+            timed=(lambda: time_reference(run, again)) if launch.profile else None,
         )
 
 

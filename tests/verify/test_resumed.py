@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,11 @@ from fsdp_migrate.cli.verify_checkpoint import resumed
 from fsdp_migrate.cli.verify_settings import settled
 from fsdp_migrate.errors import UsageError
 from fsdp_migrate.verify.compare import Comparison, compare
-from fsdp_migrate.verify.model import LaunchOptions, Outcome, ParityReport
+from fsdp_migrate.verify.distance import difference
+from fsdp_migrate.verify.model import ArmName, LaunchOptions, Outcome, ParityReport
+from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 from fsdp_migrate.verify.resumed import Resumed, resumed_check
+from fsdp_migrate.verify.whole import assemble
 
 SCRIPT: dict[str, Any] = {"script": "train.py", "arguments": ("--resume", "{checkpoint}")}
 AS_FILE = "--to torch --optim-key optimizer"
@@ -30,11 +34,11 @@ AS_FILE = "--to torch --optim-key optimizer"
 
 @contextmanager
 def conversion(
-    old: Path, convert: str = "", new: Path | None = None, **launch: Any
+    old: Path, convert: str = "", new: Path | None = None, job: Any = SCRIPT, **launch: Any
 ) -> Iterator[tuple[Resumed, list[str]]]:
     said: list[str] = []
-    job = chosen(Path.cwd(), checkpoint=old, convert=convert, **SCRIPT)
-    with resumed(job, new, LaunchOptions(**launch), said.append) as found:
+    asked = chosen(Path.cwd(), checkpoint=old, convert=convert, **job)
+    with resumed(asked, new, LaunchOptions(**launch), said.append) as found:
         assert found is not None
         yield found, said
 
@@ -68,6 +72,30 @@ def test_both_arms_resume_from_the_old_checkpoint(zoo: Benches) -> None:
     assert not made.exists()
 
 
+def test_reference_job_resumes_as_each_of_both_does(zoo: Benches, tmp_path: Path) -> None:
+    """The FSDP1 arm saves and loads its own file; the FSDP2 arm what that was converted to."""
+    bench, old = zoo.of(2), tmp_path / "old.pt"
+    config = ReferenceConfig(
+        steps=2, sequence=16, dtype="bf16", clip=None, ac="full", offload=True, save=str(old)
+    )
+    (first,) = bench.fresh().reference(config, (ArmName.ORIGINAL,)).values()
+    with conversion(old, job={}) as (found, _):
+        assert torch.load(old)["step"] == 2
+        going_on = replace(config, save="", old=found.old, new=found.new)
+        arms = bench.fresh().reference(going_on, (ArmName.ORIGINAL, ArmName.CANDIDATE))
+    before, after = arms[ArmName.ORIGINAL], arms[ArmName.CANDIDATE]
+    compared = compare(before, after)
+    assert compared.bitwise and compared.compared["optimizer state exp_avg"] == 3 * 39
+    assert compare(first, before).first is not None  # they go on, and do not start anew
+    (state,) = after.tensors(0, "optimizer state step")["norm.weight"][:1]
+    assert state.values()[0] == 2.0
+    same = (
+        assemble(first.tensors(2, "weight")["norm.weight"]),
+        assemble(after.tensors(0, "weight")["norm.weight"]),
+    )
+    assert difference(*same) is None
+
+
 def test_conversion_has_a_place_of_its_own(zoo: Benches, tmp_path: Path) -> None:
     with conversion(zoo.checkpoint, keep=tmp_path / "kept") as (found, said):
         assert Path(found.new) == tmp_path / "kept" / "checkpoint" / "checkpoint"
@@ -94,10 +122,12 @@ def test_conversion_has_a_place_of_its_own(zoo: Benches, tmp_path: Path) -> None
     ],
 )
 def test_what_convert_ckpt_refuses_is_refused(
-    zoo: Benches, convert: str, error: type[Exception], words: str
+    zoo: Benches, tmp_path: Path, convert: str, error: type[Exception], words: str
 ) -> None:
+    held = torch.load(zoo.checkpoint, weights_only=False)
+    torch.save({**held, "epoch": 3}, tmp_path / "old.pt")  # which has no place in safetensors
     with pytest.raises(error, match=words):
-        conversion(zoo.checkpoint, convert).__enter__()
+        conversion(tmp_path / "old.pt", convert).__enter__()
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,8 @@ def test_a_warning_fails_where_the_repository_is_strict(tmp_path: Path) -> None:
 
 COMMAND: Any = typer.main.get_command(app).get_command(None, "verify")  # type: ignore[attr-defined]
 OF_OUTPUT = {"output_format", "output"}
-OF_BUNDLED_JOB = {"config", "dtype", "strategy", "accumulate", "tied", "batch", "sequence"}
+OF_BUNDLED_JOB = {"config", "dtype", "strategy", "accumulate", "tied", "batch", "sequence", "ac", "compile"}
+OF_BUNDLED_JOB |= {"offload", "float8", "tp", "cp", "pp"}
 BESIDE: dict[str, tuple[str, set[str]]] = {
     "compare": ("--compare a b", OF_OUTPUT | {"strict", "exact"}),
     "record": (
@@ -133,7 +134,7 @@ BESIDE: dict[str, tuple[str, set[str]]] = {
     "simulate_world": ("--simulate-world 8", OF_OUTPUT | OF_BUNDLED_JOB | {"device", "timeout"}),
 }
 VALUES = {"device": "cpu", "also": "ddp", "output_format": "json", "config": "small", "dtype": "bf16"}
-VALUES |= {"compare": "a b", "strategy": "no_shard"}
+VALUES |= {"compare": "a b", "strategy": "no_shard", "ac": "full"}
 
 
 @pytest.mark.parametrize("asked", BESIDE)
@@ -163,6 +164,12 @@ def test_what_records_do_nothing_with_is_bad_input() -> None:
         "--digests --elements",
         "--exact --nproc 3 --no-fixed-order",
         "--exact --measure-noise",
+        "--exact --compile",
+        "--tp 2",
+        "--cp 2",
+        "--pp 2",
+        "train.py --ac full",
+        "train.py --save-checkpoint old.pt",
     )
     for line in ("train.py --compare a b", "train.py --record a --format json", *contradictions):
         done = CliRunner().invoke(app, ["verify", *line.split()])

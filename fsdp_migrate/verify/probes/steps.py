@@ -175,8 +175,16 @@ def _describe(session: Session) -> None:
         names = checkpointed_modules(model, prefix)
         session.recorder.event("model", prefix=prefix, kind=kind, units=units, checkpointing=names)
     session.recorder.event("input_dtypes", dtypes=session.input_dtypes, autocast=session.autocast)
+    if _compiles():
+        session.recorder.event("compiled")
     if not session.models:
         session.note("the model: no module with trainable parameters was called with gradients enabled")
+
+
+def _compiles() -> bool:
+    """Whether a compiler has made kernels of a part of the job; running graphs as they are makes none."""
+    dynamo: Any = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and dynamo.counters["aot_autograd"]["total"] > 0
 
 
 def _describe_others(session: Session) -> None:
