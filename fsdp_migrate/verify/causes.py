@@ -20,6 +20,7 @@ from fsdp_migrate.verify import (
     optimizer_causes,
     precision_causes,
     resumed,
+    saved_numbers,
     saving_causes,
     scaler_causes,
     sharding_causes,
@@ -267,6 +268,7 @@ _RULES: tuple[Rule, ...] = (
     saving_causes.saved_shards,
     saving_causes.saved_names,
     saving_causes.saved_values,
+    saved_numbers.saved_numbers,
     saving_causes.other_models,
     answer_causes.calls_gone,
 )

@@ -84,6 +84,7 @@ class StepFacts:
         spans: what the time went to: kind, begin and end in seconds.
         unscaled: the losses before a gradient scaler took them; empty without one.
         scales: what scalers multiplied losses by, in order.
+        outputs: digests of a few elements of what the models returned, in call order.
     """
 
     step: int
@@ -103,6 +104,7 @@ class StepFacts:
     spans: tuple[tuple[str, float, float], ...] = ()
     unscaled: tuple[float, ...] = ()
     scales: tuple[float, ...] = ()
+    outputs: tuple[str, ...] = ()
 
     @property
     def own_losses(self) -> tuple[float, ...]:
@@ -181,6 +183,7 @@ class ArmRecord:
     """Everything the ranks of one arm wrote; rank by rank where ranks may differ.
 
     Attributes:
+        saved_numbers: by rank, the step after which a file was saved and the plain numbers in it.
         sharded: whether FSDP manages a parameter.
         checkpointed: modules under activation checkpointing.
         checkpointing: their names; none in older records.
@@ -209,6 +212,7 @@ class ArmRecord:
     checkpointing: list[str] = field(default_factory=list)
     loads: list[Load] = field(default_factory=list)
     saves: list[Save] = field(default_factory=list)
+    saved_numbers: dict[int, list[tuple[int, dict[str, float]]]] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
     tied: set[tuple[str, ...]] = field(default_factory=set)
     optimizers: list[OptimizerFacts] = field(default_factory=list)

@@ -261,6 +261,7 @@ def _after(session: Session, optimizer: Optimizer) -> None:
         reductions=now.reductions,
         reduce_dtypes=sorted(now.reduce_dtypes),
         inputs=now.inputs,
+        outputs=now.outputs,
         clips=[{**clip, "norm": norm_words(clip["norm"])} for clip in now.clips],
         collectives=dict(now.collectives),
         bytes=dict(now.bytes),

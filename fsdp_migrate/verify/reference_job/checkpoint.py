@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.checkpoint import state_dict_loader
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_state_dict,
@@ -70,6 +70,6 @@ def load_as_fsdp2(path: Path, model: nn.Module, optimizer: Optimizer) -> int:
 def _load_sharded(path: Path, model: nn.Module, optimizer: Optimizer) -> int:
     weights, moments = get_state_dict(model, optimizer)
     held: dict[str, Any] = {"model": weights, "optim": moments, "step": 0}
-    dcp.load(held, checkpoint_id=path)
+    state_dict_loader.load(held, checkpoint_id=path)
     set_state_dict(model, optimizer, model_state_dict=held["model"], optim_state_dict=held["optim"])
     return int(held["step"])

@@ -4,6 +4,7 @@ compilation; in torchtitan's order.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import torch
@@ -54,19 +55,15 @@ def _kept_partly(layer: nn.Module) -> nn.Module:
         kept = operation in _KEPT
         return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
 
-    return checkpoint_wrapper(
-        layer,
-        CheckpointImpl.NO_REENTRANT,
-        context_fn=lambda: create_selective_checkpoint_contexts(policy),
-    )
+    contexts: Any = create_selective_checkpoint_contexts
+    return checkpoint_wrapper(layer, CheckpointImpl.NO_REENTRANT, context_fn=lambda: contexts(policy))
 
 
 def _in_float8(model: Decoder) -> None:
-    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
-
+    float8: Any = importlib.import_module("torchao.float8")
     able = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 9)
-    convert_to_float8_training(
+    float8.convert_to_float8_training(
         model,
-        config=Float8LinearConfig(emulate=not able),
+        config=float8.Float8LinearConfig(emulate=not able),
         module_filter_fn=lambda _module, name: "layers." in name,
     )

@@ -371,6 +371,19 @@ class OtherLoss:
         return value + 0.1 * value.square()
 
 
+class OtherLossLater:
+    calls = 0
+
+    def loss(self, value):
+        self.calls += 1
+        return value + 0.1 * value.square() if self.calls == 2 else value
+
+
+class CountsOneMore:
+    def counted(self, step):
+        return step + 1
+
+
 class ZeroGradEarly:
     def clip(self, model, optimizer):
         norm = super().clip(model, optimizer)
