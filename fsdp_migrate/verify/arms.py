@@ -264,6 +264,8 @@ class Verification:
         log = RankFiles.of(self.records, arm.value, 0).stdout
         said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.exists() else []
         printed = f" (it printed: {' / '.join(said[-_PRINTED_LINES:])})" if said else ""
+        if record.resumes and not record.resumed:
+            printed = f", and it never opened the checkpoint that it was to resume from{printed}"
         raise UsageError(
             f"{WORDS[arm]} ended without a single optimizer step; there is nothing to compare{printed}",
             hint="give the arguments that make it train, after --" + asked_for_gpu(record.substitutions),

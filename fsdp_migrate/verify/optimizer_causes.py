@@ -58,8 +58,9 @@ def state_of_a_checkpoint(evidence: Evidence) -> Cause | None:
     original, candidate = evidence.original, evidence.candidate
     counters = _counters(original, 1), _counters(candidate, 1)
     wrong = {name: (a, counters[1][name]) for name, a in counters[0].items() if counters[1].get(name, a) != a}
-    if not wrong:
-        return None
+    at_start = _counters(original, 0), _counters(candidate, 0)
+    if not wrong or any(at_start[1].get(name, a) != a for name, a in at_start[0].items()):
+        return None  # or what was loaded counted otherwise already
     name, (before, after) = next(iter(wrong.items()))
     words = f"the optimizer counts {after:g} steps for {name} after the first and {before:g} in the original"
     if after < before:

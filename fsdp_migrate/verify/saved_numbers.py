@@ -1,7 +1,7 @@
 """Plain numbers in what jobs save: epochs, steps, learning rates; pure.
 
 Numbers are told apart by their keys. Those that count the training or set it are the same in two equal jobs,
-to the last digit. Others are not looked at: losses and scores round, times, rates, sizes and seeds differ from
+to the last digit. Others are not looked at: losses round, times, rates, sizes and seeds differ from
 run to run.
 """
 

@@ -24,6 +24,7 @@ from fsdp_migrate.errors import UsageError
 from fsdp_migrate.verify.compare import Comparison, compare
 from fsdp_migrate.verify.distance import difference
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, Outcome, ParityReport
+from fsdp_migrate.verify.record import Load
 from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 from fsdp_migrate.verify.resumed import Resumed, resumed_check
 from fsdp_migrate.verify.whole import assemble
@@ -165,6 +166,27 @@ def test_arm_that_does_not_open_the_checkpoint_did_not_resume() -> None:
     assert [one.outcome for one in resumed_check(*arms)] == [Outcome.NOT_OBSERVED]
     assert "not-resumed" not in causes(*arms)
     assert resumed_check(arm("FSDP1", {}), arm("FSDP2", {})) == []
+
+
+def test_another_checkpoint_that_is_loaded_is_named_and_no_shared_counter() -> None:
+    arms = arm("FSDP1", {}, loads=[Load(0, "model", 0)]), arm("FSDP2", {}, loads=[Load(0, "model", 0)])
+    for made, value in zip(arms, (10.0, 20.0), strict=True):
+        made.parts[0, "weight"] = parts([value, 1.0])
+        for step in (0, 1):
+            made.parts[step, "optimizer state step"] = parts([value + step])
+    found = compare(*arms)
+    assert causes(*arms, found)[0] == "loaded-otherwise"
+    assert "optimizer-step-shared" not in causes(*arms, found)
+    arms[1].parts[0, "optimizer state step"] = parts([10.0])
+    assert "optimizer-step-shared" in causes(*arms, compare(*arms))
+
+
+def test_other_place_in_the_data_is_named_where_both_resume() -> None:
+    left, right = {"inputs": ("a",)}, {"inputs": ("b",)}
+    assert causes(arm("FSDP1", left), arm("FSDP2", right))[0] == "different-data"
+    resuming = arm("FSDP1", left, resumes="/a"), arm("FSDP2", right, resumes="/b", resumed=True)
+    resuming[0].resumed = True
+    assert causes(*resuming)[0] == "resumed-elsewhere"
 
 
 def test_states_before_the_first_step_are_compared_where_both_tell() -> None:
