@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from fsdp_migrate.verify.model import LaunchOptions
     from fsdp_migrate.verify.resumed import Resumed
 
+_OF_TENSORS = re.compile(
+    r"(model|optim|rank)(?!.*\.(json|yaml)$)|\.metadata|\.distcp|\.safetensors", re.IGNORECASE
+)
+"""In names of the files that are converted."""
 _NOT_HERE = {
     "--dry-run": "writes nothing",
     "--overwrite": "writes over what is there; nothing is, in the place that verify converts to",
@@ -126,7 +132,19 @@ def _converted(old: Path, place: Path, options: list[str]) -> Path:
         raise
     if code != ExitCode.OK:
         raise typer.Exit(int(code))
-    return destination if destination.exists() else old  # loadable as it is
+    if not destination.exists():
+        return old  # loadable as it is
+    if old.is_dir() and destination.is_dir():
+        _copy_companions(old, destination)
+    return destination
+
+
+def _copy_companions(old: Path, new: Path) -> None:
+    """What loaders of a directory read beside model and optimizer: schedulers, random states, arguments."""
+    for path in sorted(old.iterdir()):
+        beside = path.is_file() and not _OF_TENSORS.search(path.name)
+        if beside and not (new / path.name).exists():
+            shutil.copy2(path, new / path.name)
 
 
 def _is_file(options: list[str]) -> bool:

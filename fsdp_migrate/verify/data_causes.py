@@ -28,8 +28,9 @@ def inputs(evidence: Evidence) -> Cause | None:
     if found.step == 1 and evidence.original.resumes and evidence.candidate.resumes:
         return Cause(
             "resumed-elsewhere",
-            f"both arms resume, and the model is given other inputs in the first step (rank "
-            f"{', '.join(map(str, found.ranks))}): the candidate does not go on at the same place in the data",
+            "both arms resume, and the model is given other inputs in the first step (rank "
+            f"{', '.join(map(str, found.ranks))}): the candidate does not go on at the same place in "
+            "the data",
             "restore what the original restores beside weights and optimizer: the step or epoch that the "
             "checkpoint holds, the sampler's position, random states; convert-ckpt keeps such values under "
             "their own keys",

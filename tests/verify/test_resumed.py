@@ -113,6 +113,24 @@ def test_conversion_has_a_place_of_its_own(zoo: Benches, tmp_path: Path) -> None
         assert (given.new, said) == (found.new, [])
 
 
+def test_what_stands_beside_model_and_optimizer_goes_along(zoo: Benches, tmp_path: Path) -> None:
+    """Loaders of directories read schedulers and random states from files of their own."""
+    old, held = tmp_path / "checkpoint-500", torch.load(zoo.checkpoint, weights_only=False)
+    old.mkdir()
+    for part in ("model", "optimizer"):
+        torch.save(held[part], old / {"model": "pytorch_model_fsdp.bin"}.get(part, "optimizer.bin"))
+    torch.save({"last_epoch": 2}, old / "scheduler.bin")
+    (old / "trainer_state.json").write_text("{}")
+    with conversion(old, "--layout accelerate") as (found, _):
+        made = Path(found.new)
+        assert made.name == "checkpoint-500"
+        assert {path.name for path in made.iterdir() if path.is_file()} == {
+            *("conversion.json", "scheduler.bin", "trainer_state.json"),
+        }
+        assert (made / "optimizer_0" / ".metadata").exists()
+        assert torch.load(made / "scheduler.bin") == {"last_epoch": 2}
+
+
 @pytest.mark.parametrize(
     ("convert", "error", "words"),
     [
