@@ -7,6 +7,10 @@ from fsdp_migrate.verify.model import Cause
 from fsdp_migrate.verify.record import ArmRecord, OptimizerFacts
 from fsdp_migrate.verify.sharding_causes import listed
 
+_NOT_RESUMED = (
+    ": both arms resume, so load the scheduler's state, or make it with the step that the checkpoint holds, "
+    "as the original does"
+)
 _FOLLOWS = "initial_lr"
 """Written by schedulers, from the lr they found."""
 
@@ -176,7 +180,8 @@ def settings(evidence: Evidence) -> Cause | None:
                 "optimizer-settings",
                 f"{key} is {after} in the candidate's optimizer and {before} in the original's (step "
                 f"{left.step}, {len(changed[key])} of {len(left.settings)} parameters)",
-                f"give the optimizer{' and its scheduler' if key == 'lr' else ''} the {key} of the original",
+                f"give the optimizer{' and its scheduler' if key == 'lr' else ''} the {key} of the original"
+                + (_NOT_RESUMED if key == "lr" and left.step == 1 and evidence.original.resumes else ""),
             )
         return Cause(
             "optimizer-settings",

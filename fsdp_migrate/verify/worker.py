@@ -190,7 +190,8 @@ def _reference(spec: WorkerSpec, rank: int, files: RankFiles) -> None:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         if not spec.performance:
             _be_deterministic()
-    dist.init_process_group("nccl" if spec.device == "cuda" else "gloo")
+    on_gpu = "cpu:gloo,cuda:nccl" if config.offload else "nccl"  # a norm of offloaded gradients is on the CPU
+    dist.init_process_group(on_gpu if spec.device == "cuda" else "gloo")
     for arm in spec.arms:
         if arm is not spec.arms[0]:
             session.restart(_recorder(spec, arm, rank))

@@ -21,10 +21,12 @@ from fsdp_migrate.cli.app import app
 from fsdp_migrate.cli.verify_checkpoint import resumed
 from fsdp_migrate.cli.verify_settings import settled
 from fsdp_migrate.errors import UsageError
+from fsdp_migrate.verify.causes import likely_causes
 from fsdp_migrate.verify.compare import Comparison, compare
 from fsdp_migrate.verify.distance import difference
+from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, Outcome, ParityReport
-from fsdp_migrate.verify.record import Load
+from fsdp_migrate.verify.record import Load, OptimizerFacts
 from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 from fsdp_migrate.verify.resumed import Resumed, resumed_check
 from fsdp_migrate.verify.whole import assemble
@@ -197,6 +199,17 @@ def test_another_checkpoint_that_is_loaded_is_named_and_no_shared_counter() -> N
     assert "optimizer-step-shared" not in causes(*arms, found)
     arms[1].parts[0, "optimizer state step"] = parts([10.0])
     assert "optimizer-step-shared" in causes(*arms, compare(*arms))
+
+
+@pytest.mark.parametrize("resumes", ["", "/old"])
+def test_rate_of_a_run_that_starts_anew_is_that_of_a_scheduler_that_is_not_loaded(resumes: str) -> None:
+    arms = arm("FSDP1", {}, resumes=resumes), arm("FSDP2", {}, resumes=resumes)
+    for made, rate in zip(arms, (0.01, 0.1), strict=True):
+        made.resumed = True
+        made.optimizers = [OptimizerFacts(1, 0, "AdamW", {"w": (("lr", rate),)}, 0)]
+    (found,) = likely_causes(Evidence(*arms, Comparison()))
+    assert found.code == "optimizer-settings" and "lr is 0.1 in the candidate" in found.text
+    assert ("load the scheduler's state" in found.remedy) == bool(resumes)
 
 
 def test_other_place_in_the_data_is_named_where_both_resume() -> None:

@@ -122,8 +122,7 @@ def test_a_warning_fails_where_the_repository_is_strict(tmp_path: Path) -> None:
 
 COMMAND: Any = typer.main.get_command(app).get_command(None, "verify")  # type: ignore[attr-defined]
 OF_OUTPUT = {"output_format", "output"}
-OF_BUNDLED_JOB = {"config", "dtype", "strategy", "accumulate", "tied", "batch", "sequence", "ac", "compile"}
-OF_BUNDLED_JOB |= {"offload", "float8", "tp", "cp", "pp"}
+OF_BUNDLED_JOB = {"config", "dtype", "strategy", "accumulate", "tied", "batch", "sequence", "ac"}
 BESIDE: dict[str, tuple[str, set[str]]] = {
     "compare": ("--compare a b", OF_OUTPUT | {"strict", "exact"}),
     "record": (
