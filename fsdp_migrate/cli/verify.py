@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.verify.arms import Progress
     from fsdp_migrate.verify.model import LaunchOptions, ParityReport, VerifyRequest
     from fsdp_migrate.verify.reference_job.config import ReferenceConfig
+    from fsdp_migrate.verify.resumed import Resumed
 
 
 def verify(
@@ -23,6 +24,9 @@ def verify(
     arguments: given.Arguments = None,
     module: given.Module = None,
     baseline: given.Baseline = None,
+    checkpoint: given.Checkpoint = None,
+    convert: given.Convert = "",
+    converted: given.Converted = None,
     record: given.Record = None,
     compare: given.Compare = None,
     digests: given.Digests = False,
@@ -37,6 +41,7 @@ def verify(
     preload: given.Preload = True,
     fixed_order: given.FixedOrder = True,
     measure_noise: given.MeasureNoise = True,
+    exact: given.Exact = False,
     third_arm: given.ThirdArm = False,
     as_gpu: given.AsGpu = False,
     profile: given.Profile = False,
@@ -50,6 +55,14 @@ def verify(
     strategy: given.Strategy = given.StrategyOption.full_shard,
     accumulate: given.Accumulate = 1,
     tied: given.Tied = False,
+    ac: given.Ac = given.CheckpointingOption.none,
+    compile: given.Compile = False,
+    offload: given.Offload = False,
+    float8: given.Float8 = False,
+    tp: given.Parallel = 1,
+    cp: given.Parallel = 1,
+    pp: given.Parallel = 1,
+    save_checkpoint: given.SaveCheckpoint = None,
     batch: given.Batch = 2,
     sequence: given.Sequence = 64,
 ) -> ExitCode:
@@ -62,7 +75,13 @@ def verify(
     Example: fsdp-migrate verify train.py --nproc 4 -- --config small.yaml
     """
     from fsdp_migrate import console
-    from fsdp_migrate.cli.verify_refusals import refuse_beside, refuse_unused
+    from fsdp_migrate.cli.verify_checkpoint import resumed
+    from fsdp_migrate.cli.verify_refusals import (
+        refuse_beside,
+        refuse_contradictions,
+        refuse_unused,
+        refuse_what_cannot_be,
+    )
     from fsdp_migrate.cli.verify_settings import Chosen, settled
     from fsdp_migrate.reports.output_file import require_writable
     from fsdp_migrate.verify.model import LaunchOptions
@@ -79,7 +98,20 @@ def verify(
 
     chosen = settled(
         context,
-        Chosen(script, tuple(arguments or ()), module, baseline, nproc, steps, device.value, timeout, strict),
+        Chosen(
+            script,
+            tuple(arguments or ()),
+            module,
+            baseline,
+            nproc,
+            steps,
+            device.value,
+            timeout,
+            strict,
+            exact,
+            checkpoint and checkpoint.absolute(),
+            convert,
+        ),
     )
     launch = LaunchOptions(
         chosen.nproc,
@@ -98,11 +130,19 @@ def verify(
         0 if digests else 1 << 30,
         elements,
         as_gpu,
+        chosen.exact,
     )
+    refuse_contradictions(context, launch)
     if compare is not None:
-        return _compare(compare, chosen.strict, output_format.value, output, progress)
-    request = chosen.request(launch)
-    refuse_unused(context, reference=request is None)
+        from fsdp_migrate.verify.run import compare_records
+
+        return _show(
+            compare_records(*compare, progress, exact=chosen.exact),
+            chosen.strict,
+            output_format.value,
+            output,
+        )
+    refuse_unused(context, reference=chosen.request(launch) is None)
     job = ReferenceConfig(
         size=config.value,
         dtype=dtype.value,
@@ -112,20 +152,34 @@ def verify(
         batch=batch,
         sequence=sequence,
         steps=launch.steps,
+        ac=ac.value,
+        compile=compile,
+        offload=offload,
+        float8=float8,
+        save="" if save_checkpoint is None else str(save_checkpoint.absolute()),
     )
+    refuse_what_cannot_be(job, chosen.exact, {"tp": tp, "cp": cp, "pp": pp})
     if simulate_world is not None:
         return _simulate(job, simulate_world, launch, output_format.value, output, progress)
-    if record is not None and request is not None:
+    if record is not None and (request := chosen.request(launch)) is not None:
         return _record(request, record, progress)
-    return _show(_run(request, job, launch, progress), chosen.strict, output_format.value, output)
+    with resumed(chosen, converted, launch, progress) as found:
+        report = _run(chosen.request(launch, found), job, launch, progress, found)
+    return _show(report, chosen.strict, output_format.value, output)
 
 
 def _run(
-    request: VerifyRequest | None, job: ReferenceConfig, launch: LaunchOptions, progress: Progress
+    request: VerifyRequest | None,
+    job: ReferenceConfig,
+    launch: LaunchOptions,
+    progress: Progress,
+    checkpoint: Resumed | None,
 ) -> ParityReport:
     from fsdp_migrate.verify.run import verify_reference, verify_script
 
-    return verify_reference(job, launch, progress) if request is None else verify_script(request, progress)
+    if request is None:
+        return verify_reference(job, launch, progress, checkpoint)
+    return verify_script(request, progress)
 
 
 def _show(report: ParityReport, strict: bool, form: str, output: Path | None) -> ExitCode:
@@ -136,14 +190,6 @@ def _show(report: ParityReport, strict: bool, form: str, output: Path | None) ->
         return ExitCode.JOB_FAILED
     held = report.passed and not (strict and report.warnings)
     return ExitCode.OK if held else ExitCode.NEEDS_YOU
-
-
-def _compare(
-    records: tuple[Path, Path], strict: bool, form: str, output: Path | None, progress: Progress
-) -> ExitCode:
-    from fsdp_migrate.verify.run import compare_records
-
-    return _show(compare_records(*records, progress), strict, form, output)
 
 
 def _record(request: VerifyRequest, destination: Path, progress: Progress) -> ExitCode:

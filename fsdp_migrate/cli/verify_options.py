@@ -53,6 +53,14 @@ class StrategyOption(str, Enum):
     hybrid_shard = "hybrid_shard"
 
 
+class CheckpointingOption(str, Enum):
+    """Activation checkpointing of the reference job's layers."""
+
+    none = "none"
+    full = "full"
+    selective = "selective"
+
+
 class AlsoOption(str, Enum):
     """What the original can be run under for its speed, beside both arms."""
 
@@ -76,6 +84,20 @@ Baseline = Annotated[
         "By default what `rewrite` recorded.",
         metavar="GIT_REF|DIR|FILE",
     ),
+]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        help="Resume both arms from it: the original as it is, the candidate from what convert-ckpt makes of "
+        "it. {checkpoint} in ARGS is its path in either arm.",
+        metavar="OLD",
+    ),
+]
+Convert = Annotated[
+    str, typer.Option(help="Options of convert-ckpt for it: '--model my.model:build'.", metavar="OPTIONS")
+]
+Converted = Annotated[
+    Path | None, typer.Option(help="What it was converted to already; nothing is converted.", metavar="NEW")
 ]
 Record = Annotated[
     Path | None,
@@ -107,6 +129,14 @@ Keep = Annotated[
 Preload = Annotated[bool, typer.Option(help="Fork ranks from a process that has imported torch.")]
 FixedOrder = Annotated[bool, typer.Option(help="Sum gradients of 3 and more ranks in rank order.")]
 MeasureNoise = Annotated[bool, typer.Option(help="Measure the noise floor when bits differ.")]
+Exact = Annotated[
+    bool,
+    typer.Option(
+        "--exact",
+        help="Any differing bit fails, also what rounding explains; norms that gradients are clipped by are "
+        "added up in float64 in both arms.",
+    ),
+]
 ThirdArm = Annotated[
     bool, typer.Option("--third-arm", help="Run the original unsharded in fp32 too: which side is wrong?")
 ]
@@ -132,6 +162,24 @@ Size = Annotated[SizeOption, typer.Option(help="Reference job: size of the model
 Dtype = Annotated[DtypeOption, typer.Option(help="Reference job: compute dtype.")]
 Strategy = Annotated[StrategyOption, typer.Option(help="Reference job: FSDP1 sharding strategy.")]
 Accumulate = Annotated[int, typer.Option(help="Reference job: micro-batches per step.", min=1)]
+Ac = Annotated[
+    CheckpointingOption, typer.Option("--ac", help="Reference job: activation checkpointing of its layers.")
+]
+Compile = Annotated[bool, typer.Option("--compile", help="Reference job: compile each layer.")]
+Offload = Annotated[
+    bool, typer.Option("--offload", help="Reference job: weights and optimizer on the CPU between uses.")
+]
+Float8 = Annotated[
+    bool,
+    typer.Option("--float8", help="Reference job: layers in float8 (torchao), emulated on CPUs."),
+]
+Parallel = Annotated[int, typer.Option(help="Refused, with why: not in both arms.", min=1)]
+SaveCheckpoint = Annotated[
+    Path | None,
+    typer.Option(
+        help="Reference job: where the FSDP1 arm saves after its last step; for --checkpoint.", metavar="FILE"
+    ),
+]
 Batch = Annotated[int, typer.Option(min=1, help="Reference job: sequences per rank and micro-batch.")]
 Sequence = Annotated[int, typer.Option(min=1, help="Reference job: tokens per sequence.")]
 Tied = Annotated[

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import typer
 
     from fsdp_migrate.verify.model import Device, LaunchOptions, VerifyRequest
+    from fsdp_migrate.verify.resumed import Resumed
 
 _TABLE = "tool.fsdp-migrate.verify"
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -27,7 +28,11 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "device": (str,),
     "timeout": (int, float),
     "strict": (bool,),
+    "exact": (bool,),
+    "checkpoint": (str,),
+    "convert": (str,),
 }
+_OF_THE_JOB = ("script", "module", "arguments", "checkpoint", "convert")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +52,12 @@ class Chosen:
     device: Device
     timeout: float
     strict: bool
+    exact: bool = False
+    checkpoint: Path | None = None
+    convert: str = ""
     cwd: Path = field(default_factory=Path.cwd)
 
-    def request(self, launch: LaunchOptions) -> VerifyRequest | None:
+    def request(self, launch: LaunchOptions, checkpoint: Resumed | None = None) -> VerifyRequest | None:
         """The user's job; `None` where it is the reference job that runs."""
         from fsdp_migrate.verify.model import VerifyRequest
 
@@ -57,7 +65,9 @@ class Chosen:
         if self.module is None and self.script is None:
             return None
         name, rest = (given[0], given[1:]) if self.module is None else (self.module, given)
-        return VerifyRequest(name, tuple(rest), self.module is not None, self.baseline, self.cwd, launch)
+        return VerifyRequest(
+            name, tuple(rest), self.module is not None, self.baseline, self.cwd, launch, checkpoint
+        )
 
 
 def settled(context: typer.Context, chosen: Chosen) -> Chosen:
@@ -74,13 +84,15 @@ def settled(context: typer.Context, chosen: Chosen) -> Chosen:
         return chosen
     _check(path, table)
     found: dict[str, Any] = {key: value for key, value in table.items() if not is_given(context, key)}
+    if "checkpoint" in found:
+        found["checkpoint"] = path.parent / found["checkpoint"]
     if chosen.script is not None or chosen.module is not None:  # another job than the file's
-        found = {k: v for k, v in found.items() if k not in ("script", "module", "arguments")}
+        found = {k: v for k, v in found.items() if k not in _OF_THE_JOB}
     elif "script" in found or "module" in found:
         found |= {"cwd": path.parent, "arguments": tuple(found.get("arguments", ())) + chosen.arguments}
     else:
-        found.pop("arguments", None)
-        found.pop("baseline", None)
+        for key in ("arguments", "baseline"):
+            found.pop(key, None)
     return replace(chosen, **found)
 
 

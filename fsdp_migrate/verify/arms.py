@@ -55,6 +55,7 @@ class Circumstances:
         fixed_order: gradients were summed in rank order in both arms.
         measure_noise: the original may be run once more to measure rounding noise.
         kept: where the records stay; `None` where they do not.
+        exact: no difference is allowed.
     """
 
     ranks: int
@@ -63,6 +64,7 @@ class Circumstances:
     measure_noise: bool
     kept: Path | None
     progress: Progress
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,13 @@ class Verification:
         """Under what the arms run."""
         kept = self.records if self.options.keep is not None else None
         return Circumstances(
-            self.ranks, self.device, self.fixed_order, self.options.measure_noise, kept, self.progress
+            self.ranks,
+            self.device,
+            self.fixed_order,
+            self.options.measure_noise,
+            kept,
+            self.progress,
+            self.options.exact,
         )
 
     @property
@@ -188,7 +196,8 @@ class Verification:
         return WorkerSpec(
             program="module" if request.as_module else "script",
             target=source.script if request.as_module else str(tree / source.script),
-            arguments=request.arguments,
+            arguments=source.given(request.arguments),
+            checkpoint=source.checkpoint,
             cwd=str(inside),
             records=str(self.records),
             arms=(arm,),
@@ -197,6 +206,7 @@ class Verification:
             fixed_order=self.fixed_order and not more.get("performance"),
             full_limit_bytes=self.options.full_limit_bytes,
             every_element=self.options.every_element,
+            exact=self.options.exact,
             as_gpu=self.options.as_gpu,
             tree=(str(tree), str(source.root)),
             shadow=str(shadow),
@@ -216,6 +226,7 @@ class Verification:
             fixed_order=self.fixed_order and not more.get("performance"),
             full_limit_bytes=self.options.full_limit_bytes,
             every_element=self.options.every_element,
+            exact=self.options.exact,
             **more,
         )
 
@@ -253,6 +264,8 @@ class Verification:
         log = RankFiles.of(self.records, arm.value, 0).stdout
         said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.exists() else []
         printed = f" (it printed: {' / '.join(said[-_PRINTED_LINES:])})" if said else ""
+        if record.resumes and not record.resumed:
+            printed = f", and it never opened the checkpoint that it was to resume from{printed}"
         raise UsageError(
             f"{WORDS[arm]} ended without a single optimizer step; there is nothing to compare{printed}",
             hint="give the arguments that make it train, after --" + asked_for_gpu(record.substitutions),

@@ -13,8 +13,8 @@ import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from fsdp_migrate.errors import UsageError
 from fsdp_migrate.verify.model import VerifyRequest
 
 MANIFEST = Path(".fsdp-migrate", "manifest.json")
+CHECKPOINT = "{checkpoint}"
+"""In an argument of the script: the path that its arm resumes from."""
 _NOT_COPIED = frozenset(
     {".git", ".fsdp-migrate", ".venv", "venv", "node_modules", "__pycache__", ".hg", ".tox"}
 )
@@ -38,6 +40,7 @@ class Source:
         cwd: working directory relative to `root`; `None` when the user stands outside of the project.
         overlay: what stands in place of files of `root`, by relative path; `None` removes the file.
         words: for the report.
+        checkpoint: what it resumes from; "" where nothing is resumed.
     """
 
     root: Path
@@ -45,14 +48,45 @@ class Source:
     cwd: str | None
     overlay: Mapping[str, bytes | None]
     words: str
+    checkpoint: str = ""
+
+    def given(self, arguments: Iterable[str]) -> tuple[str, ...]:
+        """The arguments of the script in this arm."""
+        if not self.checkpoint:
+            return tuple(arguments)
+        return tuple(word.replace(CHECKPOINT, self.checkpoint) for word in arguments)
 
 
 def sources(request: VerifyRequest) -> tuple[Source, Source]:
     """Original and candidate of a request.
 
     Raises:
-        UsageError: the script, the manifest, the revision or the directory is missing or damaged.
+        UsageError: the script, the manifest, the revision or the directory is missing or damaged; or no
+            argument says where the script is to resume from.
     """
+    before, after = _sources(request)
+    resumed = request.checkpoint
+    if resumed is None:
+        return before, after
+    require_place(request)
+    return replace(before, checkpoint=resumed.old), replace(after, checkpoint=resumed.new)
+
+
+def require_place(request: VerifyRequest) -> None:
+    """Of a script that is to resume.
+
+    Raises:
+        UsageError: no argument says from where.
+    """
+    if not any(CHECKPOINT in word for word in request.arguments):
+        raise UsageError(
+            f"--checkpoint: no argument of the script says {CHECKPOINT}, so that it would not resume from it",
+            hint=f"write it where the script takes the path: verify {request.script} ... -- --resume "
+            f"{CHECKPOINT}",
+        )
+
+
+def _sources(request: VerifyRequest) -> tuple[Source, Source]:
     script = _candidate_script(request)
     start = script.parent if script is not None else request.cwd
     if request.baseline is None:
@@ -76,8 +110,16 @@ def candidate_source(request: VerifyRequest) -> Source:
     """The working tree alone, for what needs no original.
 
     Raises:
-        UsageError: no such script.
+        UsageError: no such script; or no argument says where it is to resume from.
     """
+    source = _candidate_source(request)
+    if request.checkpoint is None:
+        return source
+    require_place(request)
+    return replace(source, checkpoint=request.checkpoint.new)
+
+
+def _candidate_source(request: VerifyRequest) -> Source:
     script = _candidate_script(request)
     if script is None:
         return _source(request, request.cwd.resolve(), None, {}, "working tree")

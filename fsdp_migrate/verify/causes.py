@@ -19,6 +19,8 @@ from fsdp_migrate.verify import (
     norm_causes,
     optimizer_causes,
     precision_causes,
+    resumed,
+    saved_numbers,
     saving_causes,
     scaler_causes,
     sharding_causes,
@@ -213,6 +215,7 @@ _LAST: tuple[Rule, ...] = (backward_causes.missing_gradients, where_to_look)
 _RULES: tuple[Rule, ...] = (
     _unseen,
     shared_files.shared_output,
+    resumed.not_resumed,
     _not_fsdp,
     _not_converted,
     sharding_causes.not_sharded,
@@ -230,6 +233,7 @@ _RULES: tuple[Rule, ...] = (
     sharding_causes.trainable,
     precision_causes.initial_dtypes,
     start_causes.initial_weights,
+    optimizer_causes.loaded_otherwise,
     optimizer_causes.kind,
     optimizer_causes.lacking,
     optimizer_causes.holding_more,
@@ -264,6 +268,7 @@ _RULES: tuple[Rule, ...] = (
     saving_causes.saved_shards,
     saving_causes.saved_names,
     saving_causes.saved_values,
+    saved_numbers.saved_numbers,
     saving_causes.other_models,
     answer_causes.calls_gone,
 )

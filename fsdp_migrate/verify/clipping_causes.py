@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fsdp_migrate.verify.compare import difference
+from fsdp_migrate.verify.distance import difference
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.model import CLIPPED, Cause
 from fsdp_migrate.verify.record import ArmRecord, Part

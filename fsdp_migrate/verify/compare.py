@@ -11,13 +11,11 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.answer_calls import asked_alike
+from fsdp_migrate.verify.distance import difference, ratio
 from fsdp_migrate.verify.model import ANSWER, CLIPPED, SAVED, Difference
-from fsdp_migrate.verify.record import ArmRecord, Part, StepFacts, widen
+from fsdp_migrate.verify.record import ArmRecord, Part, StepFacts
 from fsdp_migrate.verify.whole import Whole, assemble
 
 Limit = Callable[[int, str, str], float]
@@ -84,6 +82,7 @@ def compare(original: ArmRecord, candidate: ArmRecord) -> Comparison:
     """Compare everything both arms recorded; every limit is 0."""
     result = Comparison()
     _tensors(result, original, candidate, 0, "weight")
+    _loaded_states(result, original, candidate)
     _buffers(result, original, candidate, 0)
     _answers(result, original, candidate, 0)
     for step in range(1, min(original.last_step, candidate.last_step) + 1):
@@ -101,6 +100,14 @@ def compare(original: ArmRecord, candidate: ArmRecord) -> Comparison:
         _tensors(result, original, candidate, step, SAVED)
         _buffers(result, original, candidate, step)
     return result
+
+
+def _loaded_states(result: Comparison, original: ArmRecord, candidate: ArmRecord) -> None:
+    """What both optimizers had before their first step, which older records do not tell."""
+    for quantity in sorted(set(original.state_quantities(0)) & set(candidate.state_quantities(0))):
+        left, right = original.tensors(0, quantity), candidate.tensors(0, quantity)
+        for name in [name for name in left if name in right]:
+            _pair(result, 0, quantity, name, assemble(left[name]), assemble(right[name]))
 
 
 def _answers(result: Comparison, original: ArmRecord, candidate: ArmRecord, step: int) -> None:
@@ -182,44 +189,6 @@ def _note(result: Comparison, step: int, quantity: str, name: str, left: Whole, 
         result.differences.append(Difference(step, quantity, name, max_abs, relative, 0.0, a, b, index))
 
 
-def difference(left: Whole, right: Whole) -> tuple[float, float, float, float, tuple[int, ...]] | None:
-    """Largest absolute and relative l2 difference, two values, their place; `None` when equal."""
-    if left.stored is not None and right.stored is not None:
-        if left.dtype == right.dtype and np.array_equal(left.stored, right.stored):
-            return None
-        return _elementwise(widen(left.stored, left.dtype), widen(right.stored, right.dtype), left.shape)
-    a, b = left.sums(), right.sums()
-    if a.same(b):
-        return None
-    apart = np.subtract(a.projections, b.projections)
-    distance = math.sqrt(float(np.sum(np.square(apart))))
-    norms = math.sqrt(a.square), math.sqrt(b.square)
-    return float("nan"), _ratio(distance, max(norms)), *norms, ()
-
-
-def _elementwise(
-    a: NDArray[np.float64], b: NDArray[np.float64], shape: tuple[int, ...]
-) -> tuple[float, float, float, float, tuple[int, ...]] | None:
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(a - b)
-    apart[(np.isnan(a) & np.isnan(b)) | (a == b)] = 0.0
-    apart[np.isnan(apart)] = np.inf
-    if not apart.any():
-        return None
-    worst = int(apart.argmax())
-    with np.errstate(invalid="ignore", over="ignore"):
-        distance = float(np.sqrt(np.square(apart).sum()))
-        size = max(float(np.linalg.norm(a)), float(np.linalg.norm(b)))
-    index = tuple(int(one) for one in np.unravel_index(worst, shape)) if shape else ()
-    return float(apart[worst]), _ratio(distance, size), float(a[worst]), float(b[worst]), index
-
-
-def _ratio(distance: float, size: float) -> float:
-    if math.isinf(distance) or math.isnan(distance) or math.isnan(size):
-        return math.inf
-    return distance / size if size else math.inf
-
-
 def _buffers(result: Comparison, original: ArmRecord, candidate: ArmRecord, step: int) -> None:
     """Buffers belong to a rank each; of other numbers of ranks, those are compared that all ranks share."""
     left, right = original.tensors(step, "buffer"), candidate.tensors(step, "buffer")
@@ -289,5 +258,5 @@ def _number(result: Comparison, step: int, quantity: str, name: str, a: float, b
         return
     apart = abs(a - b)
     result.differences.append(
-        Difference(step, quantity, name, apart, _ratio(apart, max(abs(a), abs(b))), 0.0, a, b)
+        Difference(step, quantity, name, apart, ratio(apart, max(abs(a), abs(b))), 0.0, a, b)
     )

@@ -25,6 +25,16 @@ def inputs(evidence: Evidence) -> Cause | None:
         return None
     if scaler_causes.other_passes(evidence) or scaler_causes.turns(evidence):
         return None  # the same data, of which a step takes another part
+    if found.step == 1 and evidence.original.resumes and evidence.candidate.resumes:
+        return Cause(
+            "resumed-elsewhere",
+            "both arms resume, and the model is given other inputs in the first step (rank "
+            f"{', '.join(map(str, found.ranks))}): the candidate does not go on at the same place in "
+            "the data",
+            "restore what the original restores beside weights and optimizer: the step or epoch that the "
+            "checkpoint holds, the sampler's position, random states; convert-ckpt keeps such values under "
+            "their own keys",
+        )
     arms = (evidence.original.steps[found.step], evidence.candidate.steps[found.step])
     pairs = zip(*arms, strict=False)
     drawn = any(left.random and right.random and left.random != right.random for left, right in pairs)

@@ -20,6 +20,8 @@ from fsdp_migrate.verify.noise import (
 )
 from fsdp_migrate.verify.record import ArmRecord
 
+EXACT = "none: --exact"
+"""Where limits come from that allow nothing."""
 Noise = Callable[[RoundingSource], ArmRecord]
 """Runs an arm once more, perturbed by as much as rounding may change it."""
 
@@ -39,6 +41,8 @@ def within_rounding(
     comparison = compare(original, candidate)
     if not comparison.differences:
         return comparison, ""
+    if run.exact:
+        return comparison, EXACT
     source = rounding_source(original, candidate, fixed_order=run.fixed_order)
     enters = f"rounding where it enters: {source.entry:.1e} for {source.reason}"
     entering = comparison.judged(entry_limit(source))

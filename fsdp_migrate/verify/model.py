@@ -10,7 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from fsdp_migrate.verify.resumed import Resumed
 
 Device = Literal["auto", "cuda", "cpu"]
 
@@ -58,6 +61,7 @@ class LaunchOptions:
         full_limit_bytes: tensors each rank keeps in full; of later ones it keeps digests and sketches, which
             tell equality and the size of a difference, not its place.
         every_element: up to that limit keep large tensors in full too, whatever it costs.
+        exact: no difference is allowed, not in the last bit; norms for clipping are added up in float64.
         as_gpu: in a rehearsal `torch.cuda.is_available()` answers True to the script, which may insist on it.
     """
 
@@ -77,6 +81,7 @@ class LaunchOptions:
     full_limit_bytes: int = 1 << 30
     every_element: bool = False
     as_gpu: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,7 @@ class VerifyRequest:
         baseline: a git revision, a directory or a file holding the original; `None` takes what `rewrite`
             recorded.
         cwd: directory the user would start the script from.
+        checkpoint: what stands for `{checkpoint}` in the arguments, in either arm.
     """
 
     script: str
@@ -97,6 +103,7 @@ class VerifyRequest:
     baseline: str | None = None
     cwd: Path = field(default_factory=Path.cwd)
     launch: LaunchOptions = LaunchOptions()
+    checkpoint: Resumed | None = None
 
 
 class Outcome(str, Enum):
@@ -259,6 +266,7 @@ class ParityReport:
     """The verdict and what it rests on.
 
     Args:
+        exact: no difference was allowed, not in the last bit.
         died: arms that did not come to their end; what both had done before is compared, and none passes.
         warnings: what the verdict cannot tell and its reader must know; shown beside it.
         performance: of both arms, where it was measured.
@@ -293,6 +301,7 @@ class ParityReport:
     heat: tuple[tuple[str, tuple[float, ...]], ...] = ()
     timelines: tuple[Timeline, ...] = ()
     died: tuple[Died, ...] = ()
+    exact: bool = False
 
     @property
     def agrees(self) -> bool:

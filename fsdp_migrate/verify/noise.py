@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from fsdp_migrate.errors import UsageError
 from fsdp_migrate.verify import world_sizes
 from fsdp_migrate.verify.compare import Comparison, Limit
 from fsdp_migrate.verify.record import ArmRecord
@@ -121,7 +122,22 @@ def other_kernels(original: ArmRecord, candidate: ArmRecord) -> str:
     processors = [arm.processor for arm in (original, candidate)]
     if all(processors) and processors[0] != processors[1]:
         return f"{processors[0]} and {processors[1]} compute with other kernels"
+    if original.compiled or candidate.compiled:
+        return "compiled layers are fused otherwise under FSDP1 and FSDP2"
     return ""
+
+
+def require_same_kernels(original: ArmRecord, candidate: ArmRecord) -> None:
+    """What equal bits ask for.
+
+    Raises:
+        UsageError: the arms ran where operations round otherwise.
+    """
+    if why := other_kernels(original, candidate):
+        raise UsageError(
+            f"--exact asks for equal bits, and {why}",
+            hint="leave --exact out, or run both arms in one place: --baseline GIT_REF, DIR or FILE",
+        )
 
 
 def _norm_rounding(arm: ArmRecord) -> RoundingSource:

@@ -7,6 +7,10 @@ from fsdp_migrate.verify.model import Cause
 from fsdp_migrate.verify.record import ArmRecord, OptimizerFacts
 from fsdp_migrate.verify.sharding_causes import listed
 
+_NOT_RESUMED = (
+    ": both arms resume, so load the scheduler's state, or make it with the step that the checkpoint holds, "
+    "as the original does"
+)
 _FOLLOWS = "initial_lr"
 """Written by schedulers, from the lr they found."""
 
@@ -58,8 +62,9 @@ def state_of_a_checkpoint(evidence: Evidence) -> Cause | None:
     original, candidate = evidence.original, evidence.candidate
     counters = _counters(original, 1), _counters(candidate, 1)
     wrong = {name: (a, counters[1][name]) for name, a in counters[0].items() if counters[1].get(name, a) != a}
-    if not wrong:
-        return None
+    at_start = _counters(original, 0), _counters(candidate, 0)
+    if not wrong or any(at_start[1].get(name, a) != a for name, a in at_start[0].items()):
+        return None  # or what was loaded counted otherwise already
     name, (before, after) = next(iter(wrong.items()))
     words = f"the optimizer counts {after:g} steps for {name} after the first and {before:g} in the original"
     if after < before:
@@ -73,6 +78,23 @@ def state_of_a_checkpoint(evidence: Evidence) -> Cause | None:
         f"{words} ({len(wrong)} of {len(counters[0])} parameters): several parameters share one step tensor, "
         "as a checkpoint of flat parameters has it, and each of them counts it up",
         "clone every tensor of the optimizer's state before set_optimizer_state_dict",
+    )
+
+
+def loaded_otherwise(evidence: Evidence) -> Cause | None:
+    """Both optimizers have a state before their first step, and it is not the same."""
+    at_start = [one for one in evidence.comparison.differences if one.step == 0 and one.fails]
+    apart = [one for one in at_start if one.quantity.startswith("optimizer state")]
+    if not apart or any(one.quantity == "weight" for one in at_start):
+        return None
+    one = apart[0]
+    return Cause(
+        "optimizer-loaded-otherwise",
+        f"both optimizers have a state before their first step, and {len(apart)} tensors of it differ, the "
+        f"{one.quantity.removeprefix('optimizer state ')} of {one.name} first, though the weights are equal: "
+        "another state was loaded, or it came to other parameters",
+        "load the state of the same checkpoint by the parameters' names: set_optimizer_state_dict(model, "
+        "optimizer, state, options=...), after fully_shard",
     )
 
 
@@ -158,7 +180,8 @@ def settings(evidence: Evidence) -> Cause | None:
                 "optimizer-settings",
                 f"{key} is {after} in the candidate's optimizer and {before} in the original's (step "
                 f"{left.step}, {len(changed[key])} of {len(left.settings)} parameters)",
-                f"give the optimizer{' and its scheduler' if key == 'lr' else ''} the {key} of the original",
+                f"give the optimizer{' and its scheduler' if key == 'lr' else ''} the {key} of the original"
+                + (_NOT_RESUMED if key == "lr" and left.step == 1 and evidence.original.resumes else ""),
             )
         return Cause(
             "optimizer-settings",

@@ -45,18 +45,24 @@ _MOST_TOLD = 20
 _STANDARD = {str(subprocess.__file__), str(os.__file__), __file__}
 
 Tell = Callable[[str, str], None]
-"""Called once with "write" or "read" and a path outside of the shadow, or "start" and a command line."""
+"""Called once with "write" or "read" and a path outside of the shadow, "resume" and the checkpoint when it is
+opened, or "start" and a command line."""
 
 
-def apply(shadow: Path, records: Path, other: tuple[float, float], tell: Tell) -> None:
+def apply(
+    shadow: Path, records: Path, other: tuple[float, float], tell: Tell, *, checkpoint: str = ""
+) -> None:
     """Watch this process and those it forks.
 
     Args:
         records: what is written below is ours.
+        checkpoint: file or directory of which it is told that something of it was opened.
         other: when the other arm ran, in seconds since the epoch, or two zeros: a file elsewhere that was
             changed in between, and is read by this one, was likely written by that one.
     """
     files = _Files(shadow, records, other, tell)
+    if checkpoint:
+        files.checkpoint = (os.path.realpath(checkpoint), f"{shadow}{checkpoint}")
     sys.addaudithook(files.heed)
     import torch
 
@@ -89,6 +95,7 @@ class _Files:
         self.shadow, self.tell = f"{shadow}{os.sep}", tell
         self.since, self.until = other
         self.told: set[tuple[str, str]] = set()
+        self.checkpoint: tuple[str, ...] = ()
         self.busy = False
         temporary = Path(tempfile.gettempdir()).resolve()
         libraries = [f"{temporary}{os.sep}{name}" for name in _TEMPORARY]
@@ -143,6 +150,8 @@ class _Files:
             self._say("write", str(real))
 
     def _reads(self, path: str) -> None:
+        if any(_is_of(each, known) for known in self.checkpoint for each in (path, os.path.realpath(path))):
+            self._tell_once("resume", self.checkpoint[0])
         if path.startswith(self.shadow):
             path = os.path.realpath(path)
         if self.until and not path.startswith(self.shadow):
@@ -166,6 +175,11 @@ def _is_called_by(tree: str) -> bool:
     while frame is not None and frame.f_code.co_filename in _STANDARD:
         frame = frame.f_back  # type: ignore[assignment]
     return frame is not None and frame.f_code.co_filename.startswith(tree)
+
+
+def _is_of(path: str, known: str) -> bool:
+    """Whether it is that file, or in that directory."""
+    return path == known or path.startswith(known + os.sep)
 
 
 def _command(line: Any) -> str:

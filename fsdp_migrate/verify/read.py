@@ -108,6 +108,8 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
             record.saves.append(
                 Save(event["step"], rank, tuple(event["names"]), tuple(event.get("partial", ())))
             )
+        case "saved_numbers":
+            record.saved_numbers.setdefault(rank, []).append((event["step"], event["numbers"]))
         case "answer":
             facts = (event["model"], event["call"], event["inputs"], event["training"])
             record.answers.append(Answer(event["step"], rank, *facts, event.get("random", "")))
@@ -122,6 +124,12 @@ def _take(record: ArmRecord, rank: int, data: NDArray[Any], event: dict[str, Any
             known = record.substitutions if event["event"] == "substitution" else record.not_observed
             if event["text"] not in known:
                 known.append(event["text"])
+        case "compiled":
+            record.compiled = True
+        case "resumes":
+            record.resumes = event["path"]
+        case "resumed":
+            record.resumed = True
         case "elsewhere":
             record.elsewhere.add((event["what"], event["path"]))
         case "strayed":
@@ -183,6 +191,7 @@ def _step(event: dict[str, Any]) -> StepFacts:
         tuple((kind, begin, end) for kind, begin, end in event.get("spans", ())),
         tuple(event.get("unscaled", ())),
         tuple(event.get("scales", ())),
+        tuple(event.get("outputs", ())),
     )
 
 

@@ -84,6 +84,7 @@ class StepFacts:
         spans: what the time went to: kind, begin and end in seconds.
         unscaled: the losses before a gradient scaler took them; empty without one.
         scales: what scalers multiplied losses by, in order.
+        outputs: digests of a few elements of what the models returned, in call order.
     """
 
     step: int
@@ -103,6 +104,7 @@ class StepFacts:
     spans: tuple[tuple[str, float, float], ...] = ()
     unscaled: tuple[float, ...] = ()
     scales: tuple[float, ...] = ()
+    outputs: tuple[str, ...] = ()
 
     @property
     def own_losses(self) -> tuple[float, ...]:
@@ -181,12 +183,16 @@ class ArmRecord:
     """Everything the ranks of one arm wrote; rank by rank where ranks may differ.
 
     Attributes:
+        saved_numbers: by rank, the step after which a file was saved and the plain numbers in it.
         sharded: whether FSDP manages a parameter.
         checkpointed: modules under activation checkpointing.
         checkpointing: their names; none in older records.
         sparse: steps of which neither the optimizer's state was recorded, but for counters, nor the gradients
             that it got.
         outputs: digests of what units returned in the first forward pass of the training, in order, by rank.
+        compiled: whether a compiler made kernels of a part of it.
+        resumes: the checkpoint that it was to resume from; "" where it was not.
+        resumed: whether something of it was opened.
         looks_on: whether calls without gradients, and what follows the last step, are recorded.
         elsewhere: "write" or "read", and a path outside of the arm's shadow.
         printed: lines rank 0 printed or logged.
@@ -206,6 +212,7 @@ class ArmRecord:
     checkpointing: list[str] = field(default_factory=list)
     loads: list[Load] = field(default_factory=list)
     saves: list[Save] = field(default_factory=list)
+    saved_numbers: dict[int, list[tuple[int, dict[str, float]]]] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
     tied: set[tuple[str, ...]] = field(default_factory=set)
     optimizers: list[OptimizerFacts] = field(default_factory=list)
@@ -217,6 +224,9 @@ class ArmRecord:
     parts: dict[tuple[int, str], dict[str, list[Part]]] = field(default_factory=dict)
     substitutions: list[str] = field(default_factory=list)
     not_observed: list[str] = field(default_factory=list)
+    compiled: bool = False
+    resumes: str = ""
+    resumed: bool = False
     looks_on: bool = False
     strayed: set[str] = field(default_factory=set)
     elsewhere: set[tuple[str, str]] = field(default_factory=set)

@@ -288,6 +288,9 @@ def first_steps(arm: ArmRecord, steps: int) -> ArmRecord:
     arm.parts = {at: parts for at, parts in arm.parts.items() if at[0] <= steps}
     arm.optimizers = [one for one in arm.optimizers if one.step <= steps]
     arm.saves = [one for one in arm.saves if one.step <= steps]
+    arm.saved_numbers = {
+        rank: [one for one in files if one[0] <= steps] for rank, files in arm.saved_numbers.items()
+    }
     arm.answers = [one for one in arm.answers if one.step <= steps]
     arm.loads = [one for one in arm.loads if one.step <= steps]
     return arm

@@ -20,10 +20,18 @@ from fsdp_migrate.verify.ended_early import (
     run_arm,
 )
 from fsdp_migrate.verify.evidence import Evidence
+from fsdp_migrate.verify.exact import of_rounding, order_words
 from fsdp_migrate.verify.figures import curves, heat, largest, summary
 from fsdp_migrate.verify.measured import Noise, within_rounding
-from fsdp_migrate.verify.model import ArmName, Died, LaunchOptions, ParityReport, Timeline, VerifyRequest
-from fsdp_migrate.verify.noise import RoundingSource, other_kernels
+from fsdp_migrate.verify.model import (
+    ArmName,
+    Died,
+    LaunchOptions,
+    ParityReport,
+    Timeline,
+    VerifyRequest,
+)
+from fsdp_migrate.verify.noise import RoundingSource, other_kernels, require_same_kernels
 from fsdp_migrate.verify.notices import notes_of_run
 from fsdp_migrate.verify.older_looks import seen_alike
 from fsdp_migrate.verify.own_parts import leave_out_own_parts
@@ -46,6 +54,7 @@ from fsdp_migrate.verify.verdict import judge
 
 if TYPE_CHECKING:
     from fsdp_migrate.verify.reference_job.config import ReferenceConfig
+    from fsdp_migrate.verify.resumed import Resumed
 
 Third = Callable[[], ArmRecord]
 """Runs the original unsharded and in fp32."""
@@ -96,9 +105,9 @@ def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
     def timed() -> Speed:
         return time_script(run, request, before, after)
 
-    notes = tuple(
+    linked = [
         f"{path} is larger than 64 MiB: linked into the arms' copies, not copied" for path in first.linked
-    )
+    ]
     more = can_run_again(run, died)
     return report(
         run.circumstances,
@@ -107,11 +116,15 @@ def script_report(run: Verification, request: VerifyRequest) -> ParityReport:
         noise if more else None,
         subject=request.script,
         baseline=before.words,
-        notes=notes,
+        notes=(*_resumed(request.checkpoint), *linked),
         third=third if run.options.third_arm and more else None,
         timed=timed if run.options.profile and not died else None,
         died=died,
     )
+
+
+def _resumed(checkpoint: Resumed | None) -> tuple[str, ...]:
+    return () if checkpoint is None else (checkpoint.words,)
 
 
 def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> ParityReport:
@@ -122,6 +135,8 @@ def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> 
     ran = run_arm(run, request, source, ArmName.CANDIDATE)
     whole = Ran(first_steps(kept.arm, run.options.steps), [])
     original, candidate, died = compared_part(whole, ran, run.options.steps)
+    if run.options.exact:
+        require_same_kernels(original, candidate)
     again = before_it_died(run, candidate.last_step) if died else run
 
     def noise(rounding: RoundingSource) -> ArmRecord:
@@ -134,22 +149,31 @@ def _against_record(run: Verification, request: VerifyRequest, folder: Path) -> 
         noise if other_kernels(original, candidate) and can_run_again(run, died) else None,
         subject=request.script,
         baseline=kept.words,
+        notes=_resumed(request.checkpoint),
         noise_of=ArmName.CANDIDATE,
         died=died,
     )
 
 
-def compare_records(before: Path, after: Path, progress: Progress = _silent) -> ParityReport:
+def compare_records(
+    before: Path, after: Path, progress: Progress = _silent, *, exact: bool = False
+) -> ParityReport:
     """Compare two records; nothing is run.
 
+    Args:
+        exact: no difference is allowed.
+
     Raises:
-        UsageError: a directory is no record, or the records are of other numbers of processes.
+        UsageError: a directory is no record, or the records are of other numbers of processes; or `exact`,
+            and they were made where operations round otherwise.
     """
     left, right = read_record(before), read_record(after)
     right.require_like(left.ranks, fixed_order=left.fixed_order)
     steps = min(left.arm.last_step, right.arm.last_step)
+    if exact:
+        require_same_kernels(left.arm, right.arm)
     return report(
-        Circumstances(right.ranks, right.device, left.fixed_order, False, None, progress),
+        Circumstances(right.ranks, right.device, left.fixed_order, False, None, progress, exact),
         first_steps(left.arm, steps),
         first_steps(right.arm, steps),
         None,
@@ -186,23 +210,32 @@ def keep_record(run: Verification, request: VerifyRequest, destination: Path) ->
 
 
 def verify_reference(
-    config: ReferenceConfig, launch: LaunchOptions = _DEFAULTS, progress: Progress = _silent
+    config: ReferenceConfig,
+    launch: LaunchOptions = _DEFAULTS,
+    progress: Progress = _silent,
+    checkpoint: Resumed | None = None,
 ) -> ParityReport:
     """Run the bundled job under FSDP1 and under FSDP2, in one launch, and compare them.
+
+    Args:
+        checkpoint: what both arms resume from.
 
     Raises:
         UsageError: options that cannot be met on this machine.
         JobError: the job died or hung.
     """
+    if checkpoint is not None:
+        config = replace(config, old=checkpoint.old, new=checkpoint.new)
+    again = replace(config, save="")  # runs after the first
     with started(launch, progress) as run:
         require_fsdp2(run.device, "the bundled job under FSDP2")
         arms = run.reference(config, (ArmName.ORIGINAL, ArmName.CANDIDATE))
 
         def noise(rounding: RoundingSource) -> ArmRecord:
-            return run.reference(config, (ArmName.NOISE,), rounding=rounding)[ArmName.NOISE]
+            return run.reference(again, (ArmName.NOISE,), rounding=rounding)[ArmName.NOISE]
 
         def third() -> ArmRecord:
-            return run.reference(config, (ArmName.UNSHARDED,))[ArmName.UNSHARDED]
+            return run.reference(again, (ArmName.UNSHARDED,))[ArmName.UNSHARDED]
 
         return report(
             run.circumstances,
@@ -211,8 +244,9 @@ def verify_reference(
             noise,
             subject="the bundled reference job",
             baseline="the same job under FSDP1",
+            notes=_resumed(checkpoint),
             third=third if launch.third_arm else None,
-            timed=(lambda: time_reference(run, config)) if launch.profile else None,
+            timed=(lambda: time_reference(run, again)) if launch.profile else None,
         )
 
 
@@ -253,6 +287,9 @@ def report(
     aside = which_side(original, candidate, third(), first or comparison.first) if third else ""
     judged = judge(original, candidate, comparison, origin, same_api=same_api)
     notes = (*notes, *notes_of_run(original, candidate, comparison, passed=judged.passed))
+    causes = () if judged.passed else likely_causes(Evidence(original, candidate, comparison))
+    if run.exact and not judged.passed:
+        causes = of_rounding(run, original, candidate, comparison) or causes
     steps = min(original.last_step, candidate.last_step)
     speed = timed() if timed else Speed((), _timelines(original, candidate))
     return ParityReport(
@@ -262,16 +299,14 @@ def report(
         nproc=run.ranks,
         device=run.device,
         torch_version=candidate.torch_version,
-        reduction="gradients summed in rank order in both arms"
-        if run.fixed_order and original.ranks == candidate.ranks
-        else "",
+        reduction=order_words(run, original, candidate),
         steps=steps,
         original=summary(ArmName.ORIGINAL, original),
         candidate=summary(ArmName.CANDIDATE, candidate),
         checks=judged.checks,
         first=first,
         largest=largest(comparison),
-        causes=() if judged.passed else likely_causes(Evidence(original, candidate, comparison)),
+        causes=causes,
         notices=(*judged.notices, *notes, *speed.notes),
         substitutions=tuple(dict.fromkeys([*original.substitutions, *candidate.substitutions])),
         not_observed=tuple(dict.fromkeys([*original.not_observed, *candidate.not_observed])),
@@ -283,6 +318,7 @@ def report(
         records=run.kept,
         timelines=speed.timelines,
         died=died,
+        exact=run.exact,
     )
 
 

@@ -49,7 +49,9 @@ class WorkerSpec:
             latter are redirected to the former.
         shadow: directory below which the copy is under its own path; see `verify.shadow`.
         full_limit_bytes: tensors one rank may write in full; beyond it only digests and sketches are kept.
+        checkpoint: what the script is to resume from; "" where it is not.
         every_element: up to that limit write large tensors in full too.
+        exact: add norms for clipping up in float64.
         as_gpu: tell the script that there is a GPU where there is none.
         wait_for_peers_s: how long a rank that is done stays for the others.
     """
@@ -73,6 +75,8 @@ class WorkerSpec:
     shadow: str = ""
     full_limit_bytes: int = 1 << 30
     every_element: bool = False
+    checkpoint: str = ""
+    exact: bool = False
     as_gpu: bool = False
     wait_for_peers_s: float = 20.0
 

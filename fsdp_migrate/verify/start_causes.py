@@ -28,6 +28,14 @@ def initial_weights(evidence: Evidence) -> Cause | None:
     for rule in rules:
         if (cause := rule(evidence, changed)) is not None:
             return cause
+    if all(_loads(arm, "model", changed) for arm in (evidence.original, evidence.candidate)):
+        return Cause(
+            "loaded-otherwise",
+            f"both arms load a state into their model before it is first used, and {len(changed)} weights "
+            "differ: another checkpoint is loaded, another part of it, or other weights are written over it",
+            "load the same in both: the latest file or folder of an arm's own may not be the one that was "
+            "given",
+        )
     return Cause(
         "initial-weights",
         f"{len(changed)} initial weights differ, on rank 0 too: the arms draw or load other values",

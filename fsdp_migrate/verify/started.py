@@ -21,6 +21,9 @@ from fsdp_migrate.verify.launcher import RankServer, choose_device
 from fsdp_migrate.verify.model import LaunchOptions
 from fsdp_migrate.verify.releases import OLDEST, require
 
+CONVERTED = "checkpoint"
+"""In a directory that is kept: what the candidate resumes from."""
+
 
 @contextmanager
 def started(options: LaunchOptions, progress: Progress) -> Iterator[Verification]:
@@ -103,11 +106,24 @@ def _server(
     return agent, choose_device(options.device, options.nproc, agent.gpus)
 
 
-def _kept(keep: Path, *, shared: bool) -> Path:
-    if keep.exists() and (not keep.is_dir() or (any(keep.iterdir()) and not shared)):
+def require_new_keep(keep: Path, *, but: str = "") -> None:
+    """Nothing is written over.
+
+    Args:
+        but: the name of an entry that may be there.
+
+    Raises:
+        UsageError: the directory exists and is not empty.
+    """
+    if keep.exists() and (not keep.is_dir() or any(entry.name != but for entry in keep.iterdir())):
         raise UsageError(
             f"--keep {keep}: it exists and is not an empty directory", hint="name a new directory"
         )
+
+
+def _kept(keep: Path, *, shared: bool) -> Path:
+    if not shared or not keep.is_dir():
+        require_new_keep(keep, but=CONVERTED)
     try:
         keep.mkdir(parents=True, exist_ok=True)
     except OSError as error:

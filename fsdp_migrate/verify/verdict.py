@@ -14,6 +14,8 @@ from fsdp_migrate.verify.model import ANSWER, CLIPPED, SAVED, Check, Difference,
 from fsdp_migrate.verify.model_inputs import parted
 from fsdp_migrate.verify.notices import not_a_number, notices_of, warnings_beside_equal_numbers, warnings_of
 from fsdp_migrate.verify.record import ArmRecord
+from fsdp_migrate.verify.resumed import resumed_check
+from fsdp_migrate.verify.saved_numbers import saved_numbers_check
 from fsdp_migrate.verify.sharding_causes import listed
 from fsdp_migrate.verify.structural_checks import structural_checks
 
@@ -96,6 +98,8 @@ def judge(
             for quantity in _WHERE_ANY
             if _is_there(quantity, original, candidate)
         ),
+        *resumed_check(original, candidate),
+        *saved_numbers_check(original, candidate),
         *calls_check(original, candidate, apart_since=_apart_since(comparison)),
         *structural_checks(original, candidate, comparison, same_api=same_api),
     ]

@@ -18,6 +18,10 @@ _LOSS = (
     "of the model's class, which fully_shard changes (the Trainer does with label_smoothing_factor, and then "
     "shifts no labels)"
 )
+_SINCE = (
+    "; steps before it agree, so look at what changes from step to step: weights of terms that are warmed "
+    "up, annealed or switched on, and counters that they are computed from"
+)
 
 
 def where_to_look(evidence: Evidence) -> Cause | None:
@@ -67,6 +71,9 @@ def _of_loss(evidence: Evidence, first: Difference) -> Cause:
     words = f"the loss of step {first.step} differs though weights before it and inputs are equal"
     alike = first.step == 1 and not world_sizes.differ(evidence.original, evidence.candidate)
     apart = _first_output_apart(evidence) if alike else None
+    if apart is None and _returned_alike(evidence, first.step):
+        words += ", and so is what the model returns (a sample of it, bit for bit): the loss differs"
+        return Cause("other-loss", words, f"{_LOSS}{_SINCE if first.step > 1 else ''}")
     if apart is None:
         words += ": the forward pass or the loss differs"
         return Cause("where-to-look", words, f"{_FORWARD}. {_LOSS}")
@@ -77,6 +84,17 @@ def _of_loss(evidence: Evidence, first: Difference) -> Cause:
     words += f": {module} something else on rank {rank} (outputs are compared bit for bit)"
     # A model that is given labels returns its loss.
     return Cause("other-forward", words, _FORWARD if name else f"{_FORWARD}. {_LOSS}")
+
+
+def _returned_alike(evidence: Evidence, step: int) -> bool:
+    """Whether models returned the same on all ranks in that step; a model that returns its loss did not."""
+    arms = [evidence.original.steps.get(step, []), evidence.candidate.steps.get(step, [])]
+    pairs = list(zip(*arms, strict=False))
+    return (
+        bool(pairs)
+        and not world_sizes.differ(evidence.original, evidence.candidate)
+        and all(left.outputs and left.outputs == right.outputs for left, right in pairs)
+    )
 
 
 def _first_output_apart(evidence: Evidence) -> tuple[int, str | None] | None:

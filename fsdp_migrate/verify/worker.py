@@ -23,6 +23,7 @@ from typing import NoReturn
 
 from fsdp_migrate.verify import (
     event_files,
+    exact_norm,
     fixed_order,
     fsdp1_on_cpu,
     fsdp2_on_cpu,
@@ -110,6 +111,8 @@ def _prepare(spec: WorkerSpec, session: Session) -> rehearsal.OnCpu | None:
         older_gloo.apply(say)
     if spec.program != "reference":
         own_launch.spawn_nothing(say)
+    if spec.exact and not exact_norm.apply():
+        session.note("norms in float64: before torch 2.6 clipping adds up in a function of its own")
     if spec.performance:
         from fsdp_migrate.verify.probes import performance
 
@@ -187,7 +190,8 @@ def _reference(spec: WorkerSpec, rank: int, files: RankFiles) -> None:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         if not spec.performance:
             _be_deterministic()
-    dist.init_process_group("nccl" if spec.device == "cuda" else "gloo")
+    on_gpu = "cpu:gloo,cuda:nccl" if config.offload else "nccl"  # a norm of offloaded gradients is on the CPU
+    dist.init_process_group(on_gpu if spec.device == "cuda" else "gloo")
     for arm in spec.arms:
         if arm is not spec.arms[0]:
             session.restart(_recorder(spec, arm, rank))
@@ -215,13 +219,17 @@ def _keep_files_private(spec: WorkerSpec, session: Session) -> None:
             return
         if what == "start":
             session.note(private_files.STARTED.format(path))
+        elif what == "resume":
+            session.recorder.event("resumed", path=path)
         else:
             session.recorder.event("elsewhere", what=what, path=path)
 
     specs = [records / f"{arm.value}.json" for arm in (ArmName.ORIGINAL, spec.arms[0])]
     is_second = spec.arms[0] is ArmName.CANDIDATE and all(path.exists() for path in specs)
     since, until = (path.stat().st_mtime if is_second else 0.0 for path in specs)
-    private_files.apply(Path(spec.shadow), records, (since, until), tell)
+    if spec.checkpoint:
+        session.recorder.event("resumes", path=spec.checkpoint)
+    private_files.apply(Path(spec.shadow), records, (since, until), tell, checkpoint=spec.checkpoint)
 
 
 def _moved(entry: str, source: str, copy: str) -> str:

@@ -15,6 +15,7 @@ from fsdp_migrate.verify.baseline import sources
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, VerifyRequest
 from fsdp_migrate.verify.noise import RoundingSource
 from fsdp_migrate.verify.record import ArmRecord
+from fsdp_migrate.verify.resumed import Resumed
 from fsdp_migrate.verify.run import report, script_report
 from fsdp_migrate.verify.started import started
 
@@ -30,10 +31,24 @@ class Bench:
         self.launches = 0
         self.kept: dict[tuple[object, ...], ArmRecord] = {}
 
-    def verdict(self, *options: str, mistake: str = "", timeout_s: float = 0.0) -> ParityReport:
+    def verdict(
+        self,
+        *options: str,
+        mistake: str = "",
+        timeout_s: float = 0.0,
+        checkpoint: Resumed | None = None,
+        exact: bool = False,
+    ) -> ParityReport:
         """Compare `train_fsdp1.py` with `train_fsdp2.py` under these options, the latter with a mistake."""
-        request = VerifyRequest("train_fsdp2.py", options, baseline="train_fsdp1.py", cwd=self.project)
+        request = VerifyRequest(
+            "train_fsdp2.py",
+            options,
+            baseline="train_fsdp1.py",
+            cwd=self.project,
+            checkpoint=checkpoint,
+        )
         before, after = sources(request)
+        self.run = replace(self.run, options=replace(self.run.options, exact=exact))
         original = self._arm(request, before, ArmName.ORIGINAL, None)
         wrong = replace(request, arguments=(*options, "--mistake", mistake)) if mistake else request
         candidate, _ = self.fresh(timeout_s).script(wrong, after, ArmName.CANDIDATE)
@@ -57,7 +72,8 @@ class Bench:
     def _arm(
         self, request: VerifyRequest, source: object, arm: ArmName, rounding: RoundingSource | None
     ) -> ArmRecord:
-        key = (request.arguments, arm, rounding)
+        resumes = request.checkpoint and request.checkpoint.old
+        key = (request.arguments, resumes, self.run.options.exact, arm, rounding)
         if key not in self.kept:
             self.kept[key], _ = self.fresh().script(request, source, arm, rounding=rounding)  # type: ignore[arg-type]
         return self.kept[key]
@@ -96,12 +112,16 @@ class Benches:
 
     def verdict(self, options: str, ranks: int, mistake: str = "", timeout_s: float = 0.0) -> ParityReport:
         """Compare the zoo's programs under these options."""
+        words = [word.replace("CHECKPOINT", str(self.checkpoint)) for word in options.split()]
+        return self.of(ranks).verdict(*words, mistake=mistake, timeout_s=timeout_s)
+
+    def of(self, ranks: int) -> Bench:
+        """The bench with so many ranks."""
         if ranks not in self.benches:
             self.benches[ranks] = self.running.enter_context(
                 bench(self.folder / str(ranks), ranks, project=ZOO)
             )
-        words = [word.replace("CHECKPOINT", str(self.checkpoint)) for word in options.split()]
-        return self.benches[ranks].verdict(*words, mistake=mistake, timeout_s=timeout_s)
+        return self.benches[ranks]
 
     def forget(self) -> None:
         """Let go of the originals that were run, so that the next verdict runs them again."""

@@ -14,9 +14,10 @@ from fsdp_migrate.verify.causes import likely_causes
 from fsdp_migrate.verify.compare import Comparison
 from fsdp_migrate.verify.evidence import Evidence
 from fsdp_migrate.verify.layout_warnings import layout_warnings
-from fsdp_migrate.verify.model import ANSWER, CLIPPED, SAVED, Difference
+from fsdp_migrate.verify.model import ANSWER, CLIPPED, SAVED, Difference, Outcome
 from fsdp_migrate.verify.own_parts import leave_out_own_parts
 from fsdp_migrate.verify.record import ArmRecord, Clip, Load, OptimizerFacts, Part, Save, StepFacts, Unit
+from fsdp_migrate.verify.saved_numbers import saved_numbers_check
 
 
 def arm(kind: str, *steps: dict[str, Any], **more: Any) -> ArmRecord:
@@ -220,8 +221,51 @@ def test_place_of_a_loss_that_differs_is_where_outputs_part() -> None:
         assert ("the loss function and its arguments" in found.remedy) == ("blocks.1" not in change)
     later = arm("FSDP1", {}, {}, outputs={0: seen}), arm("FSDP2", {}, {}, outputs={0: seen})
     assert causes(*later, apart(2, "loss", 1.0, 1.5)) == ["where-to-look"]  # they are of the first step
+    for made in later:
+        made.steps[2] = [replace(made.steps[2][0], outputs=("d",))]
+    (found,) = likely_causes(Evidence(*later, apart(2, "loss", 1.0, 1.5)))
+    assert found.code == "other-loss" and "weights of terms that are warmed up" in found.remedy
+    later[1].steps[2] = [replace(later[1].steps[2][0], outputs=("e",))]
+    assert causes(*later, apart(2, "loss", 1.0, 1.5)) == ["where-to-look"]
     older = arm("FSDP1", {}), arm("FSDP2", {}, outputs={0: seen})
     assert causes(*older, apart(1, "loss", 1.0, 1.5)) == ["where-to-look"]
+
+
+@pytest.mark.parametrize(
+    ("key", "before", "after", "named"),
+    [
+        ("epoch", 3, 4, True),
+        ("trainer.global_step", 100, 0, True),
+        ("scheduler.last_epoch", 2, 3, True),
+        ("scheduler._last_lr.0", 1e-3, 1.0001e-3, True),
+        ("optimizer.param_groups.0.betas.1", 0.999, 0.95, True),
+        ("loops.learning_rate", 0.1, 0.2, True),
+        ("loops.learning_rate", 0.1, 0.1 * (1 + 1e-15), False),
+        ("samples_seen", 64, 32, True),
+        ("train_time.step", 1.5, 2.5, False),
+        ("time_per_step", 1.5, 2.5, False),
+        ("steps_per_second", 1.5, 2.5, False),
+        ("rng.step", 1, 2, False),
+        ("timestamp", 1.0, 2.0, False),
+        ("best_loss", 1.0, 2.0, False),
+        ("seed", 1, 2, False),
+        ("elapsed", 1, 2, False),
+        ("0.1", 1, 2, False),
+    ],
+)
+def test_counts_and_settings_that_are_saved_are_equal(
+    key: str, before: float, after: float, named: bool
+) -> None:
+    arms = arm("FSDP1", {}), arm("FSDP2", {})
+    for made, value in zip(arms, (before, after), strict=True):
+        made.saved_numbers[0] = [(1, {key: value, "epoch ": 1, "only": 2})]
+    (check,) = saved_numbers_check(*arms) or (None,)
+    assert (check is not None and check.outcome is Outcome.DIFFERS) == named
+    assert ("saved-numbers" in causes(*arms)) == named
+    if named and check is not None:
+        assert f"{key} of what is saved after step 1 is {after:.12g} in the candidate" in check.detail
+    arms[1].saved_numbers[0] *= 2  # files that cannot be told apart
+    assert saved_numbers_check(*arms) == []
 
 
 def test_weights_that_an_optimizer_without_eps_made_no_numbers() -> None:

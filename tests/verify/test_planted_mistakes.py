@@ -62,6 +62,25 @@ def test_right_translation_with_rounding_is_within_measured_noise(
     assert any("rounding" in check.origin or "differs from itself" in check.origin for check in report.checks)
 
 
+def test_exact_asks_for_equal_bits_and_clipped_gradients_have_them(two_ranks: Bench) -> None:
+    """Norms are added up in float64, and rounded once; where the arms round otherwise, that is said."""
+    report = two_ranks.verdict("--clip", "0.3", exact=True)
+    assert (report.passed, report.exact, report.largest) == (True, True, ())
+    assert outcome(report, "Gradient norm") is outcome(report, "Gradients after") is Outcome.EQUAL
+    assert "exact: no difference is allowed; norms" in report.reduction
+    norms = report.candidate.gradient_norms
+    usual = two_ranks.verdict("--clip", "0.3").candidate.gradient_norms
+    assert min(norms) > 0.3 and norms == pytest.approx(usual, rel=1e-6)
+
+    report = two_ranks.verdict("--dtype", "bf16", "--accumulate", "2", exact=True)
+    assert (report.passed, report.causes[0].code) == (False, "rounding")
+    assert "FSDP1 adds gradients of micro-batches without synchronisation" in report.causes[0].text
+    assert report.first is not None and report.first.limit == 0.0
+
+    report = two_ranks.verdict("--clip", "0.3", exact=True, mistake="no-clip")
+    assert (report.passed, report.causes[0].code) == (False, "not-clipped")
+
+
 @pytest.mark.parametrize(
     ("mistake", "options", "code", "words", "first"),
     [

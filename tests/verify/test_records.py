@@ -12,7 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsdp_migrate.verify.compare import Comparison, difference
+from fsdp_migrate.verify.compare import Comparison
+from fsdp_migrate.verify.distance import difference
 from fsdp_migrate.verify.model import Difference
 from fsdp_migrate.verify.noise import RoundingSource, added_otherwise, entry_limit, measured_limits
 from fsdp_migrate.verify.probes import perturb

@@ -23,6 +23,8 @@ BITWISE: dict[str, dict[str, Any]] = {
     "hybrid": {"strategy": "hybrid_shard"},
     "bf16": {"dtype": "bf16"},
     "bf16 tied no_shard": {"dtype": "bf16", "tied": True, "strategy": "no_shard"},
+    "computed again": {"ac": "full", "strategy": "shard_grad_op"},
+    "computed again in part": {"ac": "selective", "dtype": "bf16"},
     "bf16 accumulated and reduced in bf16": {"dtype": "bf16", "reduce_dtype": "bf16", "accumulate": 2},
 }
 CLIPPED: dict[str, dict[str, Any]] = {"clipped": {"clip": 1.0}}

@@ -122,18 +122,18 @@ def test_a_warning_fails_where_the_repository_is_strict(tmp_path: Path) -> None:
 
 COMMAND: Any = typer.main.get_command(app).get_command(None, "verify")  # type: ignore[attr-defined]
 OF_OUTPUT = {"output_format", "output"}
-OF_BUNDLED_JOB = {"config", "dtype", "strategy", "accumulate", "tied", "batch", "sequence"}
+OF_BUNDLED_JOB = {"config", "dtype", "strategy", "accumulate", "tied", "batch", "sequence", "ac"}
 BESIDE: dict[str, tuple[str, set[str]]] = {
-    "compare": ("--compare a b", OF_OUTPUT | {"strict"}),
+    "compare": ("--compare a b", OF_OUTPUT | {"strict", "exact"}),
     "record": (
         "--record a",
         {"script", "arguments", "module", "digests", "elements", "nproc", "nnodes", "rdzv_endpoint", "steps"}
-        | {"device", "timeout", "keep", "preload", "fixed_order"},
+        | {"device", "timeout", "keep", "preload", "fixed_order", "exact"},
     ),
     "simulate_world": ("--simulate-world 8", OF_OUTPUT | OF_BUNDLED_JOB | {"device", "timeout"}),
 }
 VALUES = {"device": "cpu", "also": "ddp", "output_format": "json", "config": "small", "dtype": "bf16"}
-VALUES |= {"compare": "a b", "strategy": "no_shard"}
+VALUES |= {"compare": "a b", "strategy": "no_shard", "ac": "full"}
 
 
 @pytest.mark.parametrize("asked", BESIDE)
@@ -159,6 +159,17 @@ def test_every_option_that_does_nothing_beside_records_or_simulation_is_refused(
 
 
 def test_what_records_do_nothing_with_is_bad_input() -> None:
-    for line in ("train.py --compare a b", "train.py --record a --format json", "--digests --elements"):
+    contradictions = (
+        "--digests --elements",
+        "--exact --nproc 3 --no-fixed-order",
+        "--exact --measure-noise",
+        "--exact --compile",
+        "--tp 2",
+        "--cp 2",
+        "--pp 2",
+        "train.py --ac full",
+        "train.py --save-checkpoint old.pt",
+    )
+    for line in ("train.py --compare a b", "train.py --record a --format json", *contradictions):
         done = CliRunner().invoke(app, ["verify", *line.split()])
         assert done.exit_code == 2, line

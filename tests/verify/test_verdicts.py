@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fsdp_migrate.errors import UsageError
 from fsdp_migrate.verify.arms import Circumstances
 from fsdp_migrate.verify.model import Outcome, ParityReport
+from fsdp_migrate.verify.noise import require_same_kernels
 from fsdp_migrate.verify.record import ArmRecord, Clip, Part, StepFacts, Unit
 from fsdp_migrate.verify.run import report
 
@@ -70,6 +72,22 @@ def test_printed_losses_are_held_to_the_losses_that_are_equal(loss: str, said: b
     found = verdict(original, candidate)
     assert found.passed
     assert any("prints or writes other numbers" in text for text in found.warnings) == said
+
+
+def test_exact_fails_for_the_last_bit() -> None:
+    candidate = arm("FSDP2")
+    candidate.parts[1, "weight"]["w"] = [part("w", 2.0000005)]
+    under = Circumstances(1, "cpu", False, True, None, lambda _: None, exact=True)
+    for made, passed in ((arm("FSDP2"), True), (candidate, False)):
+        found = report(under, arm("FSDP1"), made, None, subject="job", baseline="record")
+        assert (found.passed, found.exact, not found.causes) == (passed, True, passed)
+    assert found.causes[0].code == "rounding"
+    candidate.parts[1, "weight"]["w"] = [part("w", 2.5)]
+    found = report(under, arm("FSDP1"), candidate, None, subject="job", baseline="record")
+    assert (found.passed, found.causes[0].code) == (False, "where-to-look")
+    candidate.torch_version = "3"
+    with pytest.raises(UsageError, match="--exact asks for equal bits, and torch 2 and torch 3"):
+        require_same_kernels(arm("FSDP1"), candidate)
 
 
 def test_growth_that_is_not_measured_has_an_end() -> None:

@@ -8,10 +8,11 @@ shapes. `torch.distributed.checkpoint` writes shards as such; its planner is giv
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
@@ -23,6 +24,8 @@ from fsdp_migrate.verify.probes.session import Session
 from fsdp_migrate.verify.probes.shards import Slot, is_dtensor, local_part, slots_of_tensor
 
 _MOST_TENSORS = 20_000
+_MOST_NUMBERS = 2000
+_LONGEST_LIST = 32
 _DISTRIBUTED = "torch.distributed.checkpoint"
 
 
@@ -72,6 +75,8 @@ def _is_within_distributed() -> bool:
 
 
 def _record(session: Session, obj: Any, *, distributed: bool) -> None:
+    if numbers := dict(itertools.islice(_numbers(obj, ""), _MOST_NUMBERS)):
+        session.recorder.event("saved_numbers", step=session.step, numbers=numbers)
     number = session.saves + 1
     whole: list[tuple[Slot, Tensor]] = []
     partial: list[str] = []
@@ -140,6 +145,22 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list | tuple):
         for position, inner in enumerate(value):
             yield from _leaves(inner, f"{path}.{position}" if path else str(position))
+
+
+def _numbers(value: Any, path: str) -> Iterator[tuple[str, float]]:
+    """Plain numbers likewise, but for long lists: states of generators, orders of data."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if math.isfinite(value):
+            yield path, value
+        return
+    entries: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        entries = value.items()
+    elif isinstance(value, list | tuple) and len(value) <= _LONGEST_LIST:
+        entries = enumerate(value)
+    for key, inner in entries:
+        if key != "params":  # positions of an optimizer's parameters
+            yield from _numbers(inner, f"{path}.{key}" if path else str(key))
 
 
 def _is_part(tensor: Any) -> bool:

@@ -33,6 +33,7 @@ class StepState:
     """What happened since the last optimizer step.
 
     Args:
+        outputs: digests of what the models returned.
         answers: calls without gradients that were recorded, by model.
         unscaled: the losses before a gradient scaler took them, if one did.
         scaled: what scalers gave back, with the value that they were given, and their factor.
@@ -52,6 +53,7 @@ class StepState:
     scaled: list[tuple[weakref.ref[Tensor], Tensor, Tensor]] = field(default_factory=list)
     reductions: list[int] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
     clips: list[dict[str, object]] = field(default_factory=list)
     collectives: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)

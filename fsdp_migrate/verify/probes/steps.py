@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -21,8 +20,9 @@ from fsdp_migrate.verify.probes.clipping import norm_words
 from fsdp_migrate.verify.probes.models import write_buffers, write_others
 from fsdp_migrate.verify.probes.recorder import Kept
 from fsdp_migrate.verify.probes.session import Session, StepState
-from fsdp_migrate.verify.probes.shards import Holder, ParameterIndex, Slot, index_parameters, local_part
+from fsdp_migrate.verify.probes.shards import ParameterIndex, index_parameters, local_part
 from fsdp_migrate.verify.probes.spans import span_words
+from fsdp_migrate.verify.probes.states import write_states
 from fsdp_migrate.verify.probes.units import checkpointed_modules, describe_units, kind_of
 from fsdp_migrate.verify.schedule import is_due
 
@@ -118,6 +118,7 @@ def _before(session: Session, optimizer: Optimizer) -> None:
     _describe(session)
     if id(optimizer) not in session.optimizers:
         session.optimizers[id(optimizer)] = len(session.optimizers)
+        write_states(session, optimizer, index, 0)  # loaded: before its first step it has no other
     _describe_optimizer(session, optimizer, index)
     if not session.now.gradients and not session.has_passed:
         session.note("gradients before clipping: the job does not call backward() on a tensor")
@@ -174,8 +175,16 @@ def _describe(session: Session) -> None:
         names = checkpointed_modules(model, prefix)
         session.recorder.event("model", prefix=prefix, kind=kind, units=units, checkpointing=names)
     session.recorder.event("input_dtypes", dtypes=session.input_dtypes, autocast=session.autocast)
+    if _compiles():
+        session.recorder.event("compiled")
     if not session.models:
         session.note("the model: no module with trainable parameters was called with gradients enabled")
+
+
+def _compiles() -> bool:
+    """Whether a compiler has made kernels of a part of the job; running graphs as they are makes none."""
+    dynamo: Any = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and dynamo.counters["aot_autograd"]["total"] > 0
 
 
 def _describe_others(session: Session) -> None:
@@ -241,9 +250,7 @@ def _after(session: Session, optimizer: Optimizer) -> None:
     write_others(session, session.step)
     write_buffers(session, session.step)
     due = _is_due(session, index, session.step)
-    states = _states(session, optimizer, index, only_counters=not due)
-    for key, stretches in states.items():
-        session.recorder.tensors(session.step, f"optimizer state {key}", stretches)
+    write_states(session, optimizer, index, session.step, only_counters=not due)
     now = session.now
     session.recorder.event(
         "step",
@@ -254,6 +261,7 @@ def _after(session: Session, optimizer: Optimizer) -> None:
         reductions=now.reductions,
         reduce_dtypes=sorted(now.reduce_dtypes),
         inputs=now.inputs,
+        outputs=now.outputs,
         clips=[{**clip, "norm": norm_words(clip["norm"])} for clip in now.clips],
         collectives=dict(now.collectives),
         bytes=dict(now.bytes),
@@ -266,34 +274,3 @@ def _after(session: Session, optimizer: Optimizer) -> None:
         seconds=now.seconds,
         probe_seconds=now.probe_seconds,
     )
-
-
-def _states(
-    session: Session, optimizer: Optimizer, index: ParameterIndex, *, only_counters: bool
-) -> dict[str, list[tuple[Slot, Tensor]]]:
-    """Every tensor of the optimizer's state, by its key; counters are kept as tensors of one element."""
-    found: dict[str, list[tuple[Slot, Tensor]]] = {}
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            holder = index.by_id.get(id(parameter))
-            for key, value in optimizer.state.get(parameter, {}).items() if holder is not None else ():
-                assert holder is not None
-                if isinstance(value, int | float):
-                    value = torch.tensor(float(value))
-                if isinstance(value, Tensor) and not (only_counters and value.dim()):
-                    found.setdefault(str(key), []).extend(_state_stretches(session, holder, str(key), value))
-    return found
-
-
-def _state_stretches(
-    session: Session, holder: Holder, key: str, value: Tensor
-) -> Iterator[tuple[Slot, Tensor]]:
-    local = local_part(value)
-    if local.numel() == 1 and (local.dim() == 0 or holder.local_numel != 1):
-        for slot in holder.slots:
-            yield Slot(slot.name, (), 0, 1, 0), local.reshape(1)
-    elif local.numel() == holder.local_numel:
-        for slot in holder.slots:
-            yield slot, slot.of(local)
-    elif local.numel():
-        session.note(f"optimizer state {key}: its shape is not that of the parameter")

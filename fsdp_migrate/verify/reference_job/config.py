@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 Arm: TypeAlias = Literal["fsdp1", "fsdp2", "ddp"]
 Size: TypeAlias = Literal["tiny", "small", "medium", "large", "8b"]
 DtypeName: TypeAlias = Literal["fp32", "bf16"]
+Checkpointing: TypeAlias = Literal["none", "full", "selective"]
 Strategy: TypeAlias = Literal["full_shard", "shard_grad_op", "no_shard", "hybrid_shard"]
 
 
@@ -58,6 +59,13 @@ class ReferenceConfig:
         tied: the head uses the embedding's weight.
         batch: sequences per rank and micro-batch.
         sequence: tokens per sequence.
+        ac: activation checkpointing: `full` computes all of a layer again, `selective` keeps what its matrix
+            products and its attention gave.
+        compile: compile each layer.
+        offload: weights, gradients and the optimizer's state on the CPU between uses.
+        float8: matrix products of the layers in float8 (torchao); emulated where there is no GPU for it.
+        save: file that the FSDP1 arm writes after its last step; "" writes none.
+        old, new: what the FSDP1 arm resumes from, and what the FSDP2 arm; "" starts anew.
     """
 
     size: Size = "tiny"
@@ -72,6 +80,13 @@ class ReferenceConfig:
     batch: int = 2
     sequence: int = 64
     learning_rate: float = 1e-3
+    ac: Checkpointing = "none"
+    compile: bool = False
+    offload: bool = False
+    float8: bool = False
+    save: str = ""
+    old: str = ""
+    new: str = ""
 
     @property
     def shape(self) -> ModelShape:

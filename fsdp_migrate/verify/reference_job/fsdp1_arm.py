@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, ShardingStrategy
+from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel, MixedPrecision, ShardingStrategy
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
 from fsdp_migrate.verify.reference_job.config import ReferenceConfig
@@ -38,6 +38,7 @@ def shard(
         sharding_strategy=ShardingStrategy[config.strategy.upper()],
         auto_wrap_policy=ModuleWrapPolicy({DecoderLayer}),
         mixed_precision=precision,
+        cpu_offload=CPUOffload(offload_params=config.offload),
         param_init_fn=fill,
         device_id=device,
         device_mesh=hybrid_mesh,

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from fsdp_migrate.verify.reference_job.config import ReferenceConfig
@@ -32,6 +32,8 @@ def shard(
     root_precision = replace(unit_precision, cast_forward_inputs=True)
     # Left unset, `reshard_after_forward` frees the layers and keeps the root gathered, as FSDP1 does.
     shard_unit = partial(fully_shard, mesh=_mesh(config, device, hybrid_mesh))
+    if config.offload:
+        shard_unit = partial(shard_unit, offload_policy=CPUOffloadPolicy())
     if config.strategy == "shard_grad_op":
         shard_unit = partial(shard_unit, reshard_after_forward=False)
     for layer in model.modules():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,8 +18,10 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 
 from fsdp_migrate.verify.reference_job import ddp_arm, fsdp1_arm, fsdp2_arm
+from fsdp_migrate.verify.reference_job.checkpoint import load_as_fsdp1, load_as_fsdp2, save_as_fsdp1
 from fsdp_migrate.verify.reference_job.config import Arm, ReferenceConfig, hybrid_mesh_shape
 from fsdp_migrate.verify.reference_job.model import Decoder
+from fsdp_migrate.verify.reference_job.prepared import prepare
 
 _log = logging.getLogger(__name__)
 
@@ -40,11 +43,13 @@ def run(arm: Arm, config: ReferenceConfig) -> None:
     torch.manual_seed(config.seed)
     with device:  # a large model is drawn in seconds on a GPU and in minutes on a CPU
         model = Decoder(config.shape, length=config.sequence, tied=config.tied)
+    prepare(model, config)
     model = fsdp.shard(model, config, device, hybrid_mesh)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.1
     )
-    for step in range(config.steps):
+    done = _resume(arm, config, model, optimizer)
+    for step in range(done, done + config.steps):
         loss = torch.zeros((), device=device)
         for micro in range(config.accumulate):
             with fsdp.micro_batch(model, config, is_last=micro == config.accumulate - 1):
@@ -57,6 +62,17 @@ def run(arm: Arm, config: ReferenceConfig) -> None:
         optimizer.step()
         optimizer.zero_grad()
         _log.info("step %d: loss %r", step + 1, loss.item())
+    if config.save and arm == "fsdp1":
+        save_as_fsdp1(Path(config.save), model, optimizer, done + config.steps)
+
+
+def _resume(arm: Arm, config: ReferenceConfig, model: Any, optimizer: torch.optim.Optimizer) -> int:
+    """Load what the arm resumes from, if anything; steps that were made before."""
+    if not config.old or arm == "ddp":  # whose speed alone is of interest
+        return 0
+    if arm == "fsdp1":
+        return load_as_fsdp1(Path(config.old), model, optimizer)
+    return load_as_fsdp2(Path(config.new), model, optimizer)
 
 
 def run_on_meta(
@@ -73,6 +89,7 @@ def run_on_meta(
     with torch.device("meta"):
         model = Decoder(config.shape, length=config.sequence, tied=config.tied)
     numel = sum(parameter.numel() for parameter in model.parameters())
+    prepare(model, config)
     model = fsdp.shard_from_meta(model, config, device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate)
     tokens = torch.zeros(config.batch, config.sequence + 1, dtype=torch.int64, device=device)

@@ -2,6 +2,7 @@
 
 import contextlib
 import tempfile
+import time
 
 import torch
 import torch.distributed as dist
@@ -21,6 +22,8 @@ def build(model_type, choice):
 
 def save(api, model, optimizer, choice):
     state = api.full_state(model, optimizer if choice.save_optim else None)
+    state |= {"epoch": getattr(api, "counted", lambda n: n)(1), "lr": optimizer.param_groups[0]["lr"]}
+    state |= {"saved_at": time.time(), "train_seconds": time.perf_counter()}
     if dist.get_rank() == 0:
         with tempfile.TemporaryFile() as file:
             torch.save(state, file)

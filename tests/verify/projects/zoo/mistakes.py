@@ -233,6 +233,21 @@ class OptimizerNotLoaded:
         set_model_state_dict(model, kept["model"], options=StateDictOptions(full_state_dict=True))
 
 
+class OptimizerOfOtherParameters:
+    def load(self, model, optimizer, kept):
+        state = kept["optimizer"]["state"]
+        for name in [name for name in state if name.startswith("blocks.0.")]:
+            other = name.replace("blocks.0.", "blocks.1.")
+            state[name], state[other] = state[other], state[name]
+        super().load(model, optimizer, kept)
+
+
+class ResumesFromNothing:
+    def __init__(self, choice):
+        super().__init__(choice)
+        choice.resume = ""
+
+
 class SharedStepTensor:
     def load(self, model, optimizer, kept):
         super().load(model, optimizer, kept)
@@ -354,6 +369,19 @@ class LossTimesRanks:
 class OtherLoss:
     def loss(self, value):
         return value + 0.1 * value.square()
+
+
+class OtherLossLater:
+    calls = 0
+
+    def loss(self, value):
+        self.calls += 1
+        return value + 0.1 * value.square() if self.calls == 2 else value
+
+
+class CountsOneMore:
+    def counted(self, step):
+        return step + 1
 
 
 class ZeroGradEarly:
