@@ -1,3 +1,4 @@
+import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 
 
@@ -8,5 +9,4 @@ def describe(model):
         # TODO(fsdp-migrate FM310): keep what your configuration says; an FSDP2 model
         #   does not remember it
         print(model.sharding_strategy, model.world_size)
-    # TODO(fsdp-migrate FM310): keep the device mesh and use `mesh.get_group()`
-    return model.process_group
+    return dist.group.WORLD
