@@ -37,7 +37,7 @@ def wrapped_prefix(project: Project) -> Iterator[Finding]:
             if _PREFIX not in node.value:
                 continue
             if is_own_too:
-                if _decides(module, node):
+                if not own_attributes(project, [_PREFIX], [module]) and _decides(module, node):
                     yield _of_two_wrappers(module, node)
             elif (found := _without_question(module, node)) is not None:
                 message = f"no module has a `{_PREFIX}`: what is asked beside it is enough"
