@@ -1,4 +1,5 @@
-"""The shapes that training programs have: functions, closures, classes, containers of all there is."""
+"""The shapes that training programs have: functions, closures, classes, containers of all there is, callbacks
+that are given the trainer, builders that are looked up by a name."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ NAMES = {
     "class": ("self.model", "self.optimizer"),
     "mixin": ("self.model", "self.optimizer"),
     "heir": ("self.model", "self.optimizer"),
+    "callback": ("trainer.model", "trainer.optimizer"),
     "object": ("job.model", "job.optimizer"),
     "fields": ("job.model", "job.optimizer"),
     "dict": ('job["model"]', 'job["optimizer"]'),
@@ -60,9 +62,14 @@ def shaped(c: dict[str, str], built: str, steps: str, ended: str) -> str:
             if c["shape"] == "fields":
                 made = [*_JOB, *made]
             return "\n".join([*made, *kept, *_function("main(out)", [*taken, ended])])
+        case "callback":
+            return _with_callback(built, steps, save, ended)
     made = _function("build(config)", [built, "return M, O"])
+    if c["shape"] == "table":
+        made.append('BUILDERS = {"small": build}')
     kept = [] if c["shape"] == "split" else saving(c)
-    taken = ["rank = dist.get_rank()", "M, O = build(CONFIG)", steps, "save(M, O, out, rank)", ended]
+    build = 'BUILDERS["small"]' if c["shape"] == "table" else "build"
+    taken = ["rank = dist.get_rank()", f"M, O = {build}(CONFIG)", steps, "save(M, O, out, rank)", ended]
     return "\n".join([*made, *kept, *_function("main(out)", taken)])
 
 
@@ -72,6 +79,20 @@ def _function(head: str, body: list[str]) -> list[str]:
 
 def saving(c: dict[str, str]) -> list[str]:
     return _function("save(M, O, out, rank)", [SAVE[c["save"]] or "pass"])
+
+
+def _with_callback(built: str, steps: str, save: str, ended: str) -> str:
+    """A trainer that saves by a callback, to which it gives itself."""
+    run = ["trainer = self", steps, "for callback in self.callbacks:", "    callback.at_end(self, out, rank)"]
+    made = _function(
+        "__init__(self, config, callbacks)", ["trainer = self", built, "self.callbacks = callbacks"]
+    )
+    lines = ["class Saver:"]
+    lines += [textwrap.indent("\n".join(_function("at_end(self, trainer, out, rank)", [save])), "    ")]
+    lines += ["class Trainer:"]
+    lines += [textwrap.indent("\n".join([*made, *_function("run(self, out, rank)", [*run, ended])]), "    ")]
+    started = ["return Trainer(CONFIG, [Saver()]).run(out, dist.get_rank())"]
+    return "\n".join([*lines, *_function("main(out)", started)])
 
 
 def _of_classes(c: dict[str, str], built: str, run: str) -> str:

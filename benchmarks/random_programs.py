@@ -26,6 +26,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "dict",
         "fields",
         "mixin",
+        "callback",
+        "table",
     ),
     "config": ("", *parts.CONFIG),
     "settings": SETTINGS,

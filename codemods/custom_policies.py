@@ -12,7 +12,10 @@ from codemods.analysis.values import CallValue
 from codemods.editing.code import code, finding, replace
 from codemods.model import Finding, Safety
 from codemods.project import Project
+from codemods.shard_call import local_assignment
 
+POLICIES_DISPLAY = ast.List | ast.Tuple | ast.Set
+LAMBDA_POLICY = "torch.distributed.fsdp.wrap.lambda_auto_wrap_policy"
 CUSTOM_POLICY = "torch.distributed.fsdp.wrap.CustomPolicy"
 _CHANGES = frozenset({"append", "add", "pop", "remove", "update", "discard", "extend", "setdefault"})
 
@@ -90,3 +93,43 @@ def is_boolean(node: ast.expr) -> bool:
         case ast.Call(func=ast.Name(id=name)):
             return name in ("isinstance", "issubclass", "any", "all", "bool", "hasattr", "callable")
     return False
+
+
+def dropped_policies(project: Project, module: Module, policies: ast.expr | None) -> list[ast.expr]:
+    """Those of a list of policies that make units of trained parameters, where others are left."""
+    if "units" not in project.options.modernize or not isinstance(policies, POLICIES_DISPLAY):
+        return []
+    going = [policy for policy in policies.elts if _asks_what_is_trained(project, module, policy)]
+    return going if len(going) < len(policies.elts) else []
+
+
+def _asks_what_is_trained(project: Project, module: Module, policy: ast.expr) -> bool:
+    value = project.evaluate(module, policy)
+    if not isinstance(value, CallValue) or value.function.name != "functools.partial" or not value.arguments:
+        return False
+    home, function = value.origin.module, value.keywords.get("lambda_fn")
+    symbol = project.resolve(home, value.arguments[0])
+    if symbol is None or symbol.name != LAMBDA_POLICY or function is None:
+        return False
+    return any(
+        isinstance(part, ast.Attribute) and part.attr == "requires_grad"
+        for _, condition in functions_of(project, home, function)
+        for part in ast.walk(condition)
+    )
+
+
+def serves_only(module: Module, policy: ast.expr) -> list[ast.stmt]:
+    """Statements of a function that only made a policy: its assignment, and the function that it asks."""
+    assignment = local_assignment(module, policy)
+    if assignment is None:
+        return []
+    asked = {node.id for node in ast.walk(assignment) if isinstance(node, ast.Name)}
+    functions = [
+        node
+        for node in module.block(assignment)
+        if isinstance(node, ast.FunctionDef)
+        and not node.decorator_list
+        and node.name in asked
+        and sum(isinstance(n, ast.Name) and n.id == node.name for n in module.nodes(ast.Name)) == 1
+    ]
+    return [assignment, *functions]

@@ -19,6 +19,7 @@ from codemods.project import Project
 _SAYING = re.compile(r"para|weight|shadow|master|trainable|grad")
 """In names of what such loops go over: others are not looked up."""
 _MEMO = "parameters are taken"
+_KEPT = "names of kept parameters"
 _SENDING = (
     *("isend", "irecv", "send", "recv", "broadcast", "all_reduce", "reduce", "gather", "all_gather"),
     *("all_gather_into_tensor", "reduce_scatter_tensor"),
@@ -32,7 +33,7 @@ def kept_loops(project: Project, module: Module) -> Iterator[tuple[ParameterLoop
         for node in module.nodes(kind):
             assert isinstance(node, ast.For | ast.comprehension)
             for target, source in looped_over(node.target, node.iter):
-                kept = _container(source)
+                kept = _container(source, _kept_names(project))
                 if kept is None or any(True for _ in project.links.parameters.iterated(module, source)):
                     continue
                 holding = holder_of(project, FarParameters(project.links).within(module, kept))
@@ -98,11 +99,31 @@ def holder_of(project: Project, owners: Iterator[tuple[Module, ast.expr]]) -> Ho
     return No()
 
 
-def _container(source: ast.expr) -> ast.expr | None:
+def _kept_names(project: Project) -> frozenset[str]:
+    """Names that parameters are assigned to somewhere: `self.table = dict(model.named_parameters())`."""
+    found = project.memo.get(_KEPT)
+    if not isinstance(found, frozenset):
+        statements = {
+            (module, module.statement(node))
+            for module in project.looked_at
+            for node in module.attributes(*NAMES)
+        }
+        found = project.memo[_KEPT] = frozenset(
+            last_name(target)
+            for module, statement in statements
+            if isinstance(statement, ast.Assign)
+            and any(True for _ in project.links.parameters.iterated(module, statement.value))
+            for target in statement.targets
+            if isinstance(target, ast.Attribute)
+        )
+    return found
+
+
+def _container(source: ast.expr, names: frozenset[str]) -> ast.expr | None:
     """`self.params` of itself, `self.params.items()` and `self.params.values()`, where its name says that it
-    holds parameters."""
+    holds parameters, or is one of some names."""
     match source:
         case ast.Call(func=ast.Attribute(value=inner, attr="items" | "values"), args=[]):
             source = inner
     name = last_name(source)
-    return source if _SAYING.search(name.lower()) else None
+    return source if _SAYING.search(name.lower()) or name in names else None

@@ -1,4 +1,4 @@
-"""`--modernize`: improvements that FSDP1 did not have, added behind each wrap that is translated.
+"""`--modernize`: improvements that FSDP1 did not have, added to each wrap that is translated.
 
 They are calls of small functions of the helper module on the sharded model, in the order in which they have
 to come: checkpointing, compilation, prefetching.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from codemods.analysis.holding import WrapCall
@@ -16,30 +16,56 @@ from codemods.analysis.module import Module
 from codemods.editing.code import code, insert_after, join, stands_alone
 from codemods.model import Code, Edit, Span
 from codemods.project import Project
+from codemods.shard_call import Argument, Translation
 
-CHOICES = ("ac=full", "ac=selective", "compile", "prefetch=N")
+CHOICES = ("ac=full", "ac=selective", "compile", "float8", "units", "prefetch=N", "mesh=NAME:SIZE,...")
 _CHECKPOINTS = re.compile(r"checkpointing|checkpoint_wrapper|utils\.checkpoint\b")
 _COMPILES = re.compile(r"(?<!\bre)(?<!\bregex)\.compile\(")
+_FLOAT8 = re.compile(r"convert_to_float8_training|Float8Linear|transformer_engine")
+_MESH = re.compile(r"mesh=([A-Za-z_]\w*):[1-9]\d*(,([A-Za-z_]\w*):[1-9]\d*)?")
+_MODEL_PARALLEL = frozenset({"tp", "cp", "pp", "ep", "sp"})
 _SHARDED = "sharded"
-_ORDER = ("ac", "compile", "prefetch")
+_ORDER = ("float8", "mesh", "ac", "compile", "prefetch")
+_PARTS = "its parts are wrapped by hand"
 
 
 @dataclass(frozen=True, slots=True)
 class Improved:
-    """What is added behind a wrap.
+    """What is added to a wrap.
 
     Attributes:
-        calls: with `{model}` in text for the sharded model.
+        calls: behind the wrap, with `{model}` in text for the sharded model.
+        before: functions that the model goes through before it is sharded, and that give it back.
+        mesh: what every `fully_shard` of the model is given; empty for its own.
         left_out: words of the command line that are not heeded, and why.
+        asked_behind: the words that `calls` are for.
     """
 
-    calls: tuple[Code, ...]
+    calls: tuple[Code, ...] = ()
+    before: tuple[Code, ...] = ()
+    mesh: Code = ()
     left_out: tuple[tuple[str, str], ...] = ()
+    asked_behind: tuple[str, ...] = ()
+
+
+def words_of(items: Iterable[str]) -> tuple[str, ...]:
+    """The words of a list with commas; those within `mesh=replicate:2,shard:8` belong to it."""
+    pieces = [piece.strip() for item in items for piece in item.split(",")]
+    words: list[str] = []
+    for piece in pieces:
+        if words and words[-1].startswith("mesh=") and re.fullmatch(r"\w+:\d+", piece):
+            words[-1] += f",{piece}"
+        else:
+            words.append(piece)
+    return tuple(dict.fromkeys(words))
 
 
 def is_choice(word: str) -> bool:
     """Whether a word of the command line is an improvement that can be asked for."""
-    return word in CHOICES[:3] or re.fullmatch(r"prefetch=[1-9]\d*", word) is not None
+    mesh = _MESH.fullmatch(word)
+    if mesh is not None:
+        return mesh[1] != mesh[3] and not {mesh[1], mesh[3]} & _MODEL_PARALLEL
+    return word in CHOICES[:5] or re.fullmatch(r"prefetch=[1-9]\d*", word) is not None
 
 
 def contradictions(words: Iterable[str]) -> list[str]:
@@ -48,26 +74,89 @@ def contradictions(words: Iterable[str]) -> list[str]:
     return sorted({head for head in heads if heads.count(head) > 1})
 
 
-def improved(project: Project, site: WrapCall, *, has_units: bool) -> Improved:
-    """What is added behind a wrap, and what is not because the program has it already.
+def improved(
+    project: Project,
+    site: WrapCall,
+    results: Sequence[tuple[Argument, Translation]],
+    *,
+    has_units: bool,
+    has_parts: bool,
+) -> Improved:
+    """What is added to a wrap, and what is not because the program has it already.
 
     Args:
+        results: what becomes of the wrap's arguments.
         has_units: parts of the model may be units of their own.
+        has_parts: parts of the model are wrapped by themselves.
     """
     calls: list[Code] = []
+    behind: list[str] = []
+    before: list[Code] = []
+    mesh: Code = ()
     left_out: list[tuple[str, str]] = []
-    text = site.module.text
-    for word in sorted(project.options.modernize, key=lambda w: _ORDER.index(w.partition("=")[0])):
+    asked = [word for word in project.options.modernize if word != "units"]
+    for word in sorted(asked, key=lambda w: _ORDER.index(w.partition("=")[0])):
         kind, _, value = word.partition("=")
-        if kind == "ac" and _CHECKPOINTS.search(text):
-            left_out.append((word, "the file speaks of checkpointing, which may be of activations"))
-        elif kind == "compile" and _COMPILES.search(text):
-            left_out.append((word, "the file compiles models itself"))
-        elif kind != "compile" and not has_units:
-            left_out.append((word, "the whole model is one unit"))
+        reason = _reason(site, kind, results, has_units=has_units, has_parts=has_parts)
+        if reason:
+            left_out.append((word, reason))
+        elif kind == "mesh":
+            mesh = _mesh(value, results)
+        elif kind == "float8":
+            before.append(code(None, "{helper.convert_to_float8}"))
         else:
             calls.append(_call(kind, value))
-    return Improved(tuple(calls), tuple(left_out))
+            behind.append(word)
+    return Improved(tuple(calls), tuple(before), mesh, tuple(left_out), tuple(behind))
+
+
+def _reason(
+    site: WrapCall,
+    kind: str,
+    results: Sequence[tuple[Argument, Translation]],
+    *,
+    has_units: bool,
+    has_parts: bool,
+) -> str:
+    """Why an improvement is not added; empty where it is."""
+    text = site.module.text
+    if kind == "ac" and _CHECKPOINTS.search(text):
+        return "the file speaks of checkpointing, which may be of activations"
+    if kind == "compile" and _COMPILES.search(text):
+        return "the file compiles models itself"
+    if kind == "float8" and _FLOAT8.search(text):
+        return "the file speaks of layers that compute in float8"
+    if kind in ("ac", "prefetch") and not has_units:
+        return "the whole model is one unit"
+    if kind == "float8" and (site.kind != "call" or site.wrapped is None):
+        return "the model is not in sight where the wrap is made"
+    if kind in ("mesh", "float8") and has_parts:
+        return _PARTS
+    if kind == "mesh" and _has_mesh(site, results):
+        return "the wrap decides its mesh itself"
+    return ""
+
+
+def _has_mesh(site: WrapCall, results: Sequence[tuple[Argument, Translation]]) -> bool:
+    """Whether a mesh, a group or a strategy other than FULL_SHARD and SHARD_GRAD_OP can be given."""
+    is_open = any(keyword.arg is None for keyword in site.node.keywords) or site.kind != "call"
+    return is_open or any(
+        (argument.name in ("device_mesh", "process_group") and result.keep)
+        or (argument.name == "sharding_strategy" and result.inline is None)
+        for argument, result in results
+    )
+
+
+def _mesh(value: str, results: Sequence[tuple[Argument, Translation]]) -> Code:
+    """`replicate:2,shard:8` as a mesh of the devices that are trained on."""
+    names, sizes = zip(*(item.split(":") for item in value.split(",")), strict=True)
+    is_cpu = any(a.name == "device_id" and "'cpu'" in ast.unparse(a.node) for a, _ in results)
+    comma = "," if len(names) == 1 else ""
+    shape = f"({', '.join(sizes)}{comma})"
+    named = ", ".join(f'"{name}"' for name in names) + comma
+    kind = "cpu" if is_cpu else "cuda"
+    made = f'"{kind}", {shape}, mesh_dim_names=({named})'
+    return (*code(None, "{torch.distributed.device_mesh.init_device_mesh}"), f"({made})")
 
 
 def _call(kind: str, value: str) -> Code:
@@ -79,6 +168,17 @@ def _call(kind: str, value: str) -> Code:
         case "compile", _:
             return code(None, "{helper.compile_units}({{model}})")
     return code(None, f"{{helper.prefetch_units}}({{{{model}}}}, ahead={value})")
+
+
+def passed_through(site: WrapCall, functions: Iterable[Code]) -> list[Edit]:
+    """Edits by which the wrapped model goes through functions where it is handed over."""
+    edits: list[Edit] = []
+    for function in functions:
+        assert site.wrapped is not None
+        span = site.module.span(site.wrapped)
+        edits.append(Edit(site.module.path, Span(span.start, span.start), (*function, "(")))
+        edits.append(Edit(site.module.path, Span(span.end, span.end), (")",)))
+    return edits
 
 
 def added_edits(site: WrapCall, calls: Iterable[Code]) -> list[Edit] | None:

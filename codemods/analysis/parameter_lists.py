@@ -132,6 +132,9 @@ class ParameterLists:
                     is_assigned = binding.kind is BindingKind.ASSIGN and not binding.unpack
                     if is_assigned and binding.value is not None:
                         yield from self.iterated(module, binding.value, depth - 1)
+                    match binding.value, binding.unpack:  # names, parameters = zip(*m.named_parameters())
+                        case ast.Call(func=ast.Name(id="zip"), args=[ast.Starred(value=pairs)]), (1,):
+                            yield from self.iterated(module, pairs, depth - 1)
 
     def _with_module(self, module: Module, node: ast.expr) -> Iterator[ast.expr]:
         """The model that a module is looked at with, `for m in model.modules():`, or else the module."""

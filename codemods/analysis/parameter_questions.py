@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from codemods.project import Project
 
 SHAPES = {"ndim", "dim", "shape", "size"}
-_VALUES = {
+VALUES = {
     *("norm", "item", "mean", "sum", "max", "min", "std", "var", "any", "all", "prod", "amax", "amin"),
     *("numpy", "tolist", "copy_", "count_nonzero", "isnan", "isinf", "isfinite"),
 }
-_FUNCTIONS = {
+FUNCTIONS = {
     *("norm", "vector_norm", "isnan", "isinf", "isfinite", "mean", "sum", "max", "min", "count_nonzero"),
     *("dot", "vdot", "inner", "tensordot"),
     *("all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "reduce_scatter_tensor"),
@@ -34,7 +34,7 @@ def code_of(node: ast.AST, names: Set[str], computed: Set[str] = frozenset()) ->
         computed: of tensors that are made of them.
     """
     tensors = names | computed
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FUNCTIONS:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FUNCTIONS:
         return "FM514" if any(root_of(argument) in tensors for argument in node.args) else None
     if not isinstance(node, ast.Attribute):
         return None
@@ -44,7 +44,7 @@ def code_of(node: ast.AST, names: Set[str], computed: Set[str] = frozenset()) ->
         return "FM515"
     if node.attr in SHAPES and isinstance(node.value, ast.Name) and node.value.id in names:
         return "FM509"
-    if node.attr in _VALUES and root_of(node.value) in tensors:
+    if node.attr in VALUES and root_of(node.value) in tensors:
         return "FM514"
     return None
 

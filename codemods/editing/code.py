@@ -186,6 +186,9 @@ def delete(module: Module, statement: ast.stmt) -> Edit:
     rest = module.text[span.end : end_of_line]
     if rest.strip():  # a comment stays, on a line of its own
         return Edit(module.path, Span(span.start, span.end + len(rest) - len(rest.lstrip(" \t"))), ())
+    if isinstance(statement, ast.FunctionDef):  # the blank lines behind a function go with it
+        blank = re.match(r"(?:[ \t]*\r?\n)*", module.text[end_of_line:])
+        end_of_line += blank.end() if blank else 0
     return Edit(module.path, Span(module.line_start(span.start), end_of_line), ())
 
 

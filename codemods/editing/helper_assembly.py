@@ -23,6 +23,11 @@ _ACCELERATOR = {
 }
 _PLAIN = Style()
 _CHECKPOINTING = ("checkpoint", "create_selective_checkpoint_contexts")
+_FLOAT8 = (
+    "Float8LinearConfig",
+    "convert_to_float8_training",
+    "precompute_float8_dynamic_scale_for_fsdp",
+)
 _STATE_DICT_API = (
     "StateDictOptions",
     "get_model_state_dict",
@@ -118,8 +123,9 @@ def _imports(text: str, style: Style) -> str:
     """Exactly the imports the text uses; before Python 3.9 `collections.abc` has no subscripts."""
     plain = [f"import {m}" for m in ("contextlib", "enum", "functools", "math") if f"{m}." in text]
     stdlib = []
-    if "deque(" in text:
-        stdlib.append("from collections import deque")
+    collected = [n for n in ("Counter", "deque") if f"{n}(" in text]
+    if collected:
+        stdlib.append(f"from collections import {', '.join(collected)}")
     abc = [n for n in ("Callable", "Iterable", "Iterator", "Mapping", "Sequence") if f"{n}[" in text]
     if abc and style.python >= (3, 9):
         stdlib.append(f"from collections.abc import {', '.join(abc)}")
@@ -140,6 +146,9 @@ def _imports(text: str, style: Style) -> str:
     again = [n for n in _CHECKPOINTING if re.search(rf"\b{n},", text)]
     if again:
         third.append(_line("torch.utils.checkpoint", again))
+    if "register_optimizer_step_post_hook(" in text:
+        third.append("from torch.optim.optimizer import register_optimizer_step_post_hook")
+        third.append(_line("torchao.float8", list(_FLOAT8)))
     saving = [n for n in _STATE_DICT_API if re.search(rf"\b{n}\(", text)]
     if saving:
         third.append(_line("torch.distributed.checkpoint.state_dict", saving))

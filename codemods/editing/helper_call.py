@@ -9,7 +9,7 @@ from codemods.analysis.holding import WrapCall
 from codemods.analysis.module import Module
 from codemods.editing.code import append_argument, code, delete
 from codemods.editing.removal import delete_arguments, delete_dict_items
-from codemods.model import Edit, Span
+from codemods.model import Code, Edit, Span
 from codemods.partial_calls import named_modules
 from codemods.project import Project
 from codemods.shard_call import Argument, Translation
@@ -25,12 +25,14 @@ def helper_call_edits(
     *,
     is_nested: bool,
     is_open: bool,
+    mesh: Code = (),
 ) -> list[Edit]:
     """Edits that turn `FSDP(m, ...)` into `shard_model(m, ...)`.
 
     Args:
         is_nested: the module is part of a model that is sharded around it.
         is_open: keywords are given that are not known.
+        mesh: one that is given besides.
     """
     module, call = site.module, site.node
     edits = [Edit(module.path, module.span(site.function), code(None, f"{{helper.{_NAME}}}"))]
@@ -42,9 +44,12 @@ def helper_call_edits(
             start = home.span(argument.item).start
             edits.append(Edit(home.path, Span(start, start), (f"{argument.name}=",)))
     edits += _renamed([argument for argument, result in results if result.keep])
+    going = [argument.item for argument in without_effect(results, is_open=is_open)]
     if is_nested:
-        going = [argument.item for argument in without_effect(results, is_open=is_open)]
         edits.append(append_argument(module, call, "is_root=False", going=going))
+    if mesh:
+        added = append_argument(module, call, "device_mesh=", going=going)
+        edits.append(Edit(module.path, added.span, (*added.code, *mesh)))
     edits = list(dict.fromkeys(edits))
     return edits + _realigned(site, edits)
 

@@ -1,11 +1,12 @@
 """The text of the helper module's parts for `--modernize`: what FSDP2 can do beyond what FSDP1 did.
 
-Each takes a model that is sharded already, so that it is the same behind a loop that is written out and
-behind `shard_model`.
+Each takes a model that is sharded already, or is not yet, so that it is the same around a loop that is
+written out and around `shard_model`.
 
 Source: `torch/distributed/fsdp/_fully_shard/_fully_shard.py` (`set_modules_to_forward_prefetch`),
 `torch/utils/checkpoint.py` (`checkpoint`, `create_selective_checkpoint_contexts`),
-`torch/nn/modules/module.py` (`Module.compile`).
+`torch/nn/modules/module.py` (`Module.compile`), torchao's `float8/float8_linear_utils.py` and
+`float8/fsdp_utils.py`; the layers left out are those that torchtitan leaves out.
 """
 
 from __future__ import annotations
@@ -78,6 +79,36 @@ def prefetch_units(model: nn.Module, ahead: int) -> None:
         unit.set_modules_to_backward_prefetch(units[max(i - ahead, 0) : i][::-1])
 '''
 
+_CONVERT_TO_FLOAT8 = '''\
+def convert_to_float8(model: nn.Module) -> nn.Module:
+    """Linear layers compute in float8, and FSDP gathers their weights in it.
+
+    Before the model is sharded, and before its optimizer is built. Output layers keep
+    their precision; so do layers of sizes that the hardware cannot take, subclasses of
+    `nn.Linear`, whose callers may read the weight, and weights that are shared. After
+    each step of an optimizer the scales of all weights are computed at once.
+    """
+    held = Counter(p for m in model.modules() for p in m._parameters.values())
+
+    def computes_in_float8(layer: nn.Module, name: str) -> bool:
+        return (
+            type(layer) is nn.Linear
+            and held[layer.weight] == 1
+            and all(size % 16 == 0 for size in layer.weight.shape)
+            and name.rpartition(".")[2] not in ("lm_head", "output", "head")
+        )
+
+    def compute_scales(*_: object) -> None:
+        precompute_float8_dynamic_scale_for_fsdp(model)
+
+    config = Float8LinearConfig(enable_fsdp_float8_all_gather=True)
+    convert_to_float8_training(
+        model, module_filter_fn=computes_in_float8, config=config
+    )
+    register_optimizer_step_post_hook(compute_scales)
+    return model
+'''
+
 IMPROVEMENT_HEADER = '''\
 """What sharded models get beyond what FSDP1 did for them.
 
@@ -88,6 +119,7 @@ Written by fsdp-migrate; plain PyTorch, yours to edit.
 IMPROVEMENT_PARTS = {
     "checkpoint_units": _CHECKPOINT_UNITS,
     "checkpoint_units_selectively": _CHECKPOINT_UNITS_SELECTIVELY,
+    "convert_to_float8": _CONVERT_TO_FLOAT8,
     "compile_units": _COMPILE_UNITS,
     "prefetch_units": _PREFETCH_UNITS,
 }

@@ -67,7 +67,7 @@ def inline_edits(project: Project, site: WrapCall, parts: Sequence[Inline]) -> W
     )
     lines: list[Code] = [(comment,) for comment in _comments(site, statement)]
     lines += [target.first] if target.first is not None else []
-    lines += [c for part in parts for c in part.before]
+    lines += [writer.with_model(c) for part in parts for c in part.before]
     lines += [writer.share(name, value) for name, value in shared.items()]
     lines += writer.sharding(unit, precision, is_nested=nested)
     lines += [writer.with_model(c) for part in parts for c in part.after]

@@ -27,6 +27,15 @@ def delete_arguments(module: Module, call: ast.Call, going: Collection[ast.expr 
     return _delete_spans(module, spans, positions, module.span(call).end - 1, names)
 
 
+def delete_elements(
+    module: Module, display: ast.List | ast.Tuple | ast.Set, going: Collection[ast.expr]
+) -> list[Edit]:
+    """Remove some elements of a display with their commas."""
+    spans = [module.span(element) for element in display.elts]
+    positions = [i for i, element in enumerate(display.elts) if element in going]
+    return _delete_spans(module, spans, positions, module.span(display).end - 1)
+
+
 def delete_parameters(module: Module, function: ast.FunctionDef, names: Collection[str]) -> list[Edit]:
     """Remove some of a function's parameters with their defaults and commas, and a `*` that nothing follows
     then; not what takes any number of them."""

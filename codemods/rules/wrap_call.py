@@ -6,12 +6,14 @@ import ast
 import dataclasses
 from collections.abc import Iterable, Iterator
 
+from codemods.editing.code import join
 from codemods.editing.helper_call import helper_call_edits
 from codemods.editing.inline import Refused, inline_edits
 from codemods.editing.wrap_target import is_nested
 from codemods.enabled_wraps import enabling
-from codemods.modernize import Improved, added_edits, improved
+from codemods.modernize import Improved, added_edits, improved, passed_through
 from codemods.rule import (
+    Code,
     Finding,
     Module,
     Project,
@@ -62,8 +64,10 @@ def wrap_call(project: Project) -> Iterator[Finding]:
 
     With `--modernize` the sharded model gets what FSDP1 did not have, by small functions of the helper
     module: `ac=full` or `ac=selective` (activations of units that hold no others are computed again),
-    `compile` (each unit by itself), `prefetch=N` (the parameters of N units are gathered ahead). None changes
-    the units or the names of parameters. Where the file checkpoints or compiles by itself, or the wrap is a
+    `compile` (each unit by itself), `prefetch=N` (the parameters of N units are gathered ahead), `float8`
+    (linear layers compute and are gathered in float8, by torchao, before the model is sharded). None changes
+    the units or the names of parameters. `mesh=replicate:2,shard:8`, or `mesh=dp:8`, is the named mesh of
+    every `fully_shard`. Where the file checkpoints, compiles or chooses its mesh by itself, or the wrap is a
     part of a larger expression, nothing is added, and that is said (FM108).
 
     Left to a person: a wrap inside a comprehension, positional arguments unpacked with `*`, keywords that
@@ -123,28 +127,37 @@ def _translate(project: Project, site: WrapCall) -> Iterator[Finding]:
         return
     is_on_meta = may_be_on_meta(project, site)
     is_known = not unknown and not is_on_meta and site.kind == "call" and enabling(project) is None
-    new = _improved(project, site, arguments, unknown=unknown)
+    new = _improved(project, site, results, unknown=unknown)
     inline = _as_inline(project, site, results, new) if is_known else None
-    done = inline or _as_helper_call(
-        project, site, results, unknown, {"param_init_fn"} if is_on_meta else set()
-    )
-    if inline is None and new.calls:
-        added = added_edits(site, new.calls) if site.kind == "call" else None
-        if added is None:
-            new = Improved((), tuple((word, _PART_OF_MORE) for word in project.options.modernize))
-        else:
-            done = dataclasses.replace(done, edits=(*done.edits, *added))
+    more = {"param_init_fn"} if is_on_meta else set()
+    done = inline or _as_helper_call(project, site, results, unknown, more, new.mesh)
+    if inline is None:
+        done, new = _with_improvements(site, done, new)
     yield done
     yield from _not_added(site, new.left_out)
 
 
-def _improved(project: Project, site: WrapCall, arguments: list[Argument], *, unknown: bool) -> Improved:
+def _with_improvements(site: WrapCall, done: Finding, new: Improved) -> tuple[Finding, Improved]:
+    """The call of the helper module with what `--modernize` adds around it, and what it could add."""
+    edits = passed_through(site, new.before)
+    added = added_edits(site, new.calls) if new.calls and site.kind == "call" else None
+    if added is None and new.calls:
+        told = {word for word, _ in new.left_out}
+        behind = [word for word in new.asked_behind if word not in told]
+        new = dataclasses.replace(new, left_out=(*new.left_out, *((word, _PART_OF_MORE) for word in behind)))
+    return dataclasses.replace(done, edits=(*done.edits, *edits, *(added or ()))), new
+
+
+def _improved(
+    project: Project, site: WrapCall, results: list[tuple[Argument, Translation]], *, unknown: bool
+) -> Improved:
     """What `--modernize` adds to a model, once for all of its parts."""
     if not project.options.modernize or is_nested(project, site):
-        return Improved(())
-    has_units = unknown or any(argument.name == "auto_wrap_policy" for argument in arguments)
-    has_units = has_units or any(is_nested(project, other) for other in project.wraps)
-    return improved(project, site, has_units=has_units)
+        return Improved()
+    nested = [other for other in project.wraps if is_nested(project, other)]
+    has_units = unknown or any(argument.name == "auto_wrap_policy" for argument, _ in results)
+    has_parts = any(other.module is site.module for other in nested)
+    return improved(project, site, results, has_units=has_units or bool(nested), has_parts=has_parts)
 
 
 def _as_inline(
@@ -163,7 +176,11 @@ def _as_inline(
         parts.append(result.inline)
     if any(keyword.arg is None for keyword in site.node.keywords):
         return None
-    parts += [Inline(after=new.calls)] if new.calls else []
+    if new.mesh:  # of the device's type already
+        parts = [dataclasses.replace(p, shared={}) if "mesh" in p.shared else p for p in parts]
+        parts.append(Inline(shared={"mesh": new.mesh}))
+    before = [join([function, ("({model})",)], "") for function in new.before]
+    parts += [Inline(before=tuple(before), after=new.calls)] if before or new.calls else []
     done = inline_edits(project, site, parts)
     if isinstance(done, Refused):
         return None
@@ -189,9 +206,11 @@ def _as_helper_call(
     results: list[tuple[Argument, Translation]],
     unknown: bool,
     more: set[str],
+    mesh: Code,
 ) -> Finding:
     needs = {argument.name for argument, result in results if result.keep} | more
     needs |= {"**"} if unknown else set()
+    needs |= {"device_mesh"} if mesh else set()
     needs |= {"parts"} if enabling(project) is not None else set()
     nested = is_nested(project, site) and ("mixed_precision" in needs or unknown)
     policies = [ast.unparse(a.node) for a, r in results if a.name == "auto_wrap_policy" and r.keep]
@@ -201,7 +220,7 @@ def _as_helper_call(
         "FM102",
         "the FSDP1 wrap becomes a call of the helper module, because its values are decided at run time",
         safety=Safety.SAFE,
-        edits=helper_call_edits(project, site, results, is_nested=nested, is_open=unknown),
+        edits=helper_call_edits(project, site, results, is_nested=nested, is_open=unknown, mesh=mesh),
         needs=needs | ({"is_root"} if nested else set()),
         shares=taken_by_wrap(project, site),
         detail=f"by the policy `{policies[0]}`" if policies else _units_without_policy(unknown),

@@ -78,7 +78,8 @@ def rewrite(
         list[str] | None,
         typer.Option(
             metavar="WHAT",
-            help="Add ac=full, ac=selective, compile or prefetch=N to sharded models; repeatable.",
+            help="Improve sharded models: ac=full, ac=selective, compile, prefetch=N, float8, "
+            "mesh=replicate:N,shard:M, units (repeatable).",
         ),
     ] = None,
     jobs: Annotated[

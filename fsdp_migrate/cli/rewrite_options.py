@@ -64,10 +64,9 @@ def rewrite_options(given: Given, settings: RewriteSettings) -> Options:
 
 
 _NOT_OFFERED = {
-    "mesh": "`fully_shard` takes `mesh=`; tensor parallelism needs a plan for the model's layers besides, "
-    "which only its author can make.",
-    "float8": "Call torchao's `convert_to_float8_training(model)` before the model is sharded.",
-    "units": "Remove the part of the policy that makes units of trainable parameters, and rewrite again.",
+    "mesh": "There are `mesh=replicate:2,shard:8` and `mesh=dp:8`. Tensor parallelism (tp, cp, pp, ep) needs "
+    "a plan for the model's layers, which only its author can make: apply it before the model is sharded "
+    '(Transformers: `from_pretrained(..., tp_plan="auto")`).',
 }
 
 
@@ -79,9 +78,9 @@ def _improvements(where: str, items: Sequence[str] | None, torch: tuple[int, int
     """
     if not items:
         return ()
-    from codemods.modernize import CHOICES, contradictions, is_choice
+    from codemods.modernize import CHOICES, contradictions, is_choice, words_of
 
-    words = tuple(dict.fromkeys(word.strip() for item in items for word in item.split(",")))
+    words = words_of(items)
     for word in words:
         if not is_choice(word):
             hint = _NOT_OFFERED.get(word.partition("=")[0], f"There are {', '.join(CHOICES)}.")

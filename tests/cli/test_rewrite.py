@@ -206,8 +206,12 @@ def test_bad_usage_is_2_and_says_why(arguments: list[str], told: str, tmp_path: 
     [
         (["fast"], None, "fast is no improvement that can be added"),
         (["prefetch=0"], None, "prefetch=0 is no improvement"),
-        (["mesh=dp:8,tp:4"], None, "mesh=dp:8 is no improvement"),
-        (["float8"], None, "float8 is no improvement"),
+        (["mesh=dp:8,tp:4"], None, "mesh=dp:8,tp:4 is no improvement"),
+        (["mesh=dp:2,dp:4"], None, "mesh=dp:2,dp:4 is no improvement"),
+        (["mesh=a:2,b:4,c:2"], None, "mesh=a:2,b:4,c:2 is no improvement"),
+        (["mesh=dp:0"], None, "mesh=dp:0 is no improvement"),
+        (["mesh=dp:2", "mesh=dp:4"], None, "mesh is asked for in two ways"),
+        (["float8=rowwise"], None, "float8=rowwise is no improvement"),
         (["ac=full", "compile,ac=selective"], None, "ac is asked for in two ways"),
         (["prefetch=2"], "2.4", "prefetch=2 needs torch 2.5"),
     ],
@@ -224,6 +228,9 @@ def test_improvements_come_from_the_command_line_or_else_the_settings() -> None:
     asked = ["prefetch=2", "ac=full,prefetch=2"]
     assert rewrite_options(Given(modernize=asked), settings).modernize == ("prefetch=2", "ac=full")
     assert rewrite_options(Given(), RewriteSettings()).modernize == ()
+    together = ["float8,mesh=replicate:2,shard:8,units", "mesh=replicate:2,shard:8"]
+    words = ("float8", "mesh=replicate:2,shard:8", "units")
+    assert rewrite_options(Given(modernize=together), RewriteSettings()).modernize == words
 
 
 def test_exclude_select_and_ignore(repo: Path) -> None:

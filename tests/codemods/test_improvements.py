@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from codemods.editing.helper_assembly import Needs, assemble
 from codemods.editing.helper_improvement_text import IMPROVEMENT_PARTS
 
 _JOB = """
-import os, sys
+import importlib.util, os, sys
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -96,16 +97,64 @@ for units in ("nested", "stages"):
             assert trained(units, dtype, again) == (losses, 16), (units, dtype, again)
             assert trained(units, dtype, again, ahead)[0] == losses, (units, dtype, again)
         assert trained(units, dtype, ahead) == (losses, 8)
+
+
+class Wide(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down, self.head = nn.Linear(32, 48), nn.Linear(48, 32), nn.Linear(32, 16)
+        self.small, self.tied = nn.Linear(16, 8), nn.Linear(32, 16, bias=False)
+        self.tied.weight = nn.Parameter(torch.randn(16, 32) / 6)
+        self.again = nn.Linear(32, 16, bias=False)
+        self.again.weight = self.tied.weight
+
+    def forward(self, x):
+        x = self.down(torch.relu(self.up(x)))
+        return self.small(self.head(x) + self.tied(x) + self.again(x))
+
+
+def trained_in_float8(is_asked):
+    torch.manual_seed(0)
+    model = Wide()
+    if is_asked:
+        assert helper.convert_to_float8(model) is model
+    for unit in (model.up, model.down, model):
+        fully_shard(unit, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for step in range(4):
+        rows = torch.randn(16, 32, generator=torch.Generator().manual_seed(step + 5 * dist.get_rank()))
+        loss = model(rows).float().pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    converted = {n: m for n, m in model.named_modules() if "Float8Linear" in type(m).__name__}
+    scales = [m.weight._local_tensor._precomputed_scale for m in converted.values()]
+    return losses, list(converted), scales
+
+
+if importlib.util.find_spec("torchao") is not None:
+    plain, none, _ = trained_in_float8(False)
+    low, converted, scales = trained_in_float8(True)
+    assert none == [] and converted == ["up", "down"], converted
+    assert all(scale is not None for scale in scales)
+    assert low != plain and all(abs(a - b) < 0.05 * plain[0] for a, b in zip(low, plain)), (low, plain)
 print("trains alike", flush=True)
 os._exit(0)  # gloo aborts at exit now and then
 """
 
 
+def _testable() -> set[str]:
+    """The parts of the helper module that run here: float8 needs torchao, which is no dependency."""
+    has_torchao = importlib.util.find_spec("torchao") is not None
+    return set(IMPROVEMENT_PARTS) - (set() if has_torchao else {"convert_to_float8"})
+
+
 def test_improved_models_train_alike_and_keep_their_names(tmp_path: Path) -> None:
-    """Nested units, dictionaries of modules, tied weights, inputs that FSDP casts, an order of its own."""
-    (tmp_path / "helper.py").write_text(
-        assemble(frozenset(IMPROVEMENT_PARTS), Needs(frozenset(), frozenset()))
-    )
+    """Nested units, dictionaries of modules, tied weights, inputs that FSDP casts, an order of its own.
+    Where torchao is installed, float8 too: by its own kernels, which run on CPUs."""
+    (tmp_path / "helper.py").write_text(assemble(frozenset(_testable()), Needs(frozenset(), frozenset())))
     (tmp_path / "job.py").write_text(_JOB)
     ranks = [
         subprocess.Popen(

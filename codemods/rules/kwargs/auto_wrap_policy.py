@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from codemods.analysis.module import Module
-from codemods.custom_policies import as_condition, says_yes_or_no
+from codemods.custom_policies import as_condition, dropped_policies, says_yes_or_no, serves_only
 from codemods.rule import (
     CallValue,
     Code,
@@ -162,9 +162,11 @@ def _lambda(argument: Argument, module: Module, function: ast.Lambda) -> UnitTes
 def _any_of(argument: Argument, module: Module, policies: ast.expr | None) -> UnitTest | None:
     if not isinstance(policies, ast.List | ast.Tuple | ast.Set):
         return None
-    named = [p for p in policies.elts if isinstance(p, ast.Name)]
+    going = dropped_policies(argument.project, module, policies)
+    staying = [p for p in policies.elts if p not in going]
+    named = [p for p in staying if isinstance(p, ast.Name)]
     consumed = [local_assignment(module, p) for p in named]
-    tests = [_unit_test(argument, argument.project.evaluate(module, p)) for p in policies.elts]
+    tests = [_unit_test(argument, argument.project.evaluate(module, p)) for p in staying]
     found = [t for t in tests if t is not None]
     if None in consumed or len(found) != len(tests) or any(t.variable for t in found):
         return None
@@ -175,6 +177,9 @@ def _any_of(argument: Argument, module: Module, policies: ast.expr | None) -> Un
         lambda v: sum(((" or ", *t.test(v)) for t in found[1:]), found[0].test(v)),
         " or ".join(t.words for t in found),
         may_match_root=any(t.may_match_root for t in found),
-        consumed=tuple(s for s in consumed if s is not None),
+        consumed=(
+            *(s for s in consumed if s is not None),
+            *(s for policy in going for s in serves_only(module, policy)),
+        ),
         once=once[0] if once else (),
     )

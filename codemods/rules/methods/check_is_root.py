@@ -17,13 +17,19 @@ from codemods.rule import (
     FSDP,
     Finding,
     Module,
+    Named,
     No,
     Project,
+    Safety,
     Sharded,
+    code,
     finding,
     is_where_not_instance,
+    options,
+    replace,
     rule,
 )
+from codemods.wrap_site import arguments_of
 
 _METHODS = {
     "check_is_root": "compare with the model you sharded: `module is model`",
@@ -78,8 +84,9 @@ def check_is_root(project: Project) -> Iterator[Finding]:
     `world_size` and a few private ones do not exist on an FSDP2 model: reading one fails, `hasattr` is False,
     and what is assigned to one has no effect. `apply(fn)` exists and sees DTensors where FSDP1 gave full
     parameters; nothing is said of one that only registers hooks. Each is left to a person with what to use
-    instead. So they are of units: what a loop over `FSDP.fsdp_modules` gives, what `isinstance(x, FSDP)` has
-    been asked of, and, by the names that nothing else has, parts of a sharded model."""
+    instead, but for the `process_group` of a model that was given none: `dist.group.WORLD`. So they are of
+    units: what a loop over `FSDP.fsdp_modules` gives, what `isinstance(x, FSDP)` has been asked of, and, by
+    the names that nothing else has, parts of a sharded model."""
     of_parts = _OF_PARTS - own_attributes(project, _OF_PARTS)
     for module in project.looked_at:
         for node in module.named(*_ATTRIBUTES, *_METHODS):
@@ -93,6 +100,9 @@ def check_is_root(project: Project) -> Iterator[Finding]:
                 continue
             if is_wrapper or _is_stream_of_any(module, node):
                 if node.attr == "apply" and _leaves_parameters(project, module, module.parent(node)):
+                    continue
+                if node.attr == "process_group" and _has_default_group(project, module, node):
+                    yield _default_group(module, node)
                     continue
                 what = "sees DTensors, not full parameters" if node.attr == "apply" else "does not exist"
                 yield _finding(module, node, f"`.{node.attr}` of an FSDP2 model {what}", remedy)
@@ -116,6 +126,37 @@ def _is_wrapper(project: Project, module: Module, node: ast.expr, *, may_be_part
     if not isinstance(project.sharded(module, node), No) or _is_unit(project, module, node):
         return True
     return may_be_part and not isinstance(model_of(project, module, node)[1], No)
+
+
+def _has_default_group(project: Project, module: Module, node: ast.Attribute) -> bool:
+    """Whether the group of a wrapped model, which is read, can only be that of all ranks."""
+    holding = project.sharded(module, node.value)
+    if not isinstance(holding, Sharded) or not isinstance(node.ctx, ast.Load):
+        return False
+    for site in holding.sites:
+        arguments, unknown = arguments_of(project, site)
+        given = {argument.name: argument for argument in arguments}
+        strategy = given.get("sharding_strategy")
+        if unknown or {"process_group", "device_mesh"} & given.keys():
+            return False
+        names = {
+            value.symbol.name.rpartition(".")[2] if isinstance(value, Named) else ""
+            for value in (options(strategy.value) if strategy is not None else ())
+        }
+        if not names <= {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"}:
+            return False
+    return bool(holding.sites)
+
+
+def _default_group(module: Module, node: ast.Attribute) -> Finding:
+    return finding(
+        module,
+        node,
+        "FM310",
+        "the wrapped model's group is that of all ranks",
+        safety=Safety.SAFE,
+        edits=[replace(module, node, code(module, "{torch.distributed}.group.WORLD"))],
+    )
 
 
 def _is_asked_first(module: Module, node: ast.Attribute) -> bool:

@@ -21,6 +21,7 @@ from codemods.analysis.summoned import is_model_summoned, is_summoned
 from codemods.editing.local_norms import local_norm_edits
 from codemods.ignored_parameters import has_only_shards
 from codemods.kept_parameters import holder_of, kept_loops, sent, shapes_by_key
+from codemods.optimizer_states import state_reads
 from codemods.parts_of_models import model_of
 from codemods.rule import (
     Finding,
@@ -81,7 +82,8 @@ def parameter_values(project: Project) -> Iterator[Finding]:
       `full_tensor()` for whole values, `to_local()` for this rank's.
       A norm of one's own, squares of gradients summed in a loop and then over the ranks, is translated: the
       shards of all ranks are the whole gradient, as FSDP1's parts were (not where parameters are ignored).
-      So is said of loops over an optimizer's groups, in the project's own optimizers too, and of lists:
+      So is said of loops over an optimizer's groups, in the project's own optimizers too, of its state,
+      `optimizer.state[p]["exp_avg"].norm()`, and of lists:
       `torch.cat([p.grad.flatten() for p in model.parameters()])` gathers every gradient.
     - FM515: `sum(p.numel() for p in model.parameters())` was this rank's share and is the whole model's
       number; a factor of the world size after it, or a sum over ranks, counts twice. A plain count is a
@@ -95,6 +97,10 @@ def parameter_values(project: Project) -> Iterator[Finding]:
     said: list[Finding] = []
     for module in _homes(project):
         said += [*_of_mapped(project, module), *_of_loops(project, module), *_of_kept(project, module)]
+        told = [one.place.span for one in said if one.code == "FM514" and one.place.path == module.path]
+        for node in state_reads(project, module):
+            if not any(module.span(module.statement(node)).holds(span) for span in told):
+                said.append(_finding(project, module, node, "FM514"))
     yield from said
     values = [one.place for one in said if one.code == "FM514"]
     for module, call in sent(project):

@@ -38,9 +38,12 @@ def seed_per_rank(project: Project) -> Iterator[Finding]:
     ranks the same, or the model is read from a file (`from_pretrained`, or
     `load_state_dict` right behind the constructor)."""
     modules = project.looked_at if project.wraps else []
-    seeding = [module.path for module in modules if _seeds_by_rank(project, module)]
+    seeds = [(module, call) for module in modules for call in _seeds_by_rank(project, module)]
     for site in project.wraps:
-        is_seeded = any(project.is_one_program(path, site.module.path) for path in seeding)
+        is_seeded = any(
+            project.is_one_program(module.path, site.module.path) and not _is_behind(module, call, site)
+            for module, call in seeds
+        )
         if is_seeded and not _may_sync(project, site) and not _has_common_seed(project, site):
             yield finding(
                 site.module,
@@ -128,13 +131,25 @@ def _is_by_rank(project: Project, module: Module, call: ast.Call) -> bool:
     return False
 
 
-def _seeds_by_rank(project: Project, module: Module) -> bool:
-    """Whether the seed of all random numbers depends on the rank: `torch.manual_seed(seed + rank)`."""
-    return re.search(_CALLED_WITH_RANK, module.text.encode()) is not None and any(
-        _is_seed(project, module, call)
-        and any("rank" in ast.unparse(a).lower() for a in (*call.args, *(k.value for k in call.keywords)))
+def _seeds_by_rank(project: Project, module: Module) -> list[ast.Call]:
+    """Where the seed of all random numbers depends on the rank: `torch.manual_seed(seed + rank)`."""
+    if re.search(_CALLED_WITH_RANK, module.text.encode()) is None:
+        return []
+    return [
+        call
         for call in module.calls()
-    )
+        if _is_seed(project, module, call)
+        and any("rank" in ast.unparse(a).lower() for a in (*call.args, *(k.value for k in call.keywords)))
+    ]
+
+
+def _is_behind(module: Module, call: ast.Call, site: WrapCall) -> bool:
+    """Whether a seed is set behind a wrap, in its function and in no loop around both."""
+    if module is not site.module or module.function(call) is not module.function(site.node):
+        return False
+    loops = [p for p in module.ancestors(call) if isinstance(p, ast.For | ast.While)]
+    is_repeated = any(module.span(loop).holds(module.span(site.node)) for loop in loops)
+    return not is_repeated and module.span(call).start > module.span(site.node).start
 
 
 def _is_seed(project: Project, module: Module, call: ast.Call) -> bool:

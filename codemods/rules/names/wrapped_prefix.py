@@ -25,16 +25,21 @@ def wrapped_prefix(project: Project) -> Iterator[Finding]:
 
         if isinstance(m, A) or (hasattr(m, "_fsdp_wrapped_module") and isinstance(m._fsdp_wrapped_module, A)):
         if isinstance(m, A):
+
+    Where a wrapper of the project's makes the same prefix, nothing changes, and that FSDP2 does not make it
+    is noted.
     """
-    if own_attributes(project, [_PREFIX]):
-        return  # a wrapper of the project's makes the same prefix
+    is_own_too = bool(own_attributes(project, [_PREFIX]))
     for module in project.looked_at:
         for node in module.nodes(ast.Constant) if _PREFIX in module.text else ():
             if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
                 continue
             if _PREFIX not in node.value:
                 continue
-            if (found := _without_question(module, node)) is not None:
+            if is_own_too:
+                if not own_attributes(project, [_PREFIX], [module]) and _decides(module, node):
+                    yield _of_two_wrappers(module, node)
+            elif (found := _without_question(module, node)) is not None:
                 message = f"no module has a `{_PREFIX}`: what is asked beside it is enough"
                 yield finding(module, found[0], "FM513", message, safety=Safety.SAFE, edits=[found[1]])
             elif _decides(module, node):
@@ -48,6 +53,12 @@ def wrapped_prefix(project: Project) -> Iterator[Finding]:
                     if left and _PREFIX not in left
                     else "remove the test or split on the prefix",
                 )
+
+
+def _of_two_wrappers(module: Module, node: ast.Constant) -> Finding:
+    message = f"a wrapper of the project's makes the prefix `{_PREFIX}` too; FSDP2 does not"
+    remedy = "check that the model that is asked here goes through that wrapper"
+    return finding(module, node, "FM513", message, remedy=remedy, is_note=True)
 
 
 def _without_question(module: Module, node: ast.Constant) -> tuple[ast.expr, Edit] | None:

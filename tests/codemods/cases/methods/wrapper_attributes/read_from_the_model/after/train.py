@@ -1,8 +1,8 @@
-from torch.distributed.fsdp import fully_shard
+from fsdp2_sharding import shard_model
 
 
-def describe(model):
-    fully_shard(model)
+def describe(model, group):
+    model = shard_model(model, process_group=group)
     # TODO(fsdp-migrate FM310): compare with the model you sharded: `module is model`
     if model.check_is_root():
         # TODO(fsdp-migrate FM310): keep what your configuration says; an FSDP2 model

@@ -90,13 +90,14 @@ def shard_model(
     *,
     auto_wrap_policy: WrapPolicy | None = None,
     device_id: int | torch.device | None = None,
+    device_mesh: DeviceMesh | None = None,
 ) -> nn.Module:
     """Shard `model` in place, unit by unit and then as a whole, and return it.
 
     Build the optimizer afterwards.
     """
     device = training_device(device_id)
-    options: dict[str, Any] = {"mesh": make_mesh(device)}
+    options: dict[str, Any] = {"mesh": device_mesh or make_mesh(device)}
     units = []
     if auto_wrap_policy is not None:
         units = find_units(model, auto_wrap_policy)

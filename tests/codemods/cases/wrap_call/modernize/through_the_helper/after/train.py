@@ -1,6 +1,7 @@
 import functools
 
 import torch
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from fsdp2_sharding import (
@@ -19,6 +20,9 @@ class Trainer:
             model,
             auto_wrap_policy=policy,
             device_id=torch.device("cpu"),
+            device_mesh=init_device_mesh(
+                "cpu", (1, 2), mesh_dim_names=("replicate", "shard")
+            ),
         )
         checkpoint_units(self.model)
         prefetch_units(self.model, ahead=1)
@@ -26,7 +30,15 @@ class Trainer:
 
 def wrapped(model, smallest):
     policy = functools.partial(size_based_auto_wrap_policy, min_num_params=smallest)
-    return [shard_model(model, auto_wrap_policy=policy)]
+    return [
+        shard_model(
+            model,
+            auto_wrap_policy=policy,
+            device_mesh=init_device_mesh(
+                "cuda", (1, 2), mesh_dim_names=("replicate", "shard")
+            ),
+        )
+    ]
 
 
 SHARED = Model(depth=1)
@@ -34,14 +46,23 @@ SHARED = Model(depth=1)
 
 def shared(smallest):
     policy = functools.partial(size_based_auto_wrap_policy, min_num_params=smallest)
-    sharded = shard_model(SHARED, auto_wrap_policy=policy)
+    sharded = shard_model(
+        SHARED,
+        auto_wrap_policy=policy,
+        device_mesh=init_device_mesh(
+            "cuda", (1, 2), mesh_dim_names=("replicate", "shard")
+        ),
+    )
     checkpoint_units(sharded)
     prefetch_units(sharded, ahead=1)
     return sharded
 
 
 def whole(model):
-    return fully_shard(model)
+    return fully_shard(
+        model,
+        mesh=init_device_mesh("cuda", (1, 2), mesh_dim_names=("replicate", "shard")),
+    )
 
 
 def main(out, smallest=500):

@@ -1,5 +1,4 @@
 import torch
-import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
@@ -8,7 +7,7 @@ from model import Block, Model, batch, loss_of
 
 
 def sharded(model):
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
     for module in reversed(list(model.modules())):  # children before parents
         if isinstance(module, Block):
             fully_shard(module, mesh=mesh)
