@@ -36,13 +36,13 @@ _STREAMS = frozenset(
 )
 _MESH = "next(model.parameters()).device_mesh"
 _ATTRIBUTES = {
-    "process_group": f"use `{_MESH}.get_group()`, or keep the mesh; of two dimensions name the one that shards",
+    "process_group": f"use `{_MESH}.get_group()`, or keep the mesh; of two dimensions the one that shards",
     "_inter_node_pg": f"use `{_MESH}.get_group(...)` of the dimension that replicates",
     "sharding_strategy": "keep what your configuration says; an FSDP2 model does not remember it",
     "mixed_precision": "keep what your configuration says; an FSDP2 model does not remember it",
     "compute_device": "use the mesh's device type or the device of an input",
-    "rank": f"use `{_MESH}.get_local_rank()`, or keep the mesh; of two dimensions name the one that shards",
-    "world_size": f"use `{_MESH}.size()`, or keep the mesh; of two dimensions name the one that shards",
+    "rank": f"use `{_MESH}.get_local_rank()`, or keep the mesh; of two dimensions the one that shards",
+    "world_size": f"use `{_MESH}.size()`, or keep the mesh; of two dimensions the one that shards",
     "params": "there are no flat parameters: `parameters()` of the whole model gives DTensors (a unit's own "
     "are not told from those of units in it), `.to_local()` of one this rank's part",
     "training_state": "FSDP2 has no public training state",
