@@ -140,6 +140,8 @@ def _imports(text: str, style: Style) -> str:
     plain_third = ["import torch"] if "torch." in text else []
     if "dist." in text:
         plain_third.append("import torch.distributed as dist")
+    if "dcp." in text:
+        plain_third.append("import torch.distributed.checkpoint as dcp")
     third = ["from torch import nn"] if "nn." in text else []
     if "ProcessGroup" in text:
         third.append("from torch.distributed import ProcessGroup")

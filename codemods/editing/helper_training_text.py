@@ -216,6 +216,22 @@ def load_full_optimizer(
     set_optimizer_state_dict(model, optimizer, state or {}, options=options)
 '''
 
+READ_SHARDED_OPTIMIZER = '''\
+def read_sharded_optimizer(
+    model: nn.Module, optimizer: torch.optim.Optimizer, key: str, reader: dcp.StorageReader
+) -> dict[str, Any]:
+    """A checkpoint's optimizer state under `key`, sharded as the optimizer is."""
+    state = {key: get_optimizer_state_dict(model, optimizer)}
+    saved = reader.read_metadata().state_dict_metadata
+    for number, group in enumerate(state[key]["param_groups"]):
+        # What only saved groups have is read too: a schedule's `initial_lr`.
+        start = f"{key}.param_groups.{number}."
+        names = {name[len(start) :] for name in saved if name.startswith(start)}
+        group.update(dict.fromkeys(names - group.keys()))
+    dcp.load(state, storage_reader=reader)
+    return state
+'''
+
 TRAINING_PARTS = {
     "no_sync": NO_SYNC,
     "no_sync_of_either": NO_SYNC_OF_EITHER,
@@ -223,4 +239,5 @@ TRAINING_PARTS = {
     "summon_full_params": SUMMON_FULL_PARAMS,
     "full_tensors": FULL_TENSORS,
     "load_full_optimizer": LOAD_FULL_OPTIMIZER,
+    "read_sharded_optimizer": READ_SHARDED_OPTIMIZER,
 }

@@ -12,6 +12,7 @@ from codemods.analysis.flow import reaching
 from codemods.analysis.module import Module
 from codemods.analysis.state_dicts import argument
 from codemods.editing.code import code, replace
+from codemods.editing.loaded_groups import may_lack_schedule
 from codemods.editing.state_dicts import API, Edits, Refused
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def is_read_sharded(project: Project, module: Module, state: ast.expr) -> bool:
 
 def load_sharded_optimizer(project: Project, module: Module, call: ast.Call) -> Edits:
     """`state = load_sharded_optimizer_state_dict(sd, "optim", reader)` reads into the optimizer's own state
-    dict."""
+    dict, and what it lacks of the saved groups by the helper."""
     statement = module.statement(call)
     key, reader = argument(call, 1, "optimizer_key"), argument(call, 2, "storage_reader")
     is_plain = isinstance(statement, ast.Assign) and statement.value is call and len(statement.targets) == 1
@@ -43,10 +44,15 @@ def load_sharded_optimizer(project: Project, module: Module, call: ast.Call) -> 
     subjects = _subjects(module, statement)
     if subjects is None:
         return Refused("which model and optimizer the sharded optimizer state is for is not written here")
+    template = (
+        f"{{target}} = {{{{{{key}}: {{{API}.get_optimizer_state_dict}}({{model}}, {{optim}})}}}}\n"
+        "{torch.distributed.checkpoint}.load({target}, storage_reader={reader})"
+    )
+    if may_lack_schedule(project, module, statement, subjects[1]):
+        template = "{target} = {helper.read_sharded_optimizer}({model}, {optim}, {key}, {reader})"
     new = code(
         module,
-        f"{{target}} = {{{{{{key}}: {{{API}.get_optimizer_state_dict}}({{model}}, {{optim}})}}}}\n"
-        "{torch.distributed.checkpoint}.load({target}, storage_reader={reader})",
+        template,
         target=statement.targets[0],
         key=key,
         model=subjects[0],

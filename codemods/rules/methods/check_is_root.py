@@ -40,16 +40,17 @@ _STREAMS = frozenset(
     {"_streams", "_unshard_stream", "_pre_unshard_stream", "_post_backward_stream", "_all_gather_stream"}
     | {"_streams_unshard", "_streams_pre_unshard", "_streams_post_backward", "_free_event_queue"}
 )
+_MESH = "next(model.parameters()).device_mesh"
 _ATTRIBUTES = {
-    "process_group": "keep the device mesh and use `mesh.get_group()`",
-    "_inter_node_pg": "keep the device mesh and use `mesh.get_group()` of its replicating dimension",
+    "process_group": f"use `{_MESH}.get_group()`, or keep the mesh; of two dimensions the one that shards",
+    "_inter_node_pg": f"use `{_MESH}.get_group(...)` of the dimension that replicates",
     "sharding_strategy": "keep what your configuration says; an FSDP2 model does not remember it",
     "mixed_precision": "keep what your configuration says; an FSDP2 model does not remember it",
     "compute_device": "use the mesh's device type or the device of an input",
-    "rank": "keep the device mesh and use `mesh.get_local_rank()`",
-    "world_size": "keep the device mesh and use `mesh.size()`",
-    "params": "there are no flat parameters: `module.parameters(recurse=False)` gives DTensors, "
-    "`.to_local()` of one this rank's part",
+    "rank": f"use `{_MESH}.get_local_rank()`, or keep the mesh; of two dimensions the one that shards",
+    "world_size": f"use `{_MESH}.size()`, or keep the mesh; of two dimensions the one that shards",
+    "params": "there are no flat parameters: `parameters()` of the whole model gives DTensors (a unit's own "
+    "are not told from those of units in it), `.to_local()` of one this rank's part",
     "training_state": "FSDP2 has no public training state",
     "_has_params": "every module given to `fully_shard` counts: test `isinstance(module, FSDPModule)`",
     "_is_root": "compare with the model you sharded: `module is model`",

@@ -17,7 +17,9 @@ def reduce_over_units(model, value):
         # TODO(fsdp-migrate FM310): every module given to `fully_shard` counts: test
         #   `isinstance(module, FSDPModule)`
         if unit._has_params and not unit._is_root:
-            # TODO(fsdp-migrate FM310): keep the device mesh and use `mesh.get_group()`
+            # TODO(fsdp-migrate FM310): use
+            #   `next(model.parameters()).device_mesh.get_group()`, or keep the mesh; of
+            #   two dimensions name the one that shards
             dist.all_reduce(value, group=unit.process_group)
         # TODO(fsdp-migrate FM310): FSDP2 computes in the policy's dtype in evaluation
         #   too
@@ -33,9 +35,12 @@ def reduce_over_units(model, value):
 
 
 def group_of(model):
-    # TODO(fsdp-migrate FM310): keep the device mesh and use `mesh.get_group()`
+    # TODO(fsdp-migrate FM310): use `next(model.parameters()).device_mesh.get_group()`,
+    #   or keep the mesh; of two dimensions name the one that shards
     if hasattr(model, "process_group"):
-        # TODO(fsdp-migrate FM310): keep the device mesh and use `mesh.get_group()`
+        # TODO(fsdp-migrate FM310): use
+        #   `next(model.parameters()).device_mesh.get_group()`, or keep the mesh; of two
+        #   dimensions name the one that shards
         return getattr(model, "process_group", None)
     return None
 

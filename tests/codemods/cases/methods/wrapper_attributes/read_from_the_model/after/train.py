@@ -8,5 +8,6 @@ def describe(model, group):
         # TODO(fsdp-migrate FM310): keep what your configuration says; an FSDP2 model
         #   does not remember it
         print(model.sharding_strategy, model.world_size)
-    # TODO(fsdp-migrate FM310): keep the device mesh and use `mesh.get_group()`
+    # TODO(fsdp-migrate FM310): use `next(model.parameters()).device_mesh.get_group()`,
+    #   or keep the mesh; of two dimensions name the one that shards
     return model.process_group

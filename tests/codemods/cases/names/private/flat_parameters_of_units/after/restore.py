@@ -7,9 +7,9 @@ def restore(model: FSDPModule, state):
     for name, module in model.named_modules():
         if not isinstance(module, FSDPModule):
             continue
-        # TODO(fsdp-migrate FM310): there are no flat parameters:
-        #   `module.parameters(recurse=False)` gives DTensors, `.to_local()` of one this
-        #   rank's part
+        # TODO(fsdp-migrate FM310): there are no flat parameters: `parameters()` of the
+        #   whole model gives DTensors (a unit's own are not told from those of units in
+        #   it), `.to_local()` of one this rank's part
         for param in module.params:
             # TODO(fsdp-migrate FM507): there is no flat parameter: each DTensor has its
             #   own name and whole shape, `.to_local()` is this rank's part

@@ -13,7 +13,8 @@ def build():
         if isinstance(module, Block):
             fully_shard(module, mesh=mesh)
     fully_shard(model, mesh=mesh)
-    return model, torch.optim.AdamW(model.parameters(), lr=0.01)
+    groups = [{"params": [], "weight_decay": 0.0}, {"params": list(model.parameters())}]
+    return model, torch.optim.AdamW(groups, lr=0.01)
 
 
 def train(model, optimizer, first, last):

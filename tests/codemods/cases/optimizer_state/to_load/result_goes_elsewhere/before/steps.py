@@ -15,7 +15,8 @@ def build():
         ),
         device_id=torch.device("cpu"),
     )
-    return model, torch.optim.AdamW(model.parameters(), lr=0.01)
+    groups = [{"params": [], "weight_decay": 0.0}, {"params": list(model.parameters())}]
+    return model, torch.optim.AdamW(groups, lr=0.01)
 
 
 def train(model, optimizer, first, last):

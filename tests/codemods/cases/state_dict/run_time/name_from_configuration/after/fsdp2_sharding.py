@@ -219,14 +219,17 @@ def numbered_optim_state(
     """Optimizer state by parameter name as `optim.load_state_dict` takes it.
 
     Whole tensors, given on every rank or (`from_rank0`) on rank 0 alone, become
-    shards. Without an optimizer its parameters are those of the model.
+    shards. Without an optimizer its groups are the saved ones.
     """
     if from_rank0:
         state = _outline_of_rank0(state)
     if state is None:
         raise ValueError("this rank has no optimizer state to load")
     names = parameter_names(model)
-    groups = [list(model.parameters())]
+    groups = [
+        [parameter for parameter, name in names.items() if name in group["params"]]
+        for group in state["param_groups"]
+    ]
     if optim is not None:
         groups = [group["params"] for group in optim.param_groups]
     moments: dict[int, Any] = {}
@@ -243,7 +246,11 @@ def numbered_optim_state(
                     for key, value in found.items()
                 }
         own = {names[parameter] for parameter in parameters}
-        saved = next(g for g in state["param_groups"] if own.intersection(g["params"]))
+        saved = next(
+            group
+            for group in state["param_groups"]
+            if own.intersection(group["params"]) or not (own or group["params"])
+        )
         param_groups.append({**saved, "params": numbers})
     return {"state": moments, "param_groups": param_groups}
 
