@@ -60,7 +60,7 @@ def _imports(module: Module, index: Index) -> list[_Taken]:
     found: list[_Taken] = []
     for node in module.nodes(ast.ImportFrom):
         assert isinstance(node, ast.ImportFrom)
-        holder = index.locate("." * node.level + (node.module or ""), module.path)
-        if holder is not None and holder != module.path:
-            found += [_Taken(module, holder, a.name, a.asname or a.name) for a in node.names]
+        holder = index.find("." * node.level + (node.module or ""), module.path)
+        if holder is not None and holder is not module:
+            found += [_Taken(module, holder.path, a.name, a.asname or a.name) for a in node.names]
     return found
