@@ -44,6 +44,8 @@ from codemods.wrap_reports import DROPPED_BRANCH, wrap_reports
 
 _MANY_MODULES = 100
 """Modules read from which on a second process is worth its start."""
+_MANY_FILES = 1000
+"""The same of files that are searched."""
 _LEFT = "the file was left as it is"
 
 
@@ -64,7 +66,8 @@ def plan_rewrite(
         only: the files that may be changed; all if None. The others are read to understand these.
         jobs: processes that share the work; None: one for each processor where there is enough to do.
     """
-    project, skipped, reader = _project(target, files, options, only)
+    reading = (processors() if len(files) >= _MANY_FILES else 1) if jobs is None else jobs
+    project, skipped, reader = _project(target, files, options, only, reading)
     files, configs = split(files)
     read = len(project.modules)  # what single questions lead to later is not counted: it may be asked twice
     if jobs is None:
@@ -152,12 +155,12 @@ def _in_order(found: list[Suppression]) -> tuple[Suppression, ...]:
 
 
 def _project(
-    target: Path, every: list[str], options: Options, only: frozenset[str] | None
+    target: Path, every: list[str], options: Options, only: frozenset[str] | None, jobs: int
 ) -> tuple[Project, dict[str, str], Reader]:
     """The project; with `--drop-fsdp1` without FSDP1's branches."""
     files, configs = split(every)
     reader = Reader(target)
-    project, skipped = read_project(target, files, options, reader)
+    project, skipped = read_project(target, files, options, reader, jobs)
     if not options.drop_fsdp1 or not options.wants(DROPPED_BRANCH):
         return project, skipped, reader
     from codemods.dual_stack.drop import drop_fsdp1

@@ -112,8 +112,12 @@ class Project:
         return self.index.outside(module, node, self.links.shelf)
 
     def meaning(self, module: Module, text: str) -> str | None:
-        """The canonical name that dotted text in a type or comment means at the top of a module."""
+        """The canonical name that dotted text in a type or comment means at the top of a module; none of
+        FSDP1 is in a file that is not read yet."""
         head, *attributes = text.split(".")
+        bindings, taken = module.scope.bindings.get(head), attributes[0] if attributes else ""
+        if bindings and self.index.come_from_elsewhere(module, bindings, taken, self.links.shelf):
+            return None
         symbol = self.index.lookup(module, module.scope, head)
         for attribute in attributes:
             symbol = self.index.member(symbol, attribute) if symbol is not None else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from codemods.analysis.callers import Callers
@@ -18,10 +19,12 @@ from codemods.analysis.module import Module
 from codemods.analysis.reach import reached, turned
 from codemods.analysis.shelf import Shelf, imported_names, shelf_of
 from codemods.analysis.spread_starts import follow
+from codemods.analysis.telling import may_use_fsdp, tells_of_fsdp
 from codemods.analysis.wrap_calls import find_wraps
 from codemods.editing.layout import CONFIGURED_IN, configured_line_length
 from codemods.editing.notebooks import code_bytes, read_notebook
 from codemods.model import Options
+from codemods.processes import mapped
 from codemods.project import Project
 from codemods.sources import decode, names_fsdp
 
@@ -32,9 +35,34 @@ _COARSE_WORDS = {
 """Patterns that each begin with a text: such a one is looked for ten times as fast as alternatives."""
 
 
+_MOST_BYTES = 16 << 20
+"""Contents of files that are kept beside those of modules; what is older is read again when asked for."""
+
+
+@dataclass(slots=True)
+class Contents:
+    """What was read last, by file, up to a size in bytes."""
+
+    most_bytes: int = _MOST_BYTES
+    _kept: dict[str, bytes] = field(default_factory=dict)
+    _size_bytes: int = 0
+
+    def get(self, path: str) -> bytes | None:
+        """The contents of a file, if they are kept."""
+        return self._kept.get(path)
+
+    def keep(self, path: str, data: bytes) -> bytes:
+        """Keep the contents of a file, and let go of the oldest where they are too many."""
+        self._kept[path] = data
+        self._size_bytes += len(data)
+        while self._size_bytes > self.most_bytes:
+            self._size_bytes -= len(self._kept.pop(next(iter(self._kept))))
+        return data
+
+
 @dataclass(slots=True)
 class Reader:
-    """Reads files once and parses them when asked; what cannot be read stands in `skipped`.
+    """Reads files and parses them once, when asked; what cannot be read stands in `skipped`.
 
     Attributes:
         texts: file -> the text to read in place of what the disk holds.
@@ -43,8 +71,8 @@ class Reader:
     target: Path
     texts: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    data: dict[str, bytes] = field(default_factory=dict)
-    cells: dict[str, bytes] = field(default_factory=dict)
+    data: Contents = field(default_factory=Contents)
+    cells: Contents = field(default_factory=Contents)
     modules: dict[str, Module] = field(default_factory=dict)
 
     def with_texts(self, texts: dict[str, str]) -> Reader:
@@ -54,29 +82,26 @@ class Reader:
 
     def bytes_of(self, path: str) -> bytes:
         """The contents of a file; empty where it cannot be read (and is reported)."""
-        if path not in self.data:
-            try:
-                if path.endswith("/"):
-                    next((self.target / path).iterdir(), None)  # it could not be listed: say why
-                self.data[path] = (self.target / path).read_bytes()
-            except OSError as error:
-                self.skipped[path] = f"cannot be read: {error.strerror or error}"
-                self.data[path] = b""
-        return self.data[path]
+        if path in self.modules:
+            return self.modules[path].source.data
+        data = self.data.get(path)
+        return self.data.keep(path, self._read(path)) if data is None else data
+
+    def _read(self, path: str) -> bytes:
+        try:
+            if path.endswith("/"):
+                next((self.target / path).iterdir(), None)  # it could not be listed: say why
+            return (self.target / path).read_bytes()
+        except OSError as error:
+            self.skipped[path] = f"cannot be read: {error.strerror or error}"
+            return b""
 
     def code_of(self, path: str) -> bytes:
         """The Python in a file, for searches by pattern."""
         if not path.endswith(".ipynb"):
             return self.bytes_of(path)
-        if path not in self.cells:
-            self.cells[path] = code_bytes(self.bytes_of(path))
-        return self.cells[path]
-
-    def forget(self, paths: Iterable[str]) -> None:
-        """Let go of the contents of files; they are read again if asked for."""
-        for path in paths:
-            self.data.pop(path, None)
-            self.cells.pop(path, None)
+        cells = self.cells.get(path)
+        return self.cells.keep(path, code_bytes(self.bytes_of(path))) if cells is None else cells
 
     def load(self, path: str) -> Module | None:
         """Decode and parse a file."""
@@ -100,44 +125,79 @@ class Reader:
         return self.modules.get(path)
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What the text of a file says.
+
+    Attributes:
+        names_fsdp: FSDP, anywhere.
+        imported: dotted names that it may import.
+        mentions: coarse words.
+        unread: why it could not be read.
+    """
+
+    names_fsdp: bool
+    imported: list[str]
+    mentions: frozenset[str]
+    unread: str | None
+
+
+def _said(reader: Reader, path: str) -> _Said:
+    data, code = reader.bytes_of(path), reader.code_of(path)
+    mentions = (w for w, patterns in _COARSE_WORDS.items() if any(re.search(p, data) for p in patterns))
+    return _Said(names_fsdp(data), imported_names(code), frozenset(mentions), reader.skipped.get(path))
+
+
 def read_project(
-    target: Path, files: list[str], options: Options, reader: Reader | None = None
+    target: Path, files: list[str], options: Options, reader: Reader | None = None, jobs: int = 1
 ) -> tuple[Project, dict[str, str]]:
     """Read what names FSDP, and of what is linked with it by imports that which sharded models can get to.
 
     Args:
         reader: what has been read already.
+        jobs: processes that share the reading: of each text a few facts are taken.
 
     Returns:
         The project, and file -> why it could not be read.
     """
     reader = reader or Reader(target)
     index = Index([path for path in files if not path.endswith(".ipynb")], reader.load)
-    hits = [path for path in files if names_fsdp(reader.bytes_of(path))]
-    importing = {path: imported_names(reader.code_of(path)) for path in files}
-    targets = {path: _located(index, path, names) for path, names in importing.items()}
+    said = dict(zip(files, mapped(partial(_said, reader), files, jobs), strict=True))
+    reader.skipped.update({path: one.unread for path, one in said.items() if one.unread is not None})
+    hits = [path for path in files if said[path].names_fsdp]
+    targets = {path: _located(index, path, one.imported) for path, one in said.items()}
     linked = _closure(hits, targets)
-    mentions = frozenset(
-        word
-        for word, patterns in _COARSE_WORDS.items()
-        if any(re.search(pattern, data) for pattern in patterns for data in reader.data.values())
-    )
-    reader.forget(set(files).difference(linked))
     shelf = Shelf(linked, reader.code_of, reader.load, targets, reader.modules)
-    shelf.load(linked if options.drop_fsdp1 else hits)
-    if not options.drop_fsdp1:
+    shelf.take_up_words(jobs)  # before there are trees: it takes much memory for a moment
+    if options.drop_fsdp1:
+        shelf.load(linked)
+    else:
+        judged = zip(hits, mapped(partial(_may_use_fsdp, reader, index), hits, jobs), strict=True)
+        shelf.load(path for path, may_use in judged if may_use)
         # What names mean is found anew when all is read: then some are of files that are not read yet.
         _, wraps = find_wraps(index, Meanings(index, shelf), shelf, reader.modules)
-        shelf.load(_told_by_rules(shelf, has_wraps=bool(wraps)))
+        shelf.load(hits if wraps else ())  # where nothing is wrapped, many only speak of FSDP
+        shelf.load(_told_by_rules(shelf, jobs, has_wraps=bool(wraps)))
     project = link(index, reader.modules, options, shelf)
-    project.mentions = mentions
+    project.mentions = frozenset().union(*(one.mentions for one in said.values()))
     project.imports = targets
     project.linked = tuple(linked)
     project.line_length = _line_length(target)
     return project, reader.skipped
 
 
-def _told_by_rules(shelf: Shelf, *, has_wraps: bool) -> list[str]:
+def _may_use_fsdp(reader: Reader, index: Index, path: str) -> bool:
+    """Whether a file has to be kept as a tree for what it says of FSDP itself."""
+    if not tells_of_fsdp(reader.code_of(path)):
+        return False
+    module = reader.load(path)
+    if module is None or may_use_fsdp(module, index):
+        return True
+    del reader.modules[path]  # nobody knows of its tree yet
+    return False
+
+
+def _told_by_rules(shelf: Shelf, jobs: int, *, has_wraps: bool) -> list[str]:
     """Files that rules have to see, though no model may get there."""
     from codemods.leftovers import UNMISTAKABLE
     from codemods.rule import all_rules
@@ -145,7 +205,7 @@ def _told_by_rules(shelf: Shelf, *, has_wraps: bool) -> list[str]:
     found = {path for word in sorted(UNMISTAKABLE) for path in shelf.with_word(word)}
     asking = [rule for rule in all_rules() if has_wraps or not rule.needs_wraps]
     wanted = [(text, pattern) for rule in asking for text, pattern in rule.where.items()]
-    return sorted(found.union(*(shelf.speaking(text, pattern) for text, pattern in wanted)))
+    return sorted(found.union(shelf.speaking(wanted, jobs)))
 
 
 def _line_length(target: Path) -> int | None:

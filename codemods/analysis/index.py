@@ -15,6 +15,9 @@ from codemods.torch_names import canonical, public_names_of
 if TYPE_CHECKING:
     from codemods.analysis.shelf import Shelf
 
+_MOST_HANDS = 8
+"""Files that hand a name on; circles of them have no end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
@@ -70,21 +73,38 @@ class Index:
         found = module.scope_of(name).lookup(name.id)
         parent = module.parent(name)
         attribute = parent.attr if isinstance(parent, ast.Attribute) else ""
-        return found is not None and all(
-            binding.kind is BindingKind.IMPORT and self.ends_in(module, binding.target, attribute, shelf)
-            for binding in found[1]
+        return found is not None and self.come_from_elsewhere(module, found[1], attribute, shelf)
+
+    def come_from_elsewhere(
+        self, module: Module, bindings: list[Binding], attribute: str, shelf: Shelf, depth: int = 0
+    ) -> bool:
+        """Whether all bindings of a name import it, with an attribute of it, from files not read yet."""
+        return all(
+            b.kind is BindingKind.IMPORT and self.ends_in(module, b.target, attribute, shelf, depth)
+            for b in bindings
         )
 
-    def ends_in(self, module: Module, target: str, attribute: str, shelf: Shelf) -> bool:
+    def ends_in(self, module: Module, target: str, attribute: str, shelf: Shelf, depth: int = 0) -> bool:
         """Whether an import's dotted target, and an attribute of it if one is taken, is something of a file
-        that is not read yet and has it from nowhere outside the project."""
-        path = self.locate(target, module.path)
+        that is not read yet and has it from nowhere outside the project.
+
+        Args:
+            depth: how many files that are read hand it on.
+        """
+        path, taken = self.locate(target, module.path), attribute
         if path is None:
-            target, attribute = _parent(target)
+            target, taken = _parent(target)
             path = self.locate(target, module.path) if target else None
-        if path is None or path == module.path or shelf.is_read(path):
+        if path is None or path == module.path:
             return False
-        return not attribute or not self._leads_out(path, attribute, shelf)
+        if not shelf.is_read(path):
+            return not taken or not self._leads_out(path, taken, shelf)
+        holder = self._load(path)
+        bindings = holder.scope.bindings.get(taken) if holder is not None else None
+        if holder is None or not bindings or depth > _MOST_HANDS:
+            return False
+        attribute = "" if taken is attribute else attribute
+        return self.come_from_elsewhere(holder, bindings, attribute, shelf, depth + 1)
 
     def _leads_out(self, path: str, name: str, shelf: Shelf) -> bool:
         """Whether a file may have a name from outside the project."""

@@ -49,9 +49,12 @@ def is_lightning(symbol: Symbol) -> bool:
 
 
 def trainer_calls(project: Project) -> Iterator[tuple[Module, ast.Call]]:
-    """Every call of `TrainingArguments`, of a class of TRL, or of a project's class derived from one."""
+    """Every call of `TrainingArguments`, of a class of TRL, or of a project's class derived from one, that
+    says something about FSDP."""
     for module in project.looked_at:
         for call in module.calls() if "fsdp" in module.text else ():
+            if not any(keyword.arg and keyword.arg.startswith("fsdp") for keyword in call.keywords):
+                continue
             symbol = project.resolve(module, call.func)
             if symbol is not None and is_training_arguments(project, symbol):
                 yield module, call

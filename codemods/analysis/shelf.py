@@ -18,6 +18,7 @@ from typing import TypeAlias
 from codemods.analysis.module import Module
 from codemods.analysis.reach import Files, Groups, gathered, turned
 from codemods.analysis.scopes import below
+from codemods.processes import mapped
 
 IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^#\r\n]*)|import[ \t]+([^#\r\n]+))",
@@ -27,6 +28,7 @@ _OWN = re.compile(rb"(?<![\w.])(?:self|cls)\.\Z")
 _MOST_FILES = 1 << 18
 _HASH = (1 << 44) - 1
 _LOOKED_BACK = 400
+_FILES_AT_ONCE = 100
 _MOST_WORDS = 64
 """How many words' places are kept: the same word is looked for in several ways, one after the other."""
 _WORD = re.compile(rb"[A-Za-z_]\w*")
@@ -125,17 +127,23 @@ class Shelf:
         """Whether a file may give an imported thing a name of its own."""
         return re.search(rb"\bas\s+%s\b" % re.escape(name.encode()), self._code_of(path)) is not None
 
-    def speaking(self, text: bytes, pattern: TextTest) -> list[str]:
-        """The files with a text that match a pattern, or pass a test."""
-        search = re.compile(pattern).search if isinstance(pattern, bytes) else pattern
-        return [path for path in self.paths if text in self._code_of(path) and search(self._code_of(path))]
+    def speaking(self, wanted: Iterable[tuple[bytes, TextTest]], jobs: int = 1) -> list[str]:
+        """The files with one of some texts that match the pattern that goes with it, or pass its test."""
+        tests = [(text, re.compile(p).search if isinstance(p, bytes) else p) for text, p in wanted]
+
+        def is_wanted(path: str) -> bool:
+            code = self._code_of(path)
+            return any(text in code and bool(test(code)) for text, test in tests)
+
+        found = mapped(is_wanted, self.paths, jobs)
+        return [path for path, is_it in zip(self.paths, found, strict=True) if is_it]
 
     def with_word(self, word: str) -> list[str]:
         """The files in which a name can stand, in order."""
         found = self._with_word.get(word)
         if found is None:
             if word.isascii():
-                words, key = self._all_words(), _key(word.encode())
+                words, key = self.take_up_words(), _key(word.encode())
                 first, last = bisect_left(words, key), bisect_left(words, key + _MOST_FILES)
                 found = [self.paths[one - key] for one in words[first:last]]
             else:
@@ -251,16 +259,23 @@ class Shelf:
             self._import_words[path] = frozenset(_WORD.findall(lines))
         return self._import_words[path]
 
-    def _all_words(self) -> array[int]:
-        """Hash and number of a file, for every word of every file, sorted."""
+    def take_up_words(self, jobs: int = 1) -> array[int]:
+        """Hash and number of a file, for every word of every file, sorted; found by several processes."""
         if self._words is None:
-            found: list[int] = []
-            for number, path in enumerate(self.paths):
-                words = set(self._code_of(path).translate(_ALONE).split())
-                found += [(hash(word) & _HASH) * _MOST_FILES + number for word in words]
+            starts = range(0, len(self.paths), _FILES_AT_ONCE)
+            found = [one for part in mapped(self._words_from, starts, jobs) for one in part]
             found.sort()
             self._words = array("Q", found)
         return self._words
+
+    def _words_from(self, start: int) -> array[int]:
+        """The same of some files, from one number on."""
+        found: list[int] = []
+        for number, path in enumerate(self.paths[start : start + _FILES_AT_ONCE], start):
+            words = set(self._code_of(path).translate(_ALONE).split())
+            found += [(hash(word) & _HASH) * _MOST_FILES + number for word in words]
+        found.sort()
+        return array("Q", found)
 
 
 CHAIN = re.compile(rb"(?<![\w.])(\w+)(?:\s*\.\s*\w+)*\s*\.\Z")

@@ -13,7 +13,7 @@ from codemods.analysis.module import Module
 from codemods.analysis.scopes import BindingKind
 from codemods.analysis.shelf import Shelf
 from codemods.analysis.stars import Stars
-from codemods.sources import names_fsdp
+from codemods.analysis.telling import tells_of_fsdp
 from codemods.torch_names import FSDP, is_fsdp_namespace
 
 
@@ -34,7 +34,8 @@ def find_wraps(
 
 
 def _taking(module: Module, shelf: Shelf) -> Iterator[str]:
-    """Files that may take one of FSDP's names from a module that imports it, under a name without `fsdp`."""
+    """Files that may take one of FSDP's names from a module that imports it, under a name that does not tell
+    of FSDP."""
     names = {
         alias.asname or alias.name
         for node in module.nodes(ast.ImportFrom)
@@ -45,7 +46,7 @@ def _taking(module: Module, shelf: Shelf) -> Iterator[str]:
         if isinstance(node, ast.Assign) and _may_be_foreign(module, node.value):
             names.update(target.id for target in node.targets if isinstance(target, ast.Name))
     for name in sorted(names):
-        if not names_fsdp(name.encode()):
+        if not tells_of_fsdp(name.encode()):
             users = shelf.users(module.path)
             yield from (p for p in shelf.with_word(name) if p in users and shelf.may_name(p, name))
 

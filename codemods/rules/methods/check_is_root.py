@@ -29,6 +29,7 @@ from codemods.rule import (
     replace,
     rule,
 )
+from codemods.sources import names_fsdp
 from codemods.wrap_site import arguments_of
 
 _METHODS = {
@@ -77,7 +78,11 @@ _HOOKS = re.compile(r"\.register_\w*hook\(")
 _VALUES = re.compile(r"\binit\b|parameters\(|\.(?:data|weight|bias|fill_|zero_|normal_|uniform_)\b")
 
 
-@rule("check_is_root", {"FM310": "an attribute or method of the FSDP1 wrapper without counterpart"})
+@rule(
+    "check_is_root",
+    {"FM310": "an attribute or method of the FSDP1 wrapper without counterpart"},
+    where=dict.fromkeys((name.encode() for name in sorted(_STREAMS)), names_fsdp),
+)
 def check_is_root(project: Project) -> Iterator[Finding]:
     """Attributes and methods that only the FSDP1 wrapper had, used on a sharded model.
 

@@ -22,6 +22,7 @@ from codemods.rule import (
     replace,
     rule,
 )
+from codemods.sources import names_fsdp
 
 _REMEDIES = {
     "_handle": "FSDP2 has no handles: `module.reshard()` reshards, `parameter.to_local()` is a shard",
@@ -46,7 +47,11 @@ _REMEDIES = {
 _RUNTIME = "torch.distributed.fsdp._runtime_utils"
 
 
-@rule("_handle", {"FM507": "FSDP1's private state"})
+@rule(
+    "_handle",
+    {"FM507": "FSDP1's private state"},
+    where=dict.fromkeys((name.encode() for name in _REMEDIES), names_fsdp),
+)
 def private(project: Project) -> Iterator[Finding]:
     """Flat parameters, handles and other private state of FSDP1 have no counterpart.
 
