@@ -12,8 +12,9 @@ The second "x copy" is of processor seconds, the least of each: others on the ma
 Takes about a quarter of an hour with `--gib 3` on two cores.
 
 Every run starts a few seconds after its place was cleared. A virtual machine returns what has been free for a
-moment to its host, and whoever fills it next pays for getting it again, up to three times the cost of a copy: a
-program that starts at once still finds the pages of the output before, and one that starts a little later does not.
+moment to its host, and whoever fills it next pays for getting it again, up to three times the cost of a copy:
+a program that starts at once still finds the pages of the output before, and one that starts a little later
+does not.
 `--peers` and `--verl` say where DeepSpeed and verl are (`convert_peers`).
 """
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from checkpoint_convert import digest
 from checkpoint_convert.errors import LayoutError
-from checkpoint_convert.items import Items, dotted
+from checkpoint_convert.items import Items
 from checkpoint_convert.model import Contents, TensorSource, size_bytes
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.transfer import Digests
-from checkpoint_convert.values import KeyPath, leaves
+from checkpoint_convert.values import KeyPath, dotted, leaves
 from checkpoint_convert.write_options import Part
 
 _SHOWN = 5

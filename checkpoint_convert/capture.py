@@ -22,7 +22,7 @@ from checkpoint_convert.meta_model import (
     parameter_spec,
     persistent_buffers,
 )
-from checkpoint_convert.model import DType
+from checkpoint_convert.model import BY_TORCH_NAME
 from checkpoint_convert.readers.names import clean
 from checkpoint_convert.stored_tensor import row_major
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-_DTYPES = {f"torch.{dtype.torch_name}": dtype for dtype in DType}
 _FSDP_MODULE = "torch.distributed.fsdp.fully_sharded_data_parallel"
 
 
@@ -150,7 +149,7 @@ def _walk(
                 continue
             known = held[key]
             trains = known.flat.requires_grad if value is None else value.requires_grad
-            dtype = _DTYPES[str(known.flat.dtype)]
+            dtype = BY_TORCH_NAME[str(known.flat.dtype).removeprefix("torch.")]
             specs.append(ParameterSpec(fqn, known.shape, known.stride, dtype, trains, number, slot))
         buffers += persistent_buffers(path, module)
     return tuple(specs), tuple(modules), tuple(buffers)

@@ -41,7 +41,6 @@ class LeftOut:
     """Something of the source that the output will not hold, and why."""
 
     path: KeyPath
-    size_bytes: int
     reason: str
 
 
@@ -85,13 +84,3 @@ class Items:
     def read_bytes(self) -> int:
         """Tensor bytes that will be read."""
         return sum(size_bytes(item.source) for item in self.tensors)
-
-    @property
-    def tensor_bytes(self) -> int:
-        """Tensor bytes that will be written, without any framing."""
-        return sum(item.size_bytes for item in self.tensors)
-
-
-def dotted(path: KeyPath) -> str:
-    """A path as the flat key DCP and people use: `model.layers.0.weight`."""
-    return ".".join(map(str, path))

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.layout import ModelLayout, ModuleSpec, ParameterSpec
-from checkpoint_convert.model import DType
+from checkpoint_convert.model import BY_TORCH_NAME
 from checkpoint_convert.readers.names import WRAPPERS, clean
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-_DTYPES = {dtype.torch_name: dtype for dtype in DType}
 _SHOWN = 8
 _HINT = "Give a function without arguments that returns the model as the old job built it, before FSDP."
 
@@ -168,7 +167,7 @@ def own_parameters(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
 
 def parameter_spec(fqn: str, tensor: torch.Tensor, number: int, slot: int) -> ParameterSpec:
     """The spec of one registration."""
-    dtype = _DTYPES.get(str(tensor.dtype).removeprefix("torch."))
+    dtype = BY_TORCH_NAME.get(str(tensor.dtype).removeprefix("torch."))
     if dtype is None:
         raise LayoutError(
             f"parameter {fqn} is of {tensor.dtype}, which FSDP1 does not flatten",

@@ -128,6 +128,11 @@ def group_keys(group: Mapping[str, object]) -> Sequence[object]:
     return cast("Sequence[object]", group["params"])
 
 
+def listed_keys(saved: SavedOptimizer) -> list[object]:
+    """The names or numbers that all groups list, in order."""
+    return [key for group in saved.groups for key in group_keys(group)]
+
+
 def named_contents(
     saved: SavedOptimizer, names: Mapping[object, str], shapes: Mapping[str, tuple[int, ...]], where: str
 ) -> OptimizerContents:

@@ -22,7 +22,6 @@ from checkpoint_convert.readers.choices import (
     KeyPath,
     choose_model,
     choose_optimizer,
-    dotted,
 )
 from checkpoint_convert.readers.find import OLMO_LOCAL, is_olmo_local
 from checkpoint_convert.readers.flattened_optim import unflattened
@@ -33,7 +32,7 @@ from checkpoint_convert.readers.pickled_objects import state_dicts_of
 from checkpoint_convert.readers.strange_tensors import refuse_strange_tensors
 from checkpoint_convert.torch_file import BY_PICKLE
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
-from checkpoint_convert.values import is_module_state, is_tensor, module_state_key
+from checkpoint_convert.values import dotted, is_module_state, is_tensor, module_state_key
 
 FAIRSCALE = "shard_metadata"
 """The key that files of fairscale's FSDP have beside the model."""
