@@ -80,6 +80,12 @@ class Items:
         kinds: dict[object, str] = {self.model_key: MODEL_KEY, self.optim_key: OPTIM_KEY}
         return (kinds.get(path[0], path[0]), *path[1:])
 
+    def sharing(self) -> dict[KeyPath, int]:
+        """Canonical paths of second names, and the number of the tensor that each shares."""
+        firsts = {item.of for item in self.shared}
+        numbers = {item.path: number for number, item in enumerate(self.tensors) if item.path in firsts}
+        return {self.canonical(item.path): numbers[item.of] for item in self.shared}
+
     @property
     def read_bytes(self) -> int:
         """Tensor bytes that will be read."""

@@ -56,7 +56,7 @@ class SavedOptimizer:
     @property
     def by_number(self) -> bool:
         """Whether parameters are numbered, not named."""
-        keys = list(self.state) or [key for group in self.groups for key in group_keys(group)]
+        keys = list(self.state) or listed_keys(self)
         return bool(keys) and all(type(key) is int for key in keys)
 
 

@@ -24,8 +24,8 @@ from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from checkpoint_convert.flat_param import Sharding, UnitLayout, lay_out, span_on_rank, unit_members
-from checkpoint_convert.meta_model import layout_of
 from checkpoint_convert.model import BY_TORCH_NAME, DType
+from checkpoint_convert.module_layout import layout_of
 from checkpoint_convert.readers.cutting import cut
 from checkpoint_convert.readers.names import clean
 from checkpoint_convert.tensor_sources import ConcatTensor, MemoryTensor
