@@ -90,19 +90,7 @@ def read_holding(value: object, path: Path, options: ReadOptions) -> Holding:
         UnsupportedError: neither model nor optimizer nor plain values, a pickled module, say; or a tensor of
             theirs has no elements that lie in the file.
     """
-    if isinstance(value, Opaque) and value.class_name == BY_PICKLE:
-        raise UnsupportedError(
-            f"{path}: pickle.dump wrote it, and its tensors lie inside of the pickle",
-            hint="Save it again in Python: import pickle, torch; torch.save(pickle.load(open("
-            f"{str(path)!r}, 'rb')), 'saved.pt') and convert saved.pt.",
-        )
-    if not isinstance(value, dict | list | tuple):
-        raise UnsupportedError(
-            f"{path}: holds one {_kind(value)}, not a state dict",
-            hint=state_dicts_of(str(path)) if isinstance(value, Opaque) else "Give the file of a state dict.",
-        )
-    _refuse_deepspeed(value, path)
-    _refuse_olmo_local(value, path)
+    _refuse_other_forms(value, path)
     optimizers = dict(_optimizers(value, ()))
     models: dict[KeyPath, dict[str, object]] = {}
     for looks, kinds in product((_looks_like_model, _is_named_like_model), (dict, dict | list | tuple)):
@@ -190,15 +178,24 @@ def _is_of_optimizer(key: object) -> bool:
     return isinstance(key, str) and key.partition(".")[0] in ("state", "param_groups")
 
 
-def _refuse_deepspeed(value: object, path: Path) -> None:
+def _refuse_other_forms(value: object, path: Path) -> None:
+    """Raise `UnsupportedError` for what is no state dict, or is one of a library with its own way out."""
+    if isinstance(value, Opaque) and value.class_name == BY_PICKLE:
+        raise UnsupportedError(
+            f"{path}: pickle.dump wrote it, and its tensors lie inside of the pickle",
+            hint="Save it again in Python: import pickle, torch; torch.save(pickle.load(open("
+            f"{str(path)!r}, 'rb')), 'saved.pt') and convert saved.pt.",
+        )
+    if not isinstance(value, dict | list | tuple):
+        raise UnsupportedError(
+            f"{path}: holds one {_kind(value)}, not a state dict",
+            hint=state_dicts_of(str(path)) if isinstance(value, Opaque) else "Give the file of a state dict.",
+        )
     if isinstance(value, dict) and {"ds_config", "ds_version"} & value.keys():
         raise UnsupportedError(
             f"{path}: is a DeepSpeed checkpoint",
             hint="Run DeepSpeed's own zero_to_fp32.py or ds_to_universal first and convert what it writes.",
         )
-
-
-def _refuse_olmo_local(value: object, path: Path) -> None:
     if is_olmo_local(value):
         raise UnsupportedError(f"{path}: is a rank of OLMo's local checkpoints", hint=OLMO_LOCAL)
 
