@@ -107,27 +107,25 @@ def compared(folder: Path, jobs: list[Job], failed: dict[str, str], *, mutations
     comparer = Comparer(folder, jobs)
     alarms, missed, margin, counts = [], [], 0.0, [0, 0]
     for ranks in sorted({ranks for _, ranks in jobs}):
-        with bench(folder / f"here{ranks}", ranks, project=ZOO) as here:
-            for right in (one for one in RIGHT if one.ranks == ranks):
-                job = (right.options, ranks)
-                if str(jobs.index(job)) in failed:
-                    continue
-                counts[0] += 1
-                said = comparer.said(here, job)
-                margin = max(margin, said.get("worst", 0.0))
-                if said["how"] != "passes":
-                    alarms.append({"options": right.options, "ranks": ranks, **said})
-            for one in MUTATIONS if mutations else ():
-                job = (one.options, one.ranks)
-                if one.ranks != ranks or str(jobs.index(job)) in failed:
-                    continue
-                counts[1] += 1
-                mistake = "" if one.mistake == "drop-first" else one.mistake
-                said = comparer.said(here, job, mistake, one.timeout_s)
-                if said["how"] == "passes" or said["code"] != one.code or one.words not in said["words"]:
-                    missed.append(
-                        {"mistake": one.mistake, "options": one.options, "wanted": one.code, **said}
-                    )
+        here = bench(folder / f"here{ranks}", ranks, project=ZOO)
+        for right in (one for one in RIGHT if one.ranks == ranks):
+            job = (right.options, ranks)
+            if str(jobs.index(job)) in failed:
+                continue
+            counts[0] += 1
+            said = comparer.said(here, job)
+            margin = max(margin, said.get("worst", 0.0))
+            if said["how"] != "passes":
+                alarms.append({"options": right.options, "ranks": ranks, **said})
+        for one in MUTATIONS if mutations else ():
+            job = (one.options, one.ranks)
+            if one.ranks != ranks or str(jobs.index(job)) in failed:
+                continue
+            counts[1] += 1
+            mistake = "" if one.mistake == "drop-first" else one.mistake
+            said = comparer.said(here, job, mistake, one.timeout_s)
+            if said["how"] == "passes" or said["code"] != one.code or one.words not in said["words"]:
+                missed.append({"mistake": one.mistake, "options": one.options, "wanted": one.code, **said})
     return {
         "right conversions": counts[0],
         "false alarms": alarms,

@@ -62,7 +62,8 @@ def main() -> int:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     result: dict[str, object] = {"right conversions": len(RIGHT), "repetitions": options.repetitions}
-    with tempfile.TemporaryDirectory() as folder, Benches(Path(folder)) as zoo:
+    with tempfile.TemporaryDirectory() as folder:
+        zoo = Benches(Path(folder))
         if options.mutations:
             wrong = missed(zoo)
             undetected = sum(not one["found"] for one in wrong)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from checkpoint_convert import digest
 from checkpoint_convert.errors import LayoutError
-from checkpoint_convert.items import Items, dotted
+from checkpoint_convert.items import Items
 from checkpoint_convert.model import Contents, TensorSource, size_bytes
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.transfer import Digests
-from checkpoint_convert.values import KeyPath, leaves
+from checkpoint_convert.values import KeyPath, dotted, leaves
 from checkpoint_convert.write_options import Part
 
 _SHOWN = 5
@@ -38,16 +38,10 @@ def check_against(
     """
     expected = _tensors(reference, only)
     numbers = {items.canonical(item.path): number for number, item in enumerate(items.tensors)}
-    for alias in items.shared:
-        numbers[items.canonical(alias.path)] = numbers[items.canonical(alias.of)]
+    numbers |= items.sharing()
     kinds = {path[0] for path in expected}
     ours = {path for path in numbers if path[0] in kinds and path[:2] != ("optim", "param_groups")}
-    left_out = {items.canonical(item.path) for item in items.left_out}
-    problems = [
-        f"{dotted(path)} is only in the source" for path in sorted(ours - expected.keys(), key=dotted)
-    ]
-    missing = [path for path in expected if path not in ours and path not in left_out]
-    problems += [f"{dotted(path)} is only in the reference" for path in missing]
+    problems = list(_on_one_side(items, ours, expected))
     common = [path for path in expected if path in ours]
     progress.phase("comparing", sum(size_bytes(expected[path]) for path in common))
     differing: list[str] = []
@@ -76,6 +70,16 @@ def check_against(
             hint="nothing was written; name a reference that holds the same part, or leave --against out",
         )
     return len(common)
+
+
+def _on_one_side(items: Items, ours: Set[KeyPath], expected: Mapping[KeyPath, TensorSource]) -> Iterator[str]:
+    """Names that only the source has, or only the reference, without what the output leaves out."""
+    left_out = {items.canonical(item.path) for item in items.left_out}
+    for path in sorted(ours - expected.keys(), key=dotted):
+        yield f"{dotted(path)} is only in the source"
+    for path in expected:
+        if path not in ours and path not in left_out:
+            yield f"{dotted(path)} is only in the reference"
 
 
 def _tensors(reference: Contents, only: Part | None) -> dict[KeyPath, TensorSource]:

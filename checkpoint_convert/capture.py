@@ -13,16 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkpoint_convert.errors import LayoutError
-from checkpoint_convert.layout import ModelLayout, ModuleSpec, ParameterSpec, UnitSpec, to_json
-from checkpoint_convert.meta_model import (
-    class_names,
-    layout_of,
-    own_modules,
-    own_parameters,
-    parameter_spec,
-    persistent_buffers,
-)
-from checkpoint_convert.model import DType
+from checkpoint_convert.layout import ModelLayout, UnitSpec, to_json
+from checkpoint_convert.module_layout import Attribute, Flattened, layout_of
 from checkpoint_convert.readers.names import clean
 from checkpoint_convert.stored_tensor import row_major
 
@@ -30,7 +22,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-_DTYPES = {f"torch.{dtype.torch_name}": dtype for dtype in DType}
 _FSDP_MODULE = "torch.distributed.fsdp.fully_sharded_data_parallel"
 
 
@@ -50,7 +41,7 @@ def capture_layout(
     import torch
 
     handles = list(_handles(model))
-    layout = _wrapped_layout(model, handles) if handles else layout_of(model, "")
+    layout = _wrapped_layout(model, handles) if handles else layout_of(model)
     layout = replace(layout, torch_version=str(torch.__version__), world_size=_world_size(model, handles))
     if optimizer is not None:
         layout = replace(layout, groups=tuple(_groups(model, handles, optimizer)))
@@ -77,92 +68,41 @@ def _handles(model: nn.Module) -> Iterator[tuple[str, Any]]:
             yield clean(path), one
 
 
-def _flat(handle: Any) -> Any:
-    return handle.flat_param
+def _members(prefix: str, handle: Any) -> tuple[str, ...]:
+    """Clean FQNs of what a unit's flat parameter holds, in order."""
+    return tuple(
+        clean(".".join(part for part in (prefix, info.module_name, info.param_name) if part))
+        for info in handle.flat_param._param_infos
+    )
 
 
-def _members(handle: Any) -> list[tuple[Any, str, str, tuple[int, ...], tuple[int, ...]]]:
-    """Module, its path inside the unit, attribute, shape and stride of each parameter, in order."""
-    flat = _flat(handle)
-    infos, shapes = list(flat._param_infos), [tuple(shape) for shape in flat._shapes]
-    strides = getattr(flat, "_strides", None)
-    rows = [tuple(stride) for stride in strides] if strides else [row_major(shape) for shape in shapes]
-    return [
-        (info.module, info.module_name, info.param_name, shape, stride)
-        for info, shape, stride in zip(infos, shapes, rows, strict=True)
-    ]
+def _flattened(handle: Any) -> Iterator[tuple[Attribute, Flattened]]:
+    """The attributes whose parameters a unit's flat parameter holds, tied ones last."""
+    flat = handle.flat_param
+    shapes = [tuple(shape) for shape in flat._shapes]
+    strides = [tuple(stride) for stride in getattr(flat, "_strides", None) or map(row_major, shapes)]
+    found: dict[Attribute, Flattened] = {}
+    for info, shape, stride in zip(flat._param_infos, shapes, strides, strict=True):
+        key = (id(info.module), info.param_name)
+        found[key] = Flattened(flat, shape, stride, key)
+    for info in flat._shared_param_infos:
+        found[(id(info.module), info.param_name)] = found[(id(info.prim_module), info.prim_param_name)]
+    yield from found.items()
 
 
 def _wrapped_layout(model: nn.Module, handles: Sequence[tuple[str, Any]]) -> ModelLayout:
     """Registrations and units of a model under FSDP1."""
-    held: dict[tuple[int, str], _Held] = {}
-    shared: dict[tuple[int, str], tuple[int, str]] = {}
+    flattened: dict[Attribute, Flattened] = {}
     units = []
     for prefix, handle in handles:
-        members = []
-        for module, inner, name, shape, stride in _members(handle):
-            held[(id(module), name)] = _Held(_flat(handle), shape, stride)
-            members.append(clean(".".join(part for part in (prefix, inner, name) if part)))
-        for info in _flat(handle)._shared_param_infos:
-            primary = (id(info.prim_module), info.prim_param_name)
-            shared[(id(info.module), info.param_name)] = primary
-            held[(id(info.module), info.param_name)] = held[primary]
+        flattened.update(_flattened(handle))
         strategy = getattr(getattr(handle, "_sharding_strategy", None), "name", "")
-        units.append(UnitSpec(prefix, tuple(members), strategy != "NO_SHARD"))
-    specs, modules, buffers = _walk(model, held, shared)
-    return ModelLayout(
-        specs,
-        modules,
-        buffers,
+        units.append(UnitSpec(prefix, _members(prefix, handle), strategy != "NO_SHARD"))
+    return replace(
+        layout_of(model, flattened=flattened),
         units=tuple(units),
         use_orig_params=bool(getattr(handles[0][1], "_use_orig_params", False)),
     )
-
-
-class _Held:
-    """What a flat parameter says about one of its parameters."""
-
-    def __init__(self, flat: torch.Tensor, shape: tuple[int, ...], stride: tuple[int, ...]) -> None:
-        self.flat, self.shape, self.stride = flat, shape, stride
-
-
-def _walk(
-    model: nn.Module, held: dict[tuple[int, str], _Held], shared: dict[tuple[int, str], tuple[int, str]]
-) -> tuple[tuple[ParameterSpec, ...], tuple[ModuleSpec, ...], tuple[str, ...]]:
-    """All registrations in the order of the model's own modules, wrappers left out."""
-    specs: list[ParameterSpec] = []
-    modules: list[ModuleSpec] = []
-    buffers: list[str] = []
-    tensors: dict[object, int] = {}
-    slots: dict[tuple[int, str], int] = {}
-    for path, module in own_modules(model):
-        modules.append(ModuleSpec(path, class_names(type(module))))
-        for name in _registered(module, held):
-            key = (id(module), name)
-            fqn = f"{path}.{name}" if path else name
-            slot = slots.setdefault(key, len(slots))
-            value = module._parameters.get(name)
-            identity: object = shared.get(key, key) if key in held else id(value)
-            number = tensors.setdefault(identity, len(tensors))
-            if key not in held:
-                assert value is not None
-                specs.append(parameter_spec(fqn, value, number, slot))
-                continue
-            known = held[key]
-            trains = known.flat.requires_grad if value is None else value.requires_grad
-            dtype = _DTYPES[str(known.flat.dtype)]
-            specs.append(ParameterSpec(fqn, known.shape, known.stride, dtype, trains, number, slot))
-        buffers += persistent_buffers(path, module)
-    return tuple(specs), tuple(modules), tuple(buffers)
-
-
-def _registered(module: nn.Module, held: dict[tuple[int, str], _Held]) -> list[str]:
-    """Names of a module's parameters; flattened ones in flat order where FSDP1 took them out of it."""
-    there = [name for name, _ in own_parameters(module)]
-    flattened = [name for owner, name in held if owner == id(module)]
-    if all(name in there for name in flattened):
-        return there
-    return [*flattened, *(name for name in there if name not in flattened)]
 
 
 def _groups(
@@ -173,11 +113,7 @@ def _groups(
     for name, parameter in model.named_parameters():
         names[id(parameter)] = (clean(name),)
     for prefix, handle in handles:
-        inside = [
-            clean(".".join(part for part in (prefix, inner, name) if part))
-            for _, inner, name, _, _ in _members(handle)
-        ]
-        names[id(_flat(handle))] = tuple(inside)
+        names[id(handle.flat_param)] = _members(prefix, handle)
     for number, group in enumerate(optimizer.param_groups):
         found: list[str] = []
         for parameter in group["params"]:

@@ -83,10 +83,10 @@ def jobs_for(plan: Plan, options: ConvertOptions) -> int:
     """
     if options.max_memory is None:
         return options.jobs
-    from checkpoint_convert.laid_out import is_read_so
+    from checkpoint_convert.laid_out import is_read_in_place
     from checkpoint_convert.memory_bound import jobs_within
 
-    verify = options.verify and not is_read_so(plan.layout)
+    verify = options.verify and not is_read_in_place(plan.layout)
     return jobs_within(
         options.max_memory,
         plan.layout.tensors,

@@ -52,7 +52,6 @@ class UnitLayout:
     """
 
     prefix: str
-    dtype: DType
     pieces: tuple[FlatPiece, ...]
     total: int
     shard: int
@@ -161,7 +160,7 @@ def lay_out(prefix: str, members: Sequence[ParameterSpec], dtype: DType, shardin
     if alignment:
         at += -at % world
     shard = shard_numel(at, world) if sharding.sharded else at
-    return UnitLayout(prefix, dtype, tuple(pieces), at, shard)
+    return UnitLayout(prefix, tuple(pieces), at, shard)
 
 
 def shard_numel(total: int, world_size: int) -> int:

@@ -41,7 +41,6 @@ class LeftOut:
     """Something of the source that the output will not hold, and why."""
 
     path: KeyPath
-    size_bytes: int
     reason: str
 
 
@@ -81,17 +80,13 @@ class Items:
         kinds: dict[object, str] = {self.model_key: MODEL_KEY, self.optim_key: OPTIM_KEY}
         return (kinds.get(path[0], path[0]), *path[1:])
 
+    def sharing(self) -> dict[KeyPath, int]:
+        """Canonical paths of second names, and the number of the tensor that each shares."""
+        firsts = {item.of for item in self.shared}
+        numbers = {item.path: number for number, item in enumerate(self.tensors) if item.path in firsts}
+        return {self.canonical(item.path): numbers[item.of] for item in self.shared}
+
     @property
     def read_bytes(self) -> int:
         """Tensor bytes that will be read."""
         return sum(size_bytes(item.source) for item in self.tensors)
-
-    @property
-    def tensor_bytes(self) -> int:
-        """Tensor bytes that will be written, without any framing."""
-        return sum(item.size_bytes for item in self.tensors)
-
-
-def dotted(path: KeyPath) -> str:
-    """A path as the flat key DCP and people use: `model.layers.0.weight`."""
-    return ".".join(map(str, path))

@@ -205,7 +205,7 @@ def _found(partial: Path, plan: Plan, options: ConvertOptions, reopen: Reopen) -
     from checkpoint_convert.reopened import Beside, Entries, Whole, reopened
 
     write = options.write
-    if laid_out.is_read_so(plan.layout):
+    if laid_out.is_read_in_place(plan.layout):
         with laid_out.laid_out(partial, plan.layout, plan.items, write.preset) as found:
             yield found
         return

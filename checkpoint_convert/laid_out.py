@@ -22,7 +22,7 @@ from checkpoint_convert.readers.dcp_chunk import ChunkTensor, Item
 from checkpoint_convert.readers.sharded import put_together
 from checkpoint_convert.stored_entries import meta_entries
 from checkpoint_convert.torch_item import read_item
-from checkpoint_convert.values import KeyPath
+from checkpoint_convert.values import KeyPath, dotted
 from checkpoint_convert.write_options import Preset
 from checkpoint_convert.writers.dcp import METADATA_NAME, DcpLayout
 from checkpoint_convert.writers.joined import JoinedLayout, Section
@@ -37,7 +37,7 @@ Found: TypeAlias = "tuple[Finder, Callable[[int], object]]"
 """What finds values and second names by path, and tensors by number."""
 
 
-def is_read_so(layout: Layout) -> bool:
+def is_read_in_place(layout: Layout) -> bool:
     """Whether an output is read back where it was laid out."""
     is_possible = isinstance(layout, SafetensorsLayout | TorchFileLayout) or bool(_directories(layout))
     return is_possible and layout.chunk_count > MANY_CHUNKS
@@ -104,9 +104,7 @@ def _found(
     items: Items,
     find_beside: Finder,
 ) -> Found:
-    shared = {items.canonical(item.path): item.of for item in items.shared}
-    firsts = set(shared.values())
-    numbers = {item.path: number for number, item in enumerate(items.tensors) if item.path in firsts}
+    shared = items.sharing()
     values = {items.canonical(path): (part, path) for part in parts for path in part.values}
 
     def tensor(number: int) -> object:
@@ -118,7 +116,7 @@ def _found(
 
     def find(path: KeyPath) -> object:
         if path in shared:
-            return tensor(numbers[shared[path]])
+            return tensor(shared[path])
         if path not in values:
             return find_beside(path)
         part, own = values[path]
@@ -152,7 +150,7 @@ class _Directory:
     def tensor(self, number: int) -> TensorSource:
         """A tensor by its number in this directory."""
         item = self.layout.tensors[number]
-        name = ".".join(map(str, item.path))
+        name = dotted(item.path)
         pieces: dict[tuple[int, ...], TensorSource] = {}
         for chunk in self.layout.stored_chunks(number):
             if 0 not in chunk.sizes:

@@ -31,9 +31,7 @@ def find_in_safetensors(
     header_sizes = dict(layout.header_sizes)
     for name, written in layout.digests.items():  # of another rank's files nothing is known here
         check_bytes(directory / name, written, header_sizes.get(name))
-    shared = {items.canonical(item.path): item.of for item in items.shared}
-    firsts = set(shared.values())
-    numbers = {item.path: number for number, item in enumerate(items.tensors) if item.path in firsts}
+    shared = items.sharing()
     find_value = beside_safetensors(None, None, read_groups(directory / GROUPS_NAME))
 
     def tensor(number: int) -> TensorSource:
@@ -43,7 +41,7 @@ def find_in_safetensors(
         return StoredTensor(storage, item.dtype, item.source.shape, row_major(item.source.shape))
 
     def find(path: KeyPath) -> object:
-        return tensor(numbers[shared[path]]) if path in shared else find_value(path)
+        return tensor(shared[path]) if path in shared else find_value(path)
 
     return find, tensor
 

@@ -38,9 +38,7 @@ def find_in_torch_file(
             storage = _storage(files, path, layout, number)
             for _ in read_blocks(files, path, storage.position, storage.size_bytes, storage.checksum):
                 pass
-    shared = {items.canonical(item.path): item.of for item in items.shared}
-    firsts = set(shared.values())
-    numbers = {item.path: number for number, item in enumerate(items.tensors) if item.path in firsts}
+    shared = items.sharing()
     values = {items.canonical(leaf.path): leaf.value for leaf in items.objects}  # bytes of the pickle
 
     def tensor(number: int) -> TensorSource:
@@ -49,7 +47,7 @@ def find_in_torch_file(
         return StoredTensor(storage, item.dtype, item.source.shape, row_major(item.source.shape))
 
     def find(path: KeyPath) -> object:
-        return tensor(numbers[shared[path]]) if path in shared else values.get(path, ABSENT)
+        return tensor(shared[path]) if path in shared else values.get(path, ABSENT)
 
     return find, tensor
 

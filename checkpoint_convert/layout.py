@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from checkpoint_convert.errors import LayoutError
-from checkpoint_convert.model import DType, numel
+from checkpoint_convert.model import BY_TORCH_NAME, DType, numel
 
 FORMAT = "fsdp-migrate layout"
 VERSION = 1
-_DTYPES = {dtype.torch_name: dtype for dtype in DType}
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +233,7 @@ def _parameters(items: Sequence[Mapping[str, Any]]) -> Iterator[ParameterSpec]:
             str(item["fqn"]),
             shape,
             stride,
-            _DTYPES[item["dtype"]],
+            BY_TORCH_NAME[item["dtype"]],
             bool(item["requires_grad"]),
             int(item["tensor"]),
             int(item["slot"]),

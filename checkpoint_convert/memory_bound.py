@@ -18,6 +18,7 @@ from checkpoint_convert.items import TensorItem
 from checkpoint_convert.model import BLOCK_BYTES, TensorSource, numel, size_bytes
 from checkpoint_convert.stored_tensor import StoredTensor, extent
 from checkpoint_convert.tensor_sources import BoxTensor, ConcatTensor, SliceTensor, StridedTensor
+from checkpoint_convert.values import dotted
 
 _BLOCKS = 4
 """Blocks a thread holds at a time: read, converted, written, and what the allocator keeps."""
@@ -76,7 +77,7 @@ def needed_bytes(
 
 
 def jobs_within(
-    bound: int | None,
+    bound: int,
     tensors: Sequence[TensorItem],
     chunks: int,
     jobs: int,
@@ -92,8 +93,6 @@ def jobs_within(
     Raises:
         UnsupportedError: not even one does; says what is needed.
     """
-    if bound is None:
-        return jobs
     for fewer in range(jobs, 0, -1):
         if needed_bytes(tensors, chunks, fewer, verify=verify, sends=sends) <= bound:
             return fewer
@@ -101,7 +100,7 @@ def jobs_within(
     largest = max(tensors, key=lambda item: held_bytes(item.source), default=None)
     why = ""
     if largest is not None and held_bytes(largest.source):
-        name, held = ".".join(map(str, largest.path)), held_bytes(largest.source)
+        name, held = dotted(largest.path), held_bytes(largest.source)
         why = f"; {name} is stored in another order and takes {held:,} bytes of it"
     raise UnsupportedError(
         f"--max-memory: this conversion takes about {needed:,} bytes, {bound:,} are allowed{why}",

@@ -1,4 +1,4 @@
-"""The layout of a model built without memory: a factory called on torch's meta device.
+"""A model built without memory, by a factory called on torch's meta device, and what a policy wraps of it.
 
 The only module of the converter that imports the user's code, and torch, because the user named it.
 """
@@ -8,20 +8,16 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkpoint_convert.errors import LayoutError
-from checkpoint_convert.layout import ModelLayout, ModuleSpec, ParameterSpec
-from checkpoint_convert.model import DType
-from checkpoint_convert.readers.names import WRAPPERS, clean
+from checkpoint_convert.readers.names import clean
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
-_DTYPES = {dtype.torch_name: dtype for dtype in DType}
 _SHOWN = 8
 _HINT = "Give a function without arguments that returns the model as the old job built it, before FSDP."
 
@@ -119,83 +115,6 @@ def _near(owner: Any, wanted: str) -> str:
     own = [name for name in names if getattr(getattr(owner, name), "__module__", "") == module]
     more = ", ..." if len(own) > _SHOWN else ""
     return f"Defined there: {', '.join(own[:_SHOWN])}{more}." if own else "Nothing is defined there."
-
-
-def layout_of(model: nn.Module, origin: str) -> ModelLayout:
-    """The layout of a model that FSDP has not touched, under the names it has without other wrappers."""
-    parameters: list[ParameterSpec] = []
-    tensors: dict[int, int] = {}
-    slots: dict[tuple[int, str], int] = {}
-    modules, buffers = [], []
-    for path, module in own_modules(model):
-        modules.append(ModuleSpec(path, class_names(type(module))))
-        for name, tensor in own_parameters(module):
-            fqn = f"{path}.{name}" if path else name
-            number = tensors.setdefault(id(tensor), len(tensors))
-            slot = slots.setdefault((id(module), name), len(slots))
-            parameters.append(parameter_spec(fqn, tensor, number, slot))
-        buffers += persistent_buffers(path, module)
-    return ModelLayout(tuple(parameters), tuple(modules), tuple(buffers), origin=origin)
-
-
-def own_modules(module: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """The model's modules by clean FQN, in pre-order, one reachable by two paths under both; no wrappers.
-
-    Raises:
-        LayoutError: a module of the model itself is called as wrappers call what they are around.
-    """
-    inside = [(name, child) for name, child in module._modules.items() if child is not None]
-    called = next((name for name, _ in inside if name in WRAPPERS), None)
-    if called is not None and len(inside) == 1 and not own_parameters(module):
-        yield from own_modules(inside[0][1], path)
-        return
-    if called is not None:
-        raise LayoutError(
-            f"{path or 'the model'} has a module called {called}, as wrappers call what they are around: its "
-            "parameters' names cannot be told from names with a wrapper in them",
-            hint="Save a full state dict in the old job, rename the module in it and in the model.",
-        )
-    yield path, module
-    for name, child in inside:
-        yield from own_modules(child, f"{path}.{name}" if path else name)
-
-
-def own_parameters(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
-    """A module's own parameters, whatever they are called, without the flat parameter FSDP1 gave it."""
-    there = [(name, value) for name, value in module._parameters.items() if value is not None]
-    return [(name, value) for name, value in there if not hasattr(value, "_param_infos")]
-
-
-def parameter_spec(fqn: str, tensor: torch.Tensor, number: int, slot: int) -> ParameterSpec:
-    """The spec of one registration."""
-    dtype = _DTYPES.get(str(tensor.dtype).removeprefix("torch."))
-    if dtype is None:
-        raise LayoutError(
-            f"parameter {fqn} is of {tensor.dtype}, which FSDP1 does not flatten",
-            hint="Convert it separately, or leave it out of the model.",
-        )
-    return ParameterSpec(
-        fqn, tuple(tensor.shape), tuple(tensor.stride()), dtype, tensor.requires_grad, number, slot
-    )
-
-
-def class_names(kind: type) -> tuple[str, ...]:
-    """A class and its bases below `nn.Module`, dotted."""
-    return tuple(
-        f"{base.__module__}.{base.__qualname__}"
-        for base in kind.__mro__
-        if base is not object and base.__qualname__ != "Module"
-    )
-
-
-def persistent_buffers(path: str, module: nn.Module) -> list[str]:
-    """FQNs of the buffers that a module's own state dict has."""
-    left_out: set[str] = getattr(module, "_non_persistent_buffers_set", set())
-    return [
-        f"{path}.{name}" if path else name
-        for name, value in module._buffers.items()
-        if value is not None and name not in left_out
-    ]
 
 
 def policy_prefixes(model: nn.Module, policy: Any) -> tuple[str, ...]:

@@ -48,6 +48,9 @@ class DType(enum.Enum):
         self.safetensors_name = safetensors_name
 
 
+BY_TORCH_NAME = {dtype.torch_name: dtype for dtype in DType}
+
+
 class TensorSource(Protocol):
     """A tensor that stays where it is until its bytes are asked for."""
 

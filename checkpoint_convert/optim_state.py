@@ -56,7 +56,7 @@ class SavedOptimizer:
     @property
     def by_number(self) -> bool:
         """Whether parameters are numbered, not named."""
-        keys = list(self.state) or [key for group in self.groups for key in group_keys(group)]
+        keys = list(self.state) or listed_keys(self)
         return bool(keys) and all(type(key) is int for key in keys)
 
 
@@ -126,6 +126,11 @@ def refuse_joint_state(saved: SavedOptimizer, where: str) -> None:
 def group_keys(group: Mapping[str, object]) -> Sequence[object]:
     """The names or numbers a parameter group lists."""
     return cast("Sequence[object]", group["params"])
+
+
+def listed_keys(saved: SavedOptimizer) -> list[object]:
+    """The names or numbers that all groups list, in order."""
+    return [key for group in saved.groups for key in group_keys(group)]
 
 
 def named_contents(

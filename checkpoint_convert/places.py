@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from checkpoint_convert.items import Items, dotted
-from checkpoint_convert.values import KeyPath
+from checkpoint_convert.items import Items
+from checkpoint_convert.values import KeyPath, dotted
 from checkpoint_convert.write_options import Preset
 
 MODEL_FOLDER = "pytorch_model_fsdp_0"

@@ -13,21 +13,20 @@ from dataclasses import replace
 
 from checkpoint_convert.casting import CASTABLE
 from checkpoint_convert.errors import LayoutError, UnsupportedError
-from checkpoint_convert.items import Items, LeftOut, SharedItem, TensorItem, dotted
+from checkpoint_convert.items import Items, LeftOut, SharedItem, TensorItem
 from checkpoint_convert.model import (
     Contents,
     DType,
     Notice,
     SourceFormat,
     TensorSource,
-    size_bytes,
 )
 from checkpoint_convert.optim_groups import OLD_GROUPS
 from checkpoint_convert.optim_items import optimizer_values
 from checkpoint_convert.places import stored_keys
 from checkpoint_convert.readers.resolve import OPAQUE_EXTRA
 from checkpoint_convert.tied import first_names
-from checkpoint_convert.values import Leaf, leaves, module_of_state
+from checkpoint_convert.values import Leaf, dotted, leaves, module_of_state
 from checkpoint_convert.write_options import (
     MODEL_KEY,
     OPTIM_KEY,
@@ -57,7 +56,7 @@ class _Draft:
         """Give one thing its place."""
         path, value = leaf.path, leaf.value
         if leaf.refusal:
-            self.left_out.append(LeftOut(path, 0, leaf.refusal))
+            self.left_out.append(LeftOut(path, leaf.refusal))
             if isinstance(path[-1], int):  # a list keeps its length, or torch cannot read it
                 self.objects.append(Leaf(path, None))
         elif leaf.tensor is not None:
@@ -113,8 +112,7 @@ def plan_items(contents: Contents, options: WriteOptions, *, unequal_ties: Colle
     if options.only is not Part.OPTIM:
         _model_items(draft, contents, options, frozenset(unequal_ties))
     else:
-        for name, source in contents.model.items():
-            draft.left_out.append(LeftOut(("model", name), size_bytes(source), "--only optim"))
+        draft.left_out += [LeftOut(("model", name), "--only optim") for name in contents.model]
     _optimizer_items(draft, contents, options)
     _extra_items(draft, contents, options)
     return draft.finish(options)
@@ -196,7 +194,7 @@ def _model_items(draft: _Draft, contents: Contents, options: WriteOptions, unequ
             dtype = _model_dtype(source, options.dtype, kept, name)
             draft.tensors.append(TensorItem(("model", name), source, dtype))
         elif options.tied_policy is TiedPolicy.FIRST:
-            draft.left_out.append(LeftOut(("model", name), 0, f"--tied first: same tensor as {first}"))
+            draft.left_out.append(LeftOut(("model", name), f"--tied first: same tensor as {first}"))
         else:
             draft.shared.append(SharedItem(("model", name), ("model", first)))
     if kept:
@@ -220,15 +218,13 @@ def _optimizer_items(draft: _Draft, contents: Contents, options: WriteOptions) -
         return
     values = optimizer_values(contents, fill_missing=options.fill_optim_state)
     if options.only is Part.MODEL:
-        for leaf in values.leaves:
-            size = 0 if leaf.tensor is None else size_bytes(leaf.tensor)
-            draft.left_out.append(LeftOut(leaf.path, size, "--only model"))
+        draft.left_out += [LeftOut(leaf.path, "--only model") for leaf in values.leaves]
         return
     draft.notices.extend(values.notices)
     for leaf in values.leaves:
         is_plain_state = leaf.tensor is None and leaf.path[:2] == ("optim", "state") and len(leaf.path) > 2
         if is_plain_state and options.to is OutputFormat.SAFETENSORS:
-            draft.left_out.append(LeftOut(leaf.path, 0, "safetensors holds an optimizer's tensors only"))
+            draft.left_out.append(LeftOut(leaf.path, "safetensors holds an optimizer's tensors only"))
         else:
             draft.add(leaf)
 
@@ -242,13 +238,12 @@ def _extra_items(draft: _Draft, contents: Contents, options: WriteOptions) -> No
                 draft.add(leaf)
             continue
         for leaf in leaves((str(key),), value, keep_integer_keys=in_torch_file):
-            size = 0 if leaf.tensor is None else size_bytes(leaf.tensor)
             if options.only is not None:
-                draft.left_out.append(LeftOut(leaf.path, size, f"--only {options.only.value}"))
+                draft.left_out.append(LeftOut(leaf.path, f"--only {options.only.value}"))
             elif options.to is OutputFormat.SAFETENSORS:
-                draft.left_out.append(LeftOut(leaf.path, size, "safetensors holds tensors of a model only"))
+                draft.left_out.append(LeftOut(leaf.path, "safetensors holds tensors of a model only"))
             elif options.preset is Preset.ACCELERATE:
-                draft.left_out.append(LeftOut(leaf.path, size, "accelerate keeps such things in other files"))
+                draft.left_out.append(LeftOut(leaf.path, "accelerate keeps such things in other files"))
             elif leaf.path[0] in (MODEL_KEY, OPTIM_KEY, options.model_key, options.optim_key):
                 draft.add(Leaf((f"source_{leaf.path[0]}", *leaf.path[1:]), leaf.value, leaf.refusal))
             else:

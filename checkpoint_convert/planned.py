@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checkpoint_convert import digest
-from checkpoint_convert.items import Items, dotted
+from checkpoint_convert.items import Items
 from checkpoint_convert.model import Contents, Notice, size_bytes
 from checkpoint_convert.plan import plan_items
 from checkpoint_convert.progress import Progress, Silent
 from checkpoint_convert.ranks import Ranks
 from checkpoint_convert.tied import tied_pairs
 from checkpoint_convert.transfer import DigestTable
+from checkpoint_convert.values import dotted
 from checkpoint_convert.write_options import OutputFormat, Preset, WriteOptions
 from checkpoint_convert.writers.layout import Layout, PlannedFile
 

@@ -123,29 +123,28 @@ class Ranks:
         """
         if self._folder is None:
             return
-        folder = self._folder
-        _put(folder / f"{name}-{self.rank}", self._word)
+        _put(self._folder / f"{name}-{self.rank}", self._word)
         if self.is_first:
-            for rank in range(1, self.size):
-                path = folder / f"{name}-{rank}"
-                self._wait(path.exists, f"rank {rank} is lost", LOST_S, watched=rank)
-            _put(folder / name, self._word)
+            self._wait_for_others(self._folder, name)
+            _put(self._folder / name, self._word)
         else:
-            self._wait((folder / name).exists, "rank 0 is lost", LOST_S, watched=0)
+            self._wait((self._folder / name).exists, "rank 0 is lost", LOST_S, watched=0)
 
     def hand_in(self, name: str) -> None:
         """The same, but only rank 0 waits: what follows is its own."""
         if self._folder is None:
             return
         if self.is_first:
-            for rank in range(1, self.size):
-                self._wait(
-                    (self._folder / f"{name}-{rank}").exists, f"rank {rank} is lost", LOST_S, watched=rank
-                )
+            self._wait_for_others(self._folder, name)
             self.leave()
         else:
             self.leave()  # rank 0 removes the folder as soon as it sees this
             _put(self._folder / f"{name}-{self.rank}", self._word)
+
+    def _wait_for_others(self, folder: Path, name: str) -> None:
+        for rank in range(1, self.size):
+            path = folder / f"{name}-{rank}"
+            self._wait(path.exists, f"rank {rank} is lost", LOST_S, watched=rank)
 
     def fail(self, reason: str) -> None:
         """Let the others know that it is over; the first reason counts, the rest are its echo."""

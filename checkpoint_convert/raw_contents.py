@@ -12,7 +12,7 @@ from checkpoint_convert.plain_values import walk
 from checkpoint_convert.readers.find import find
 from checkpoint_convert.torch_file import read_torch_file
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
-from checkpoint_convert.values import is_tensor
+from checkpoint_convert.values import dotted, is_tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def raw_entries(paths: Sequence[Path]) -> Iterator[RawEntry]:
     try:
         for path in find(paths).torch_files:
             for where, value in walk(read_torch_file(files, path).value):
-                key = ".".join(map(str, where))
+                key = dotted(where)
                 if isinstance(value, ShardedTensorOnRank):
                     yield RawEntry(path, key, "ShardedTensor", value.dtype, value.shape)
                 elif isinstance(value, DTensorOnRank):

@@ -8,13 +8,13 @@ from typing import TypeAlias
 
 from checkpoint_convert import digest
 from checkpoint_convert.errors import UnreadableError
-from checkpoint_convert.items import Items, TensorItem, dotted
+from checkpoint_convert.items import Items, TensorItem
 from checkpoint_convert.model import Contents, TensorSource, Value, numel
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.places import stored_keys
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.transfer import Digests
-from checkpoint_convert.values import KeyPath, Leaf, is_tensor, module_state_key
+from checkpoint_convert.values import KeyPath, Leaf, dotted, is_tensor, module_state_key
 from checkpoint_convert.write_options import Preset
 from checkpoint_convert.writers.safetensors import side_key
 

@@ -14,7 +14,6 @@ from checkpoint_convert.destination import REPORT_NAME, beside
 from checkpoint_convert.errors import CheckpointError, UnreadableError
 from checkpoint_convert.file_bytes import OpenFiles
 from checkpoint_convert.frames import damaged_frame
-from checkpoint_convert.items import dotted
 from checkpoint_convert.model import Contents, TensorSource, Value, size_bytes
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.plan import plan_items
@@ -22,7 +21,7 @@ from checkpoint_convert.progress import Progress
 from checkpoint_convert.readers.open import ReadOptions, open_source
 from checkpoint_convert.reopened import Beside, Entries, Whole, reopened
 from checkpoint_convert.report import FORMAT_VERSION
-from checkpoint_convert.values import is_tensor
+from checkpoint_convert.values import dotted, is_tensor
 from checkpoint_convert.write_options import OPTIM_KEY, OutputFormat, Preset, TiedPolicy, WriteOptions
 
 _Tensors: TypeAlias = dict[str, TensorSource]

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from checkpoint_convert import digest
-from checkpoint_convert.items import dotted
 from checkpoint_convert.places import stored_keys
-from checkpoint_convert.values import KeyPath
+from checkpoint_convert.values import KeyPath, dotted
 
 if TYPE_CHECKING:
     from checkpoint_convert.convert import Conversion

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from checkpoint_convert.errors import UnreadableError
 from checkpoint_convert.file_bytes import OpenFiles
-from checkpoint_convert.items import dotted
 from checkpoint_convert.places import META_NAME, MODEL_FOLDER, OPTIM_FOLDER
 from checkpoint_convert.readers.dcp import read_dcp
 from checkpoint_convert.torch_file import read_torch_file
-from checkpoint_convert.values import leaves
+from checkpoint_convert.values import dotted, leaves
 from checkpoint_convert.write_options import Preset
 
 

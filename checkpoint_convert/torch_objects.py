@@ -11,11 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checkpoint_convert.errors import UnreadableError
-from checkpoint_convert.model import DType
+from checkpoint_convert.model import BY_TORCH_NAME, DType
 from checkpoint_convert.stored_tensor import Storage, StoredTensor, check_view
 from checkpoint_convert.symbols import Record, Symbol
 
-_BY_TORCH_NAME = {dtype.torch_name: dtype for dtype in DType}
 _BY_STORAGE = {dtype.storage_class: dtype for dtype in DType if dtype.storage_class}
 _TENSOR_CALLS = frozenset({"_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3"})
 _PARAMETER_CALLS = frozenset({"_rebuild_parameter", "_rebuild_parameter_with_state"})
@@ -89,7 +88,7 @@ class DTensorOnRank:
 def dtype_of(value: object) -> DType | None:
     """The dtype a symbol such as `torch.float32` names."""
     if isinstance(value, Symbol) and value.module == "torch":
-        return _BY_TORCH_NAME.get(value.name)
+        return BY_TORCH_NAME.get(value.name)
     return None
 
 
@@ -158,10 +157,10 @@ def sharded_tensor_from(record: Record, where: str) -> ShardedTensorOnRank | Non
         raise UnreadableError(
             f"{where}: a ShardedTensor without its state", hint="The file is damaged or forged."
         )
-    shards, metadata, group = state[0], _attributes(state[1]), _attributes(state[2])
+    shards, metadata, group = state[0], attributes_of(state[1]), attributes_of(state[2])
     local = []
     for shard in shards if isinstance(shards, list) else []:
-        attributes = _attributes(shard)
+        attributes = attributes_of(shard)
         tensor = attributes.get("tensor")
         stored = tensor_from(tensor, where) if isinstance(tensor, Record) else None
         if stored is not None:
@@ -187,11 +186,11 @@ def dtensor_from(record: Record, where: str) -> DTensorOnRank | None:
     if not _is_wrapper(record, "DTensor"):
         return None
     attributes = _attributes_of_state(record.args[3])
-    spec, local = _attributes(attributes.get("_spec")), attributes.get("_local_tensor")
+    spec, local = attributes_of(attributes.get("_spec")), attributes.get("_local_tensor")
     tensor = tensor_from(local, where) if isinstance(local, Record) else None
     if tensor is None:
         return None
-    mesh = _attributes(spec.get("mesh"))
+    mesh = attributes_of(spec.get("mesh"))
     coordinate = mesh.get("_coordinate_on_dim")
     return DTensorOnRank(
         numbers(_as_tuple(record.args[2])[2]),
@@ -214,10 +213,10 @@ def _mesh_shape(mesh: dict[str, object], where: str) -> tuple[int, ...]:
     if isinstance(ranks, Record):  # up to about 2.8: the tensor of ranks itself
         stored = tensor_from(ranks, where)
         return stored.shape if stored is not None else ()
-    layout = _attributes(mesh.get("_layout"))
+    layout = attributes_of(mesh.get("_layout"))
     axes = layout.get("axes")
     if isinstance(axes, tuple):  # 2.13: one small layout per dimension, () for size 1
-        return tuple(_product(_attributes(axis).get("shape")) for axis in axes)
+        return tuple(_product(attributes_of(axis).get("shape")) for axis in axes)
     shape = layout.get("shape")
     return tuple(_product(size) for size in shape) if isinstance(shape, tuple) else ()
 
@@ -241,8 +240,8 @@ def _placement(value: object) -> int | str | None:
 
 
 def _box(value: object) -> ShardBox:
-    attributes = _attributes(value)
-    placement = _attributes(attributes.get("placement"))
+    attributes = attributes_of(value)
+    placement = attributes_of(attributes.get("placement"))
     return ShardBox(
         numbers(attributes.get("shard_offsets")),
         numbers(attributes.get("shard_sizes")),
@@ -250,7 +249,8 @@ def _box(value: object) -> ShardBox:
     )
 
 
-def _attributes(value: object) -> dict[str, object]:
+def attributes_of(value: object) -> dict[str, object]:
+    """The attributes of a record; none of anything else."""
     return value.attributes() if isinstance(value, Record) else {}
 
 

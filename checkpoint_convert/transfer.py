@@ -12,10 +12,10 @@ from isal.isal_zlib import crc32, crc32_combine
 from checkpoint_convert import digest
 from checkpoint_convert.casting import Cast, cast_between
 from checkpoint_convert.errors import UnreadableError
-from checkpoint_convert.items import dotted
 from checkpoint_convert.parallel import Workers
 from checkpoint_convert.progress import Progress
 from checkpoint_convert.runs import blocks_with_crc, file_runs
+from checkpoint_convert.values import dotted
 from checkpoint_convert.writers.layout import Layout, Span
 from checkpoint_convert.writers.output import Output
 

@@ -22,6 +22,11 @@ INLINE_BYTES = 16 * 1024 * 1024
 """Largest tensor that may stand inside a tuple, which is written through memory as a whole."""
 
 
+def dotted(path: Sequence[object]) -> str:
+    """A path as DCP's flat keys and people write it: `model.layers.0.weight`."""
+    return ".".join(map(str, path))
+
+
 def is_module_state(name: object) -> bool:
     """Whether an entry of a model's state dict is what a module says of itself, and no tensor by its name."""
     return isinstance(name, str) and name.rpartition(".")[2] == _MODULE_STATE

@@ -15,7 +15,6 @@ from fsdp_migrate.demo.ranks import PRELOAD, RankForker, RankJob
 ROOT = Path(__file__).parents[1]
 MORE = (
     "torch.distributed.checkpoint.format_utils",
-    "torch.distributed.checkpoint.state_dict",
     "torch.distributed.tensor",
 )
 

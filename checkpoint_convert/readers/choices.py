@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from checkpoint_convert.errors import AmbiguousFormatError
 from checkpoint_convert.readers.options import ReadOptions
+from checkpoint_convert.values import dotted
 
 KeyPath: TypeAlias = tuple[object, ...]
 """Where something stands in a file's nested value."""
@@ -50,11 +51,6 @@ class Choice:
     def only(self) -> KeyPath | None:
         """The one place; None where there is none, or several."""
         return self.members[0] if len(self.members) == 1 else None
-
-
-def dotted(at: KeyPath) -> str:
-    """A place as it is written on the command line."""
-    return ".".join(map(str, at))
 
 
 def choose_model(models: Sequence[KeyPath], path: Path, options: ReadOptions) -> Choice:

@@ -21,7 +21,7 @@ from checkpoint_convert.readers.sharded import put_together
 from checkpoint_convert.symbols import Record
 from checkpoint_convert.torch_file import file_size
 from checkpoint_convert.torch_item import read_item
-from checkpoint_convert.torch_objects import dtype_of, is_torch, numbers
+from checkpoint_convert.torch_objects import attributes_of, dtype_of, is_torch, numbers
 from checkpoint_convert.unpickle import unpickle
 
 _RANK = re.compile(r"^__(\d+)_\d+\.distcp$")
@@ -67,7 +67,7 @@ def read_dcp(files: OpenFiles, directory: Path) -> DcpDirectory:
         values, chunks = {}, {}
         for key, entry in entries.items():
             values[key] = _value(files, key, entry, items, where)
-            chunks[key] = len(_list(_attributes(entry).get("chunks")))
+            chunks[key] = len(_list(attributes_of(entry).get("chunks")))
     except (TypeError, ValueError) as error:
         raise UnreadableError(
             f"{where}: an entry is not built as torch builds it: {error}",
@@ -88,10 +88,6 @@ def _read_metadata(path: Path) -> dict[str, object]:
             f"{path}: is no metadata of torch.distributed.checkpoint", hint="Is it a checkpoint directory?"
         )
     return raw.attributes()
-
-
-def _attributes(value: object) -> dict[str, object]:
-    return value.attributes() if isinstance(value, Record) else {}
 
 
 def _list(value: object) -> list[object]:
@@ -121,7 +117,7 @@ def _items(directory: Path, storage_data: object, where: str) -> Iterator[tuple[
         )
     files: dict[object, Path] = {}
     for index, info in storage_data.items():
-        key, at = _attributes(index), _attributes(info)
+        key, at = attributes_of(index), attributes_of(info)
         if at.get("transform_descriptors"):
             raise UnsupportedError(
                 f"{where}: its items are transformed ({at['transform_descriptors']})",
@@ -178,7 +174,7 @@ def _value(files: OpenFiles, key: str, entry: object, items: Mapping[Place, Item
         return read_item(files, item.path, item.start, item.size_bytes)
     if not is_torch(entry, "TensorStorageMetadata"):
         raise ValueError(f"{key} is neither tensor nor object")
-    return _tensor(files, key, _attributes(entry), items, where)
+    return _tensor(files, key, attributes_of(entry), items, where)
 
 
 def _tensor(
@@ -186,13 +182,15 @@ def _tensor(
 ) -> TensorSource:
     properties = entry.get("properties")
     state = properties.state if isinstance(properties, Record) else None
-    dtype = dtype_of(state[0] if isinstance(state, tuple) and state else _attributes(properties).get("dtype"))
+    dtype = dtype_of(
+        state[0] if isinstance(state, tuple) and state else attributes_of(properties).get("dtype")
+    )
     if dtype is None:
         raise UnsupportedError(f"{where}: {key} is of an unknown dtype", hint="Convert it in torch.")
     shape = numbers(entry.get("size"))
     pieces: dict[tuple[int, ...], TensorSource] = {}
     for chunk in _list(entry.get("chunks")):
-        offsets, sizes = (numbers(_attributes(chunk).get(name)) for name in ("offsets", "sizes"))
+        offsets, sizes = (numbers(attributes_of(chunk).get(name)) for name in ("offsets", "sizes"))
         if any(size < 0 for size in (*offsets, *sizes)) or offsets in pieces:
             raise ValueError(f"{key} has a chunk of size {sizes} at {offsets}")
         item = items.get((key, offsets))

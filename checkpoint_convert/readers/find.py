@@ -32,14 +32,12 @@ class Found:
         torch_files: written by `torch.save` (or bare pickles).
         dcp: directories with a `.metadata`.
         safetensors: safetensors files.
-        ignored: files of given directories that hold no checkpoint data.
         unread: directories in given ones that hold checkpoint files and were not given.
     """
 
     torch_files: tuple[Path, ...]
     dcp: tuple[Path, ...]
     safetensors: tuple[Path, ...]
-    ignored: tuple[Path, ...]
     unread: tuple[Path, ...] = ()
 
 
@@ -50,18 +48,18 @@ def find(paths: Sequence[Path]) -> Found:
         UnreadableError: a path that does not exist, or nothing there that is a checkpoint.
         UnsupportedError: a DeepSpeed checkpoint.
     """
-    named = ("torch", "dcp", "safetensors", "ignored", "unread")
-    kinds: dict[str, dict[Path, None]] = {kind: {} for kind in named}
+    kinds: dict[str, dict[Path, None]] = {kind: {} for kind in ("torch", "dcp", "safetensors", "unread")}
     for path in paths:
         for kind, found in _look_behind(Path(path)):
-            kinds[kind][found] = None
+            if kind != "ignored":
+                kinds[kind][found] = None
     given = {Path(path).resolve() for path in paths}
     kinds["unread"] = {
         path: None
         for path in kinds["unread"]
         if not any(one == path.resolve() or path.resolve() in one.parents for one in given)
     }
-    result = Found(*(tuple(kinds[kind]) for kind in named))
+    result = Found(*(tuple(files) for files in kinds.values()))
     if not (result.torch_files or result.dcp or result.safetensors):
         for path in paths:
             for below in sorted(path.iterdir()) if path.is_dir() else ():

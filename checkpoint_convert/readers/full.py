@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.model import OptimizerContents
-from checkpoint_convert.optim_state import SavedOptimizer, group_keys, named_contents
+from checkpoint_convert.optim_state import SavedOptimizer, group_keys, listed_keys, named_contents
 from checkpoint_convert.readers.names import clean, clean_names, ddp_prefix
 
 
@@ -55,7 +55,7 @@ def numbered_optimizer(
         LayoutError: there are more numbers than parameters, or a size does not fit.
     """
     order = list(parameters)
-    numbers = [key for group in saved.groups for key in group_keys(group)]
+    numbers = listed_keys(saved)
     names: dict[object, str] = {}
     for group in saved.groups:
         given = group.get("param_names")

@@ -22,7 +22,6 @@ from checkpoint_convert.readers.choices import (
     KeyPath,
     choose_model,
     choose_optimizer,
-    dotted,
 )
 from checkpoint_convert.readers.find import OLMO_LOCAL, is_olmo_local
 from checkpoint_convert.readers.flattened_optim import unflattened
@@ -33,7 +32,7 @@ from checkpoint_convert.readers.pickled_objects import state_dicts_of
 from checkpoint_convert.readers.strange_tensors import refuse_strange_tensors
 from checkpoint_convert.torch_file import BY_PICKLE
 from checkpoint_convert.torch_objects import DTensorOnRank, ShardedTensorOnRank
-from checkpoint_convert.values import is_module_state, is_tensor, module_state_key
+from checkpoint_convert.values import dotted, is_module_state, is_tensor, module_state_key
 
 FAIRSCALE = "shard_metadata"
 """The key that files of fairscale's FSDP have beside the model."""
@@ -91,19 +90,7 @@ def read_holding(value: object, path: Path, options: ReadOptions) -> Holding:
         UnsupportedError: neither model nor optimizer nor plain values, a pickled module, say; or a tensor of
             theirs has no elements that lie in the file.
     """
-    if isinstance(value, Opaque) and value.class_name == BY_PICKLE:
-        raise UnsupportedError(
-            f"{path}: pickle.dump wrote it, and its tensors lie inside of the pickle",
-            hint="Save it again in Python: import pickle, torch; torch.save(pickle.load(open("
-            f"{str(path)!r}, 'rb')), 'saved.pt') and convert saved.pt.",
-        )
-    if not isinstance(value, dict | list | tuple):
-        raise UnsupportedError(
-            f"{path}: holds one {_kind(value)}, not a state dict",
-            hint=state_dicts_of(str(path)) if isinstance(value, Opaque) else "Give the file of a state dict.",
-        )
-    _refuse_deepspeed(value, path)
-    _refuse_olmo_local(value, path)
+    _refuse_other_forms(value, path)
     optimizers = dict(_optimizers(value, ()))
     models: dict[KeyPath, dict[str, object]] = {}
     for looks, kinds in product((_looks_like_model, _is_named_like_model), (dict, dict | list | tuple)):
@@ -191,15 +178,24 @@ def _is_of_optimizer(key: object) -> bool:
     return isinstance(key, str) and key.partition(".")[0] in ("state", "param_groups")
 
 
-def _refuse_deepspeed(value: object, path: Path) -> None:
+def _refuse_other_forms(value: object, path: Path) -> None:
+    """Raise `UnsupportedError` for what is no state dict, or is one of a library with its own way out."""
+    if isinstance(value, Opaque) and value.class_name == BY_PICKLE:
+        raise UnsupportedError(
+            f"{path}: pickle.dump wrote it, and its tensors lie inside of the pickle",
+            hint="Save it again in Python: import pickle, torch; torch.save(pickle.load(open("
+            f"{str(path)!r}, 'rb')), 'saved.pt') and convert saved.pt.",
+        )
+    if not isinstance(value, dict | list | tuple):
+        raise UnsupportedError(
+            f"{path}: holds one {_kind(value)}, not a state dict",
+            hint=state_dicts_of(str(path)) if isinstance(value, Opaque) else "Give the file of a state dict.",
+        )
     if isinstance(value, dict) and {"ds_config", "ds_version"} & value.keys():
         raise UnsupportedError(
             f"{path}: is a DeepSpeed checkpoint",
             hint="Run DeepSpeed's own zero_to_fp32.py or ds_to_universal first and convert what it writes.",
         )
-
-
-def _refuse_olmo_local(value: object, path: Path) -> None:
     if is_olmo_local(value):
         raise UnsupportedError(f"{path}: is a rank of OLMo's local checkpoints", hint=OLMO_LOCAL)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from checkpoint_convert.errors import UnsupportedError
-from checkpoint_convert.optim_state import SavedOptimizer, group_keys
+from checkpoint_convert.optim_state import SavedOptimizer, group_keys, listed_keys
 
 
 def of_one_model(
@@ -36,7 +36,7 @@ def of_one_model(
         saved = _counted_on(saved, where, choice)
     owners: dict[object, str] = {}
     for name, one in saved.items():
-        for key in dict.fromkeys([*one.state, *_listed(one)]):
+        for key in dict.fromkeys([*one.state, *listed_keys(one)]):
             if owners.setdefault(key, name) != name:
                 raise UnsupportedError(
                     f"{where}: {owners[key]} and {name} both have state of {key}: they are not of one model",
@@ -48,13 +48,9 @@ def of_one_model(
     )
 
 
-def _listed(saved: SavedOptimizer) -> list[object]:
-    return [key for group in saved.groups for key in group_keys(group)]
-
-
 def _is_of(saved: SavedOptimizer, names: Collection[str]) -> bool:
     """Whether its numbers are those of just these parameters: one group gives them in the model's order."""
-    return len(saved.groups) == 1 and _listed(saved) == list(range(len(names))) != []
+    return len(saved.groups) == 1 and listed_keys(saved) == list(range(len(names))) != []
 
 
 def _named(saved: SavedOptimizer, names: Collection[str]) -> SavedOptimizer:
@@ -67,7 +63,7 @@ def _counted_on(saved: Mapping[str, SavedOptimizer], where: str, choice: str) ->
     """Numbers that go on from one optimizer to the next, as torch numbers through the groups of one."""
     found, count = {}, 0
     for name, one in saved.items():
-        numbers = _listed(one)
+        numbers = listed_keys(one)
         if numbers != list(range(len(numbers))) or not set(one.state) <= set(numbers):
             raise UnsupportedError(
                 f"{where}: the optimizers {', '.join(saved)} cannot be joined: {name} does not number its "

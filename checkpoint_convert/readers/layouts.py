@@ -33,7 +33,8 @@ def given_layout(options: ReadOptions) -> ModelLayout | None:
         )
     if options.model is None:
         return None
-    from checkpoint_convert.meta_model import build_on_meta, layout_of
+    from checkpoint_convert.meta_model import build_on_meta
+    from checkpoint_convert.module_layout import layout_of
 
     model = build_on_meta(options.model)
     layout = layout_of(model, options.model)

@@ -14,7 +14,7 @@ from checkpoint_convert.readers.rank_sets import RankSet
 from checkpoint_convert.readers.sharded import OnRanks, equal_numbers, merge
 from checkpoint_convert.same_values import differing_hint, same_value
 from checkpoint_convert.tensor_sources import ConcatTensor
-from checkpoint_convert.values import holds_tensor, is_tensor, module_of_state
+from checkpoint_convert.values import dotted, holds_tensor, is_tensor, module_of_state
 
 DIFFERS_BY_RANK = "CK102"
 """A value that every rank has for itself differs between ranks; the first rank's is taken."""
@@ -137,7 +137,7 @@ def refuse_other_moments(holdings: Sequence[Holding], where: str) -> None:
                 continue
             first, before = found.setdefault(path, (holding, leaf))
             if leaf != before:
-                name = ".".join(map(str, path))
+                name = dotted(path)
                 raise IncompleteError(
                     f"{where}: {name} is {before} in {first.path} and {leaf} in {holding.path}",
                     hint=differing_hint("step"),

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 from checkpoint_convert.errors import IncompleteError, LayoutError
 from checkpoint_convert.model import Notice, OptimizerContents, SourceFormat, TensorSource
-from checkpoint_convert.optim_state import SavedOptimizer, group_keys, has_shape, refuse_joint_state
+from checkpoint_convert.optim_state import (
+    SavedOptimizer,
+    group_keys,
+    has_shape,
+    listed_keys,
+    refuse_joint_state,
+)
 from checkpoint_convert.readers.full import named_optimizer, numbered_optimizer
 from checkpoint_convert.readers.options import ReadOptions
 from checkpoint_convert.readers.parts import Part
@@ -55,7 +61,7 @@ def read_optimizer(
         return named_optimizer(saved, shapes, part.name), ()
     parameters: dict[str, tuple[int, ...]] = {}
     if len(ranks) == 1 and known.local is None:
-        parameters = _parameters(known, len(_numbers(ranks[0])))
+        parameters = _parameters(known, len(listed_keys(ranks[0])))
         if parameters and _sizes_fit(ranks[0], parameters) and _numbers_are_the_models(ranks[0], options):
             _check_names(parameters, known, part.name)
             return numbered_optimizer(ranks[0], parameters, part.name), ()
@@ -136,10 +142,6 @@ def _check_ranks(part: Part, model: Part | None, count: int) -> None:
     )
 
 
-def _numbers(saved: SavedOptimizer) -> list[object]:
-    return [key for group in saved.groups for key in group_keys(group)]
-
-
 def _parameters(known: Known, count: int) -> dict[str, tuple[int, ...]]:
     """Shapes of `named_parameters()` in order; {} where buffers cannot be told from parameters.
 
@@ -177,7 +179,7 @@ def _numbers_are_the_models(saved: SavedOptimizer, options: ReadOptions) -> bool
     groups = [group for group in saved.groups if group_keys(group)]
     if len(groups) < 2 or all("param_names" in group for group in groups):
         return True
-    numbers = _numbers(saved)
+    numbers = listed_keys(saved)
     return options.param_groups is None and numbers != list(range(len(numbers)))
 
 

@@ -6,6 +6,7 @@ parameters, and optimizer state over flat parameters.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -238,10 +239,7 @@ def _worlds(holding: Holding) -> set[int]:
         if isinstance(value, ShardedTensorOnRank) and value.world_size is not None:
             found.add(value.world_size)
         elif isinstance(value, DTensorOnRank) and value.mesh_shape:
-            product = 1
-            for size in value.mesh_shape:
-                product *= size
-            found.add(product)
+            found.add(math.prod(value.mesh_shape))
     return found
 
 

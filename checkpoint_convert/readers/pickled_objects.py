@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from checkpoint_convert.errors import UnsupportedError
 from checkpoint_convert.model import Opaque
 from checkpoint_convert.plain_values import walk
-from checkpoint_convert.readers.choices import MODEL_NAMES, KeyPath, dotted
+from checkpoint_convert.readers.choices import MODEL_NAMES, KeyPath
+from checkpoint_convert.values import dotted
 
 _SHOWN = 3
 _WITH_STATE = ("torch.optim.", "torch.nn.")

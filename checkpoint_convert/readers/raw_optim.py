@@ -14,7 +14,7 @@ from checkpoint_convert.errors import IncompleteError, LayoutError
 from checkpoint_convert.flat_param import FlatPiece
 from checkpoint_convert.layout import ModelLayout, ParameterSpec
 from checkpoint_convert.model import Notice, OptimizerContents, ParamGroup, TensorSource, Value, numel
-from checkpoint_convert.optim_state import SavedOptimizer, group_keys, param_group
+from checkpoint_convert.optim_state import SavedOptimizer, group_keys, listed_keys, param_group
 from checkpoint_convert.raw_state import (
     Misfit,
     Slot,
@@ -74,7 +74,7 @@ def read_raw(
     """
     check_same_groups(ranks, where)
     _check_world(len(ranks), layout, where)
-    numbers = [key for group in ranks[0].groups for key in group_keys(group)]
+    numbers = listed_keys(ranks[0])
     found, misfits = _fitting(ranks, numbers, layout, local, options)
     if not found:
         raise misfit(where, misfits, local_at_hand=local is not None, is_alone=_is_share(ranks, layout))

@@ -8,7 +8,7 @@ from typing import cast
 from checkpoint_convert.errors import UnsupportedError
 from checkpoint_convert.model import Notice, Opaque, TensorSource, Value
 from checkpoint_convert.plain_values import walk
-from checkpoint_convert.values import is_tensor
+from checkpoint_convert.values import dotted, is_tensor
 
 OPAQUE_EXTRA = "CK101"
 """An extra value is an object of an unknown class, and is not carried over."""
@@ -34,7 +34,7 @@ def plain_extras(extras: Mapping[str, object], where: str) -> tuple[dict[str, Va
     notices = []
     for path, leaf in walk(extras):
         if isinstance(leaf, Opaque):
-            name = ".".join(map(str, path))
+            name = dotted(path)
             notices.append(
                 Notice(
                     OPAQUE_EXTRA,

@@ -12,7 +12,7 @@ from itertools import combinations, groupby
 
 from checkpoint_convert.flat_param import Sharding, UnitLayout, lay_out, shard_numel, unit_members
 from checkpoint_convert.layout import ModelLayout, ParameterSpec
-from checkpoint_convert.optim_state import SavedOptimizer, group_keys
+from checkpoint_convert.optim_state import SavedOptimizer, group_keys, listed_keys
 from checkpoint_convert.raw_state import element_shapes
 
 _MAX_MODULES = 2000
@@ -36,7 +36,7 @@ def whole_parameters(layout: ModelLayout, ranks: Sequence[SavedOptimizer]) -> fr
 
     Only where one group numbers all parameters in their order; more groups have orders of their own.
     """
-    keys = [key for group in ranks[0].groups for key in group_keys(group)]
+    keys = listed_keys(ranks[0])
     specs = list(layout.unique_parameters())
     if sum(bool(group_keys(group)) for group in ranks[0].groups) != 1 or len(ranks) < 2:
         return frozenset()

@@ -15,11 +15,11 @@ from itertools import accumulate
 from pathlib import Path
 
 from checkpoint_convert.errors import UnsupportedError
-from checkpoint_convert.items import Items, TensorItem, dotted
+from checkpoint_convert.items import Items, TensorItem
 from checkpoint_convert.model import TensorSource
 from checkpoint_convert.readers.dcp_chunk import ChunkTensor
 from checkpoint_convert.tensor_sources import BoxTensor, ConcatTensor
-from checkpoint_convert.values import KeyPath
+from checkpoint_convert.values import KeyPath, dotted
 from checkpoint_convert.write_options import WriteOptions
 from checkpoint_convert.writers.dcp import METADATA_NAME, DcpLayout
 from checkpoint_convert.writers.dcp_metadata import (

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from checkpoint_convert.items import dotted
 from checkpoint_convert.model import DType
-from checkpoint_convert.values import KeyPath
+from checkpoint_convert.values import KeyPath, dotted
 from checkpoint_convert.writers.pickle_stream import PickleStream, Sink
 
 _METADATA = "torch.distributed.checkpoint.metadata"
@@ -69,7 +68,7 @@ def write_metadata(sink: Sink, stored: Callable[[], Iterator[Stored]]) -> None:
         if isinstance(entry, StoredTensor):
             _tensor(stream, entry)
         else:
-            _empty(stream, _METADATA, "BytesStorageMetadata")
+            _empty(stream, "BytesStorageMetadata")
     stream.raw(b"u")
     stream.text("planner_data")
     stream.raw(b"}(")
@@ -100,8 +99,8 @@ def _end(stream: PickleStream) -> None:
     stream.raw(b"ub")
 
 
-def _empty(stream: PickleStream, module: str, name: str) -> None:
-    stream.name(module, name)
+def _empty(stream: PickleStream, name: str) -> None:
+    stream.name(_METADATA, name)
     stream.raw(b")\x81")
 
 
@@ -146,7 +145,7 @@ def _tensor_entry(
 
 def _properties(stream: PickleStream, dtype: DType) -> None:
     """`TensorProperties`: its state is (dtype, layout, requires_grad, memory format, pin_memory)."""
-    _empty(stream, _METADATA, "TensorProperties")
+    _empty(stream, "TensorProperties")
     stream.raw(b"(")
     stream.name("torch", dtype.torch_name)
     if not stream.recall(("layout",)):

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from checkpoint_convert import digest
 from checkpoint_convert.errors import UnsupportedError
-from checkpoint_convert.items import Items, TensorItem, dotted
+from checkpoint_convert.items import Items, TensorItem
 from checkpoint_convert.model import Value, numel
-from checkpoint_convert.values import KeyPath
+from checkpoint_convert.values import KeyPath, dotted
 from checkpoint_convert.write_options import SAFETENSORS_FILE_BYTES, WriteOptions
 from checkpoint_convert.writers.layout import PlannedFile, Span
 from checkpoint_convert.writers.output import Output

@@ -10,7 +10,6 @@ from codemods.analysis.callers import Callers
 from codemods.analysis.holding import HeldSet, Instance, in_order
 from codemods.analysis.index import Index
 from codemods.analysis.module import Module
-from codemods.analysis.shelf import Shelf
 from codemods.torch_names import is_torch_optimizer
 
 ClassAt: TypeAlias = "tuple[ast.ClassDef, Module]"
@@ -22,7 +21,6 @@ class Classes:
     """Answers how classes are related."""
 
     index: Index
-    shelf: Shelf
     callers: Callers
     _lineages: dict[ast.ClassDef, list[ClassAt]] = field(default_factory=dict)
     _methods: dict[ast.ClassDef, dict[str, Method]] = field(default_factory=dict)

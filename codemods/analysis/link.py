@@ -116,7 +116,7 @@ class Links:
     def __post_init__(self) -> None:
         self.evidence = Evidence(self.index, self.naming)
         self.stores = Stores(self.shelf)
-        self.classes = Classes(self.index, self.shelf, self.callers)
+        self.classes = Classes(self.index, self.callers)
         self.functions = Functions(self)
         self.variables = Variables(self)
         self.attributes = Attributes(self)

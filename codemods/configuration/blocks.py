@@ -17,7 +17,6 @@ def block_findings(
     block: Mapping,
     done: Decisions,
     code: str,
-    message: str,
     extra: Iterable[Edit] = (),
 ) -> Iterator[Finding]:
     """One finding for the change of the whole block, and one for each remark.
@@ -41,7 +40,9 @@ def block_findings(
     if done.blocked:
         return
     edits = [*block_edits(file, block, done), *extra]
-    yield found_at(file, entry.key_span, code, message, safety=Safety.SAFE, edits=edits)
+    yield found_at(
+        file, entry.key_span, code, "these settings become FSDP2's", safety=Safety.SAFE, edits=edits
+    )
 
 
 def block_edits(file: ConfigFile, block: Mapping, done: Decisions) -> list[Edit]:

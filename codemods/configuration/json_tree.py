@@ -40,7 +40,7 @@ def _value(text: str, start: int, depth: int) -> tuple[Node, int]:
     match text[start : start + 1]:
         case '"':
             value, end = _DECODER.raw_decode(text, start)
-            return Scalar(value, Span(start, end), '"'), end
+            return Scalar(value, Span(start, end)), end
         case "{":
             return _mapping(text, start, depth)
         case "[":
@@ -75,7 +75,7 @@ def _items(text: str, start: int, depth: int) -> tuple[Items, int]:
         node, end = _value(text, position, depth + 1)
         items.append(node)
         position = _skip(text, end)
-    return Items(tuple(items), Span(start, position + 1), flow=True), position + 1
+    return Items(tuple(items), Span(start, position + 1)), position + 1
 
 
 def _expect(text: str, position: int, wanted: str) -> int:

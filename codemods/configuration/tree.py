@@ -13,15 +13,10 @@ from codemods.sources import SourceFile
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A string, number, boolean or null.
-
-    Attributes:
-        quote: the quotation mark around it, empty for a plain scalar.
-    """
+    """A string, number, boolean or null."""
 
     value: object
     span: Span
-    quote: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +25,6 @@ class Items:
 
     items: tuple[Node, ...]
     span: Span
-    flow: bool
 
     @property
     def value(self) -> list[object]:

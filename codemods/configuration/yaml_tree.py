@@ -52,15 +52,13 @@ class _Builder:
             raise ValueError("nested too deep")
         start, end = node.start_mark.index, node.end_mark.index
         if isinstance(node, yaml.ScalarNode):
-            quote = node.style if node.style in ("'", '"') else ""
             value = self._value(node)
             if node.style in ("|", ">"):
                 end = len(self._text[:end].rstrip())
-            return Scalar(value, Span(start, end), quote)
+            return Scalar(value, Span(start, end))
         if isinstance(node, yaml.SequenceNode):
             items = tuple(self.build(item, start, depth + 1) for item in node.value)
-            flow = bool(node.flow_style)
-            return Items(items, Span(start, end if flow else _last_end(items, start)), flow)
+            return Items(items, Span(start, end if node.flow_style else _last_end(items, start)))
         assert isinstance(node, yaml.MappingNode)
         return self._mapping(node, after, depth)
 

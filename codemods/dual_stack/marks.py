@@ -43,7 +43,6 @@ class Mark:
         is_certain: coming here is sharding; not so where a function is called that may do so.
     """
 
-    node: ast.AST
     stack: Stack
     around: tuple[ast.AST, ...]
     is_certain: bool = True
@@ -178,7 +177,7 @@ def _add(
 ) -> set[ast.AST]:
     """Add a mark, and tell which definitions it gives a stack to that they had not."""
     around = (node, *module.ancestors(node))
-    marks.by_module.setdefault(module, []).append(Mark(node, stack, around, is_certain))
+    marks.by_module.setdefault(module, []).append(Mark(stack, around, is_certain))
     for parent in around if is_certain else ():
         marks.certain.setdefault(parent, set()).add(stack)
     told: set[ast.AST] = set()

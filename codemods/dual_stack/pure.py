@@ -48,12 +48,12 @@ def does_more(node: ast.AST) -> bool:
     return any(isinstance(p, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom) for p in ast.walk(node))
 
 
-def is_pure(project: Project, module: Module, value: ast.AST, depth: int = _DEEPEST) -> bool:
+def is_pure(project: Project, module: Module, value: ast.AST) -> bool:
     """Whether evaluating something does nothing but give a value."""
     if does_more(value):
         return False
     calls = (node for node in ast.walk(value) if isinstance(node, ast.Call))
-    return all(_is_pure_call(project, module, call, depth) for call in calls)
+    return all(_is_pure_call(project, module, call, _DEEPEST) for call in calls)
 
 
 def _is_pure_call(project: Project, module: Module, call: ast.Call, depth: int) -> bool:

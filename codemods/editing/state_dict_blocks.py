@@ -55,7 +55,6 @@ class BlockPlan:
         why: the program decides.
     """
 
-    block: Block
     kind: str
     edits: tuple[Edit, ...]
     why: str = ""
@@ -80,7 +79,7 @@ def plan_block(project: Project, block: Block) -> BlockPlan | Refused:
     if isinstance(setting, Setting) and setting.kind is Kind.LOCAL:
         if not asks_no_model(project, block, calls):
             return Refused(LOCAL)
-        return BlockPlan(block, setting.kind.value, tuple(_without_context(block, ())))
+        return BlockPlan(setting.kind.value, tuple(_without_context(block, ())))
     for call in calls:
         reason = gives_model_away(project, block, call)
         if reason is not None:
@@ -102,7 +101,7 @@ def plan_block(project: Project, block: Block) -> BlockPlan | Refused:
             return Refused("a function that asks for the state dict in this block is used outside of it too")
         edits += translated
     edits += _without_context(block, before)
-    return BlockPlan(block, setting.kind.value, _outermost(edits))
+    return BlockPlan(setting.kind.value, _outermost(edits))
 
 
 def _kept_block(project: Project, block: Block, calls: list[ast.Call], why: str) -> BlockPlan | Refused:
@@ -113,7 +112,7 @@ def _kept_block(project: Project, block: Block, calls: list[ast.Call], why: str)
         if isinstance(translated, Refused):
             return translated
         edits += translated
-    return BlockPlan(block, "", _outermost(edits), why)
+    return BlockPlan("", _outermost(edits), why)
 
 
 def _outermost(edits: list[Edit]) -> tuple[Edit, ...]:

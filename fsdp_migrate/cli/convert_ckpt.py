@@ -59,18 +59,22 @@ def convert_ckpt(
     only: Annotated[Part | None, typer.Option(help="Write this part alone.")] = None,
     tied: Annotated[
         TiedPolicy | None,
-        typer.Option(help="Names of one tensor: keep all, the first, or refuse. [keep; safetensors: first]"),
+        typer.Option(
+            help="Tied parameters: keep all names, only the first, or refuse. [keep; safetensors: first]"
+        ),
     ] = None,
     fill_optim_state: Annotated[
         bool,
         typer.Option("--fill-optim-state", help="Zeros and step 0 where a parameter has no state."),
     ] = False,
     shards: Annotated[
-        int | None, typer.Option(min=1, help="Lay the rows out for this many ranks, one file each (DCP).")
+        int | None, typer.Option(min=1, help="Lay the rows out for this many ranks, one file for each (DCP).")
     ] = None,
     mesh: Annotated[
         str | None,
-        typer.Option(metavar="replicate=R,shard=S", help="The same for a 2-D mesh: replicas share files."),
+        typer.Option(
+            metavar="replicate=R,shard=S", help="Like --shards, for a 2-D mesh: replicas share files."
+        ),
     ] = None,
     link: Annotated[
         bool,
@@ -80,10 +84,10 @@ def convert_ckpt(
     ] = False,
     layout: Annotated[Preset, typer.Option(help="Whose loader DST is for (DCP).")] = Preset.TORCH,
     model_key: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The model's key at the top. [as --layout has it]")
+        str | None, typer.Option(metavar="NAME", help="Top-level key of the model. [that of --layout]")
     ] = None,
     optim_key: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The optimizer's key at the top. [likewise]")
+        str | None, typer.Option(metavar="NAME", help="Top-level key of the optimizer. [that of --layout]")
     ] = None,
     against: Annotated[
         str | None, typer.Option(metavar="FULL.PT", help="A checkpoint that SRC must be equal to.")
@@ -93,7 +97,8 @@ def convert_ckpt(
     jobs: Jobs = None,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not read the output back.")] = False,
     max_memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Stay below 800MiB, 2G, ...; fewer threads, or refuse.")
+        str | None,
+        typer.Option(metavar="SIZE", help="Stay below 800MiB, 2G, ... with fewer threads, or refuse."),
     ] = None,
     staging: Staging = None,
     no_flush: Annotated[

@@ -74,7 +74,7 @@ class RulesFormat(str, enum.Enum):
 
 def rules(
     format_: Annotated[
-        RulesFormat, typer.Option("--format", help="Of the list.", case_sensitive=False)
+        RulesFormat, typer.Option("--format", help="Form of the list.", case_sensitive=False)
     ] = RulesFormat.TEXT,
 ) -> ExitCode:
     """List every rule: its name, its codes, and its first sentence; as JSON with its whole manual page.

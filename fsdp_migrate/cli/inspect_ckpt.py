@@ -40,7 +40,7 @@ def inspect_ckpt(
     ignored: Ignored = None,
     param_groups: ParamGroups = None,
     tree: Annotated[
-        bool, typer.Option("--tree", help="By the dots of the names, alike layers once.")
+        bool, typer.Option("--tree", help="As a tree of the names, with equal layers once.")
     ] = False,
     under: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only this branch of the tree: model.layers.3")

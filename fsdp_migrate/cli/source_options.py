@@ -23,12 +23,14 @@ Sources = Annotated[
     list[str], typer.Argument(metavar="SRC...", help="Files, per-rank files, directories, or URLs of them.")
 ]
 From = Annotated[
-    SourceFormat | None, typer.Option("--from", help="What SRC is, where its content leaves it open.")
+    SourceFormat | None, typer.Option("--from", help="The format of SRC, if its content does not tell.")
 ]
 FromKey = Annotated[
     str | None,
     typer.Option(
-        "--from-key", metavar="NAME,...", help="Which of several models, or optimizers, in SRC: their keys."
+        "--from-key",
+        metavar="NAME,...",
+        help="Keys of the model and optimizers to take, where SRC holds several.",
     ),
 ]
 Model = Annotated[
@@ -62,10 +64,11 @@ SaverTorch = Annotated[
     typer.Option(metavar="VERSION", help="The torch that wrote SRC, where SRC does not say."),
 ]
 Staging = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Where URLs' files wait. [the system's own]")
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder for files on their way from or to URLs. [a temporary one]"),
 ]
 Report = Annotated[ReportFormat, typer.Option("--format", help="Form of the report.")]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Threads. [up to 4, one per core]")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Threads. [one per core, up to 4]")]
 
 MOST_JOBS = 4
 """Threads by default; more only help on storage that answers many requests at a time."""

@@ -113,18 +113,21 @@ Digests = Annotated[
 Elements = Annotated[
     bool,
     typer.Option(
-        "--elements", help="Keep every element of large tensors too (1 GiB per rank): slower, tells places."
+        "--elements",
+        help="Keep every element of large tensors too (1 GiB per rank): slower, but tells where they differ.",
     ),
 ]
 Nproc = Annotated[int, typer.Option(help="Processes on this machine.", min=1)]
 Nnodes = Annotated[int, typer.Option(help="Machines.", min=1)]
 Endpoint = Annotated[str, typer.Option(help="Rendezvous of all machines.", metavar="HOST:PORT")]
-Steps = Annotated[int, typer.Option(help="Optimizer steps, or until the script ends.", min=1)]
+Steps = Annotated[int, typer.Option(help="Optimizer steps, or fewer if the script ends before.", min=1)]
 DeviceName = Annotated[DeviceOption, typer.Option(help="cpu also rehearses scripts that name cuda.")]
-Timeout = Annotated[float, typer.Option(help="Seconds without progress after which a job hangs.", min=1)]
+Timeout = Annotated[
+    float, typer.Option(help="Seconds without progress after which a job counts as hanging.", min=1)
+]
 Keep = Annotated[
     Path | None,
-    typer.Option(help="Keep records and logs of every rank here.", metavar="DIR"),
+    typer.Option(help="Keep records and logs of all ranks here.", metavar="DIR"),
 ]
 Preload = Annotated[bool, typer.Option(help="Fork ranks from a process that has imported torch.")]
 FixedOrder = Annotated[bool, typer.Option(help="Sum gradients of 3 and more ranks in rank order.")]
@@ -142,7 +145,7 @@ ThirdArm = Annotated[
 ]
 AsGpu = Annotated[
     bool,
-    typer.Option("--as-gpu", help="In a rehearsal tell the script that there is a GPU."),
+    typer.Option("--as-gpu", help="In a rehearsal on a CPU, tell the script that there is a GPU."),
 ]
 Profile = Annotated[
     bool, typer.Option("--profile", help="Measure speed, memory and overlap of both arms, in turns.")

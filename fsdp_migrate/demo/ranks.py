@@ -36,8 +36,8 @@ class RankJob:
     timeout_s: float = 120.0
 
 
-PRELOAD = ("torch._dynamo", "torch.distributed.fsdp")
-"""Dynamo because the first optimizer imports it, which would take every rank longer than its job."""
+PRELOAD = ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.checkpoint.state_dict")
+"""What every rank would import; dynamo with the first optimizer, which would take longer than the job."""
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 _END_S = 10.0
 _READY_S = 300.0

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from checkpoint_convert.errors import UnsupportedError
 from checkpoint_convert.model import Contents, TensorSource, Value, size_bytes
 from checkpoint_convert.values import is_tensor
-from fsdp_migrate.reports.conversion import human_bytes
+from fsdp_migrate.reports.conversion import Write, human_bytes
 from fsdp_migrate.reports.inspection import describe_value
-
-Write = Callable[[str], object]
 
 
 @dataclass(slots=True)

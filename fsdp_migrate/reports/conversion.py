@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from checkpoint_convert.convert import Conversion, Plan
-from checkpoint_convert.items import Items, TensorItem, dotted
+from checkpoint_convert.items import Items, TensorItem
 from checkpoint_convert.model import Contents, Notice
+from checkpoint_convert.values import dotted
 
 Write = Callable[[str], object]
 

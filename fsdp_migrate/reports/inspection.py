@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from checkpoint_convert.errors import CheckpointError
@@ -12,9 +12,8 @@ from checkpoint_convert.optim_groups import complete_group
 from checkpoint_convert.optim_items import optimizer_values
 from checkpoint_convert.raw_contents import RawEntry
 from checkpoint_convert.values import is_tensor
-from fsdp_migrate.reports.conversion import LOADABLE, describe_source, human_bytes, shortened
+from fsdp_migrate.reports.conversion import LOADABLE, Write, describe_source, human_bytes, shortened
 
-Write = Callable[[str], object]
 Row = Mapping[str, object]
 
 _LONG = 60

@@ -60,7 +60,6 @@ def test_threads_are_given_up_before_it_is_refused(tensors: list[TensorItem]) ->
     one = needed_bytes(tensors, 3, 1, verify=False)
     assert one == (100 + 16 + 16) * MIB + 4 * BLOCK_BYTES
     assert needed_bytes(tensors, 3, 4, verify=False) - one == 3 * 4 * BLOCK_BYTES
-    assert jobs_within(None, tensors, 3, 4, verify=False) == 4
     assert jobs_within(one + 12 * BLOCK_BYTES, tensors, 3, 4, verify=False) == 4
     assert jobs_within(one + 9 * BLOCK_BYTES, tensors, 3, 4, verify=False) == 3
     assert jobs_within(one, tensors, 3, 4, verify=False) == 1

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from checkpoint_convert.errors import LayoutError, UnsupportedError
-from checkpoint_convert.items import Items, dotted
+from checkpoint_convert.items import Items
 from checkpoint_convert.model import Contents, DType, OptimizerContents, ParamGroup, SourceFormat
 from checkpoint_convert.optim_groups import complete_group
 from checkpoint_convert.plan import plan_items
 from checkpoint_convert.tied import tied_pairs
+from checkpoint_convert.values import dotted
 from checkpoint_convert.write_options import OutputFormat, Part, TiedPolicy, WriteOptions
 from tests.checkpoint_convert.memory_source import MemorySource, sources
 from tests.checkpoint_convert.trained import trained_contents

@@ -17,6 +17,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from typer.testing import CliRunner, Result
 
 from fsdp_migrate.cli.app import app
+from tests.program import run_program
 
 ROOT = Path(__file__).parents[2]
 OLD = ROOT / "tests" / "checkpoint_convert" / "old_torch"
@@ -27,10 +28,7 @@ def call(*arguments: object) -> Result:
 
 
 def shell(*arguments: object, **changes: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fsdp_migrate", *map(str, arguments)]
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False, **changes
-    )
+    return run_program(*arguments, cwd=ROOT, **changes)
 
 
 @pytest.fixture

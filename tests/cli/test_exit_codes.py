@@ -12,6 +12,7 @@ from fsdp_migrate.cli import app
 from fsdp_migrate.demo.road import PROJECT
 from fsdp_migrate.errors import JobError
 from fsdp_migrate.exit_codes import ExitCode
+from tests.program import run_program
 
 ROOT = Path(__file__).parents[2]
 OLD_TORCH = ROOT / "tests" / "checkpoint_convert" / "old_torch"
@@ -32,15 +33,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fsdp_migrate", *arguments],
-        cwd=place,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run_program(*arguments, cwd=place, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""})
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import pytest
 from fsdp_migrate.cli.rewrite_options import Given, rewrite_options
 from fsdp_migrate.errors import UsageError
 from fsdp_migrate.settings import RewriteSettings
+from tests.program import run_program
 
 ROOT = Path(__file__).parents[2]
 _IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n"
@@ -25,9 +26,8 @@ LEFT = f"{_IMPORT}models = [FSDP(m) for m in models]\n"
 
 
 def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "200"}
-    command = [sys.executable, "-m", "fsdp_migrate", "rewrite", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}
+    return run_program("rewrite", *arguments, cwd=cwd, env=environment)
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -341,11 +341,8 @@ def test_rewrite_never_imports_torch_and_libcst_only_where_files_change(
 
 
 def test_explain_and_rules_print_the_manual() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
-
     def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "fsdp_migrate", *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return run_program(*arguments, env={**os.environ, "NO_COLOR": "1"})
 
     by_code, by_name = ask("explain", "FM102"), ask("explain", "sharding_strategy")
     assert by_code.returncode == 0 and "shard_model(model, ...)" in by_code.stdout

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from codemods.editing.helper_assembly import Needs, assemble
 from codemods.editing.helper_improvement_text import IMPROVEMENT_PARTS
+from fsdp_migrate.demo.ranks import RankJob
+from tests.ranks import forker
 
 _JOB = """
-import importlib.util, os, sys
+import importlib.util
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -86,8 +84,7 @@ def trained(units, dtype, *improvements):
     return losses, len(CALLS)
 
 
-rank, store = int(sys.argv[1]), sys.argv[2]
-dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=2)
+dist.init_process_group("gloo")
 ahead = lambda model: helper.prefetch_units(model, ahead=2)
 for units in ("nested", "stages"):
     for dtype in (None, torch.bfloat16):
@@ -140,8 +137,7 @@ if importlib.util.find_spec("torchao") is not None:
     assert none == [] and converted == ["up", "down"], converted
     assert all(scale is not None for scale in scales)
     assert low != plain and all(abs(a - b) < 0.05 * plain[0] for a, b in zip(low, plain)), (low, plain)
-print("trains alike", flush=True)
-os._exit(0)  # gloo aborts at exit now and then
+print("trains alike")
 """
 
 
@@ -156,21 +152,6 @@ def test_improved_models_train_alike_and_keep_their_names(tmp_path: Path) -> Non
     Where torchao is installed, float8 too: by its own kernels, which run on CPUs."""
     (tmp_path / "helper.py").write_text(assemble(frozenset(_testable()), Needs(frozenset(), frozenset())))
     (tmp_path / "job.py").write_text(_JOB)
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "job.py", str(rank), str(tmp_path / "store")],
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [rank.communicate(timeout=100) for rank in ranks]
-    except subprocess.TimeoutExpired:
-        pytest.fail("the ranks hang")
-    finally:
-        for rank in ranks:
-            rank.kill()
-    assert [out.strip() for out, _ in said] == ["trains alike"] * 2, said
+    forker().run(RankJob("job.py", (), 2, tmp_path, tmp_path / "logs", 100))
+    for rank in range(2):
+        assert (tmp_path / "logs" / f"rank{rank}.log").read_text().endswith("trains alike\n")

@@ -18,6 +18,7 @@ from codemods.record import FOLDER
 from codemods.sources import find_files
 from codemods.undo import restore
 from codemods.write import write_rewrite
+from tests.program import run_program
 
 ROOT = Path(__file__).parents[2]
 TRAIN = """\
@@ -59,14 +60,7 @@ def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def program(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fsdp_migrate", *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run_program(*arguments)
 
 
 def test_undo_restores_every_byte_and_mode_and_leaves_no_record(project: Path) -> None:

@@ -1,16 +1,16 @@
 """The FSDP1 arm of the reference job, rewritten by `rewrite`, trains as it did, to the last bit."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fsdp_migrate.demo.ranks import RankJob
 from fsdp_migrate.verify.reference_job import fsdp1_arm
+from tests.program import run_program
+from tests.ranks import forker
 
 ROOT = Path(__file__).parents[2]
 RANKS = ROOT / "tests" / "verify" / "reference_job_ranks.py"
@@ -27,14 +27,7 @@ CASES: dict[str, dict[str, Any]] = {
 def rewritten(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("rewritten")
     shutil.copy(fsdp1_arm.__file__, directory)
-    done = subprocess.run(
-        [sys.executable, "-m", "fsdp_migrate", "rewrite", str(directory)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_program("rewrite", directory)
     assert done.returncode == 0, done.stdout + done.stderr
     return directory
 
@@ -49,15 +42,8 @@ def test_nothing_of_fsdp1_is_left(rewritten: Path) -> None:
 def test_rewritten_arm_trains_to_the_last_bit(rewritten: Path, tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     cases = {name: {"clip": None, "steps": 2, "sequence": 32} | case for name, case in CASES.items()}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(RANKS), "2", str(result), json.dumps(cases), str(rewritten)],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    words = (str(result), json.dumps(cases), str(rewritten))
+    forker().run(RankJob(str(RANKS), words, 2, tmp_path, tmp_path / "logs", 120))
     found = json.loads(result.read_text())
     for name in CASES:
         assert found[name]["fsdp2"] == found[name]["fsdp1"], name

@@ -1,17 +1,15 @@
 """The choices the bundled project takes at run time are still taken after `rewrite`, with the same losses."""
 
-import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fsdp_migrate.demo.losses import LossCurve
-from fsdp_migrate.demo.ranks import RankForker, RankJob
+from fsdp_migrate.demo.ranks import RankJob
 from fsdp_migrate.demo.road import PROJECT
+from tests.program import run_program
+from tests.ranks import forker
 
 ROOT = Path(__file__).parents[2]
 # Where nothing is clipped the two are equal to the last bit; the norm itself is summed in another order.
@@ -19,24 +17,10 @@ COMMON = ("--steps", "3", "--eval-interval", "3", "--save-interval", "0", "--gra
 
 
 @pytest.fixture(scope="module")
-def ranks() -> Iterator[RankForker]:
-    with RankForker() as forker:
-        yield forker
-
-
-@pytest.fixture(scope="module")
 def rewritten(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("rewritten") / "project"
     shutil.copytree(PROJECT, directory, ignore=shutil.ignore_patterns("__pycache__"))
-    done = subprocess.run(
-        [sys.executable, "-m", "fsdp_migrate", "rewrite", str(directory)],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_program("rewrite", directory)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "fully_shard(" in (directory / "fsdp2_sharding.py").read_text()
     return directory
@@ -53,12 +37,12 @@ def rewritten(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=" ".join,
 )
 def test_same_command_line_gives_the_same_losses(
-    flags: tuple[str, ...], ranks: RankForker, rewritten: Path, tmp_path: Path
+    flags: tuple[str, ...], rewritten: Path, tmp_path: Path
 ) -> None:
     curves, printed = [], []
     for name, project in (("fsdp1", PROJECT), ("fsdp2", rewritten)):
         arguments = (*COMMON, *flags, "--out-dir", str(tmp_path / name))
-        ranks.run(RankJob("train.py", arguments, 2, project, tmp_path / "logs" / name))
+        forker().run(RankJob("train.py", arguments, 2, project, tmp_path / "logs" / name))
         curves.append(LossCurve.read(tmp_path / name / "log.jsonl"))
         log = (tmp_path / "logs" / name / "rank0.log").read_text()
         printed.append(next(line for line in log.splitlines() if " parameters in " in line))
@@ -68,12 +52,10 @@ def test_same_command_line_gives_the_same_losses(
     assert printed[0] == printed[1], "as many parameters in as many units"
 
 
-def test_rewritten_project_saves_what_it_and_fsdp1_resume(
-    ranks: RankForker, rewritten: Path, tmp_path: Path
-) -> None:
+def test_rewritten_project_saves_what_it_and_fsdp1_resume(rewritten: Path, tmp_path: Path) -> None:
     saving = ("--steps", "4", "--grad-clip", "1e9", "--eval-interval", "2", "--save-interval", "2")
     formats = ("--save-formats", "full,sharded")
-    run(ranks, rewritten, tmp_path / "uninterrupted", *saving, *formats)
+    run(rewritten, tmp_path / "uninterrupted", *saving, *formats)
     reference = LossCurve.read(tmp_path / "uninterrupted" / "log.jsonl").after(2)
     assert sorted(reference.train) == [3, 4]
     saved = tmp_path / "uninterrupted" / "checkpoints"
@@ -83,9 +65,9 @@ def test_rewritten_project_saves_what_it_and_fsdp1_resume(
         ("back to FSDP1", PROJECT, "full-000002.pt"),
     ):
         resumed = (*saving, "--save-interval", "0", "--resume", str(saved / checkpoint))
-        assert run(ranks, project, tmp_path / name, *resumed) == reference, name
+        assert run(project, tmp_path / name, *resumed) == reference, name
 
 
-def run(ranks: RankForker, project: Path, out_dir: Path, *flags: str) -> LossCurve:
-    ranks.run(RankJob("train.py", ("--out-dir", str(out_dir), *flags), 2, project, out_dir / "logs"))
+def run(project: Path, out_dir: Path, *flags: str) -> LossCurve:
+    forker().run(RankJob("train.py", ("--out-dir", str(out_dir), *flags), 2, project, out_dir / "logs"))
     return LossCurve.read(out_dir / "log.jsonl")

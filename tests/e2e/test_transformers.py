@@ -14,6 +14,9 @@ import pytest
 
 from fsdp_migrate.demo.losses import LossCurve
 from fsdp_migrate.demo.ranks import PRELOAD, RankForker, RankJob
+from fsdp_migrate.verify.arms import Verification
+from fsdp_migrate.verify.model import LaunchOptions, VerifyRequest
+from fsdp_migrate.verify.run import script_report
 
 ROOT = Path(__file__).parents[2]
 PROJECTS = Path(__file__).parent / "projects"
@@ -81,7 +84,7 @@ def command(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def ranks() -> Iterator[RankForker]:
-    with RankForker(preload=(*PRELOAD, *MODELS)) as forker:
+    with RankForker(preload=(*PRELOAD, *MODELS, "fsdp_migrate.verify.worker")) as forker:
         yield forker
 
 
@@ -127,17 +130,19 @@ def test_rank_files_and_raw_optimizer_resume_to_the_last_bit(road: Road) -> None
     assert road.train("from_local", "--resume", "local") == reference(road)
 
 
-def test_parity_holds_from_the_first_step(road: Road) -> None:
-    done = command(
-        road.directory, "verify", "train.py", "--steps", "3", "--format", "json", "--", "--out", "verified"
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    report = json.loads(done.stdout)
-    assert report["passed"] is True
-    assert (report["original"]["kind"], report["candidate"]["kind"]) == ("FSDP1", "FSDP2")
-    assert len(report["original"]["units"]) == 4, "three layers and the root"
-    assert report["candidate"]["units"] == report["original"]["units"]
-    assert report["steps"] == 3
-    compared = {check["title"]: check["compared"] for check in report["checks"]}
+def test_parity_holds_from_the_first_step(road: Road, tmp_path: Path) -> None:
+    # As `fsdp-migrate verify train.py` does, but with ranks that have imported transformers once.
+    options = LaunchOptions(nproc=2, steps=3, device="cpu")
+    server = road.ranks._server
+    for name in ("records", "trees"):
+        (tmp_path / name).mkdir()
+    run = Verification(server, tmp_path / "records", tmp_path / "trees", options, "cpu", lambda _: None)
+    report = script_report(run, VerifyRequest("train.py", ("--out", "verified"), cwd=road.directory))
+    assert report.passed, (report.first, report.causes)
+    assert (report.original.kind, report.candidate.kind) == ("FSDP1", "FSDP2")
+    assert len(report.original.units) == 4, "three layers and the root"
+    assert report.candidate.units == report.original.units
+    assert report.steps == 3
+    compared = {check.title: check.compared for check in report.checks}
     for title in ("Loss", "Gradients before clipping", "Weights after each step", "Optimizer state"):
         assert compared[title] > 0, title

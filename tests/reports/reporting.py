@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.program import run_program
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,15 +48,8 @@ class Told:
 
 def program(*arguments: str, cwd: Path) -> Told:
     """Run `fsdp-migrate`."""
-    done = subprocess.run(
-        [sys.executable, "-m", "fsdp_migrate", *arguments],
-        cwd=cwd,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(cwd), "PYTHONUTF8": "1"},
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
-    return Told(done.returncode, done.stdout.decode(), done.stderr.decode())
+    done = run_program(*arguments, cwd=cwd, env={"PATH": "/usr/bin:/bin", "HOME": str(cwd)})
+    return Told(done.returncode, done.stdout, done.stderr)
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:

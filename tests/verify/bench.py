@@ -1,9 +1,11 @@
-"""Runs arms of the small project in `projects/tiny` for the tests, each original once."""
+"""Runs arms of the small project in `projects/tiny` for the tests, each original once.
+
+All ranks of all benches are forked from one process: importing torch costs more than most launches.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import atexit
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,19 +14,19 @@ from resume_file import full_checkpoint
 
 from fsdp_migrate.verify.arms import Verification
 from fsdp_migrate.verify.baseline import sources
+from fsdp_migrate.verify.launcher import RankServer
 from fsdp_migrate.verify.model import ArmName, LaunchOptions, ParityReport, VerifyRequest
 from fsdp_migrate.verify.noise import RoundingSource
 from fsdp_migrate.verify.record import ArmRecord
 from fsdp_migrate.verify.resumed import Resumed
 from fsdp_migrate.verify.run import report, script_report
-from fsdp_migrate.verify.started import started
 
 PROJECT = Path(__file__).parent / "projects" / "tiny"
 ZOO = Path(__file__).parent / "projects" / "zoo"
 
 
 class Bench:
-    """One rank server; originals and noise runs are kept by their options."""
+    """Arms of one project on so many ranks; originals and noise runs are kept by their options."""
 
     def __init__(self, run: Verification, folder: Path, project: Path = PROJECT) -> None:
         self.run, self.folder, self.project = run, folder, project
@@ -87,28 +89,32 @@ class Bench:
         return replace(self.run, records=folder / "records", trees=folder / "trees", options=options)
 
 
-@contextmanager
-def bench(folder: Path, nproc: int, steps: int = 3, project: Path = PROJECT, **more: Any) -> Iterator[Bench]:
+_servers: list[RankServer] = []
+
+
+def _server() -> RankServer:
+    """The process that ranks are forked from, a new one where a test has ended it."""
+    if not _servers or not _servers[-1].alive:
+        _servers.append(RankServer(nproc=2).__enter__())
+        atexit.register(_servers[-1].close)
+    return _servers[-1]
+
+
+def bench(folder: Path, nproc: int, steps: int = 3, project: Path = PROJECT, **more: Any) -> Bench:
     """A bench with `nproc` ranks."""
     options = LaunchOptions(**{"nproc": nproc, "steps": steps, "device": "cpu", "timeout_s": 60.0} | more)
-    with started(options, lambda _line: None) as run:
-        yield Bench(run, folder, project)
+    run = Verification(_server(), folder / "records", folder / "trees", options, "cpu", lambda _line: None)
+    return Bench(run, folder, project)
 
 
 class Benches:
     """Benches of the zoo by number of ranks, and the checkpoint that its jobs resume from."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.running = folder, ExitStack()
+        self.folder = folder
         self.benches: dict[int, Bench] = {}
         self.checkpoint = folder / "checkpoint.pt"
         full_checkpoint(self.checkpoint, with_buffers=False)
-
-    def __enter__(self) -> Benches:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.running.close()
 
     def verdict(self, options: str, ranks: int, mistake: str = "", timeout_s: float = 0.0) -> ParityReport:
         """Compare the zoo's programs under these options."""
@@ -118,9 +124,7 @@ class Benches:
     def of(self, ranks: int) -> Bench:
         """The bench with so many ranks."""
         if ranks not in self.benches:
-            self.benches[ranks] = self.running.enter_context(
-                bench(self.folder / str(ranks), ranks, project=ZOO)
-            )
+            self.benches[ranks] = bench(self.folder / str(ranks), ranks, project=ZOO)
         return self.benches[ranks]
 
     def forget(self) -> None:

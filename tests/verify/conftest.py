@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from bench import Bench, Benches, bench
 
 
-@pytest.fixture(scope="module")
-def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+@pytest.fixture(scope="session")
+def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """A bench with two ranks."""
-    with bench(tmp_path_factory.mktemp("bench"), 2) as made:
-        yield made
+    return bench(tmp_path_factory.mktemp("bench"), 2)
 
 
-@pytest.fixture(scope="module")
-def zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benches]:
+@pytest.fixture(scope="session")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Benches:
     """Benches for the zoo's programs."""
-    with Benches(tmp_path_factory.mktemp("zoo")) as made:
-        yield made
+    return Benches(tmp_path_factory.mktemp("zoo"))

@@ -1,10 +1,10 @@
 """Runs both arms of the reference job under several configurations in one set of gloo ranks.
 
-    python reference_job_ranks.py WORLD_SIZE RESULT.json CASES.json [REWRITTEN]
+    reference_job_ranks.py RESULT.json CASES [REWRITTEN]
 
 REWRITTEN is a directory whose `fsdp1_arm.py` takes the place of the FSDP2 arm.
-Ranks are forked from this process after torch is imported. Rank 0 writes, per case, what it saw of each
-arm: losses, gradient norms, and how far the final weights of the two arms lie apart.
+Every rank runs this. Rank 0 writes, per case, what it saw of each arm: losses, gradient norms, and how far
+the final weights of the two arms lie apart.
 """
 
 from __future__ import annotations
@@ -12,14 +12,11 @@ from __future__ import annotations
 import importlib
 import json
 import logging
-import os
 import re
 import sys
-import tempfile
 from pathlib import Path
 
 import torch
-import torch._dynamo  # an optimizer would import it, in every rank
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import FullyShardedDataParallel
@@ -93,26 +90,16 @@ def run_cases(cases: dict[str, dict[str, object]]) -> dict[str, object]:
 
 
 def main() -> None:
-    world_size, result, cases = int(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
-    if len(sys.argv) > 4:
-        sys.path.insert(0, sys.argv[4])
+    result, cases = Path(sys.argv[1]), json.loads(sys.argv[2])
+    if len(sys.argv) > 3:
+        sys.path.insert(0, sys.argv[3])
         train.fsdp2_arm = importlib.import_module("fsdp1_arm")
     torch.set_num_threads(1)
-    store = Path(tempfile.mkdtemp()) / "store"
-    children = []
-    for rank in range(world_size):
-        child = os.fork()
-        if child == 0:
-            os.environ.update(RANK=str(rank), WORLD_SIZE=str(world_size), LOCAL_WORLD_SIZE=str(world_size))
-            dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world_size)
-            found = run_cases(cases)
-            if rank == 0:
-                result.write_text(json.dumps(found))
-            dist.barrier()
-            os._exit(0)  # gloo's threads abort an orderly exit now and then
-        children.append(child)
-    failed = [pid for pid in children if os.waitpid(pid, 0)[1] != 0]
-    sys.exit(f"{len(failed)} ranks failed" if failed else 0)
+    dist.init_process_group("gloo")
+    found = run_cases(cases)
+    if dist.get_rank() == 0:
+        result.write_text(json.dumps(found))
+    dist.barrier()
 
 
 if __name__ == "__main__":

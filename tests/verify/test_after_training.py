@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,8 @@ PROJECT = Path(__file__).parent / "projects" / "endings"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with bench(tmp_path_factory.mktemp("after"), 2, steps=3, project=PROJECT) as one:
-        yield one
+def made(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return bench(tmp_path_factory.mktemp("after"), 2, steps=3, project=PROJECT)
 
 
 def verdict(made: Bench, *arguments: str) -> ParityReport:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
@@ -19,9 +18,8 @@ SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "verify-report.schema.
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with bench(tmp_path_factory.mktemp("endings"), 2, steps=3, project=PROJECT, timeout_s=6.0) as one:
-        yield one
+def made(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return bench(tmp_path_factory.mktemp("endings"), 2, steps=3, project=PROJECT, timeout_s=6.0)
 
 
 def verdict(made: Bench, *arguments: str) -> ParityReport:

@@ -18,6 +18,7 @@ from fsdp_migrate.verify import failures
 from fsdp_migrate.verify.launcher import LaunchResult, RankExit, RankServer, choose_device
 from fsdp_migrate.verify.model import ArmName
 from fsdp_migrate.verify.spec import RankFiles, WorkerSpec
+from tests.program import run_program
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -168,15 +169,7 @@ def test_users_files_stay_as_they_are(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_says_what_to_do(arguments: list[str], words: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "fsdp_migrate", "verify", *arguments],
-        cwd=PROJECT,
-        env=environment() | {"CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_program("verify", *arguments, cwd=PROJECT, env=environment() | {"CUDA_VISIBLE_DEVICES": ""})
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr

@@ -22,20 +22,20 @@ from fsdp_migrate.verify.run import compare_records, keep_record, record_script,
 def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Records of the small project: FSDP1, FSDP2, and FSDP2 with one wrong tensor, as sketches too."""
     folder = tmp_path_factory.mktemp("records")
-    with bench(folder / "bench", 2) as made:
-        for name, script, arguments, limit in (
-            ("fsdp1", "train_fsdp1.py", (), 1 << 20),
-            ("fsdp1-sketches", "train_fsdp1.py", (), 0),
-            ("fsdp2-sketches", "train_fsdp2.py", (), 0),
-            ("seed-sketches", "train_fsdp2.py", ("--mistake", "seed"), 0),
-        ):
-            run = made.fresh()
-            said: list[str] = []
-            options = replace(run.options, full_limit_bytes=limit)
-            run = replace(run, options=options, progress=said.append)
-            kept = keep_record(run, VerifyRequest(script, arguments, cwd=PROJECT), folder / name)
-            assert (kept.steps, kept.ranks) == (3, 2)
-            assert said[0] == "running the job on 2 processes"  # it is not known to be either side
+    made = bench(folder / "bench", 2)
+    for name, script, arguments, limit in (
+        ("fsdp1", "train_fsdp1.py", (), 1 << 20),
+        ("fsdp1-sketches", "train_fsdp1.py", (), 0),
+        ("fsdp2-sketches", "train_fsdp2.py", (), 0),
+        ("seed-sketches", "train_fsdp2.py", ("--mistake", "seed"), 0),
+    ):
+        run = made.fresh()
+        said: list[str] = []
+        options = replace(run.options, full_limit_bytes=limit)
+        run = replace(run, options=options, progress=said.append)
+        kept = keep_record(run, VerifyRequest(script, arguments, cwd=PROJECT), folder / name)
+        assert (kept.steps, kept.ranks) == (3, 2)
+        assert said[0] == "running the job on 2 processes"  # it is not known to be either side
     return folder
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,9 +20,8 @@ PROJECT = Path(__file__).parent / "projects" / "endings"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with bench(tmp_path_factory.mktemp("places"), 2, steps=2, project=PROJECT) as one:
-        yield one
+def made(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return bench(tmp_path_factory.mktemp("places"), 2, steps=2, project=PROJECT)
 
 
 def users_project(folder: Path, *outs: Path) -> Path:

@@ -1,18 +1,16 @@
 """Both arms of the reference job train the same model the same way, on real gloo ranks."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fsdp_migrate.demo.ranks import RankJob
 from fsdp_migrate.verify.reference_job.config import SHAPES, hybrid_mesh_shape
+from tests.ranks import forker
 
 RANKS = Path(__file__).parent / "reference_job_ranks.py"
-ROOT = Path(__file__).parents[2]
 
 BITWISE: dict[str, dict[str, Any]] = {
     "fp32": {},
@@ -40,15 +38,8 @@ MANY_RANKS: dict[str, dict[str, Any]] = {
 def run_ranks(world_size: int, cases: dict[str, dict[str, Any]], where: Path) -> dict[str, Any]:
     result = where / "result.json"
     options = {name: {"clip": None, "steps": 2, "sequence": 32} | case for name, case in cases.items()}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(RANKS), str(world_size), str(result), json.dumps(options)],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    words = (str(result), json.dumps(options))
+    forker().run(RankJob(str(RANKS), words, world_size, where, where / "logs", 120))
     found: dict[str, Any] = json.loads(result.read_text())
     return found
 

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 import torch.distributed.fsdp
-from bench import PROJECT
+from bench import PROJECT, bench
 
 from fsdp_migrate.verify import unsharded
-from fsdp_migrate.verify.model import Difference, LaunchOptions, ParityReport, VerifyRequest
+from fsdp_migrate.verify.model import Difference, ParityReport, VerifyRequest
 from fsdp_migrate.verify.record import ArmRecord, StepFacts
-from fsdp_migrate.verify.run import script_report
-from fsdp_migrate.verify.started import started
 from fsdp_migrate.verify.third import which_side
 
 
-def verdict(candidate_mistake: str, original: str) -> ParityReport:
-    options = LaunchOptions(nproc=2, steps=2, device="cpu", timeout_s=60, third_arm=True)
+def verdict(folder: Path, candidate_mistake: str, original: str) -> ParityReport:
     arguments = ("--dtype", "bf16", *(("--mistake", candidate_mistake) if candidate_mistake else ()))
     request = VerifyRequest("train_fsdp2.py", arguments, baseline=original, cwd=PROJECT)
-    with started(options, lambda _: None) as run:
-        return script_report(run, request)
+    return bench(folder, 2, steps=2, third_arm=True).script(request)
 
 
-def test_candidate_with_a_mistake_is_the_wrong_side() -> None:
-    report = verdict("scale", "train_fsdp1.py")
+def test_candidate_with_a_mistake_is_the_wrong_side(tmp_path: Path) -> None:
+    report = verdict(tmp_path, "scale", "train_fsdp1.py")
     assert not report.passed
     assert report.third.endswith("the candidate is the one that is wrong"), report.third
     assert "against a third arm, unsharded and in fp32, the loss of rank 0 in step 1" in report.third

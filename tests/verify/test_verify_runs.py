@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,10 +30,9 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(scope="module")
-def one_rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def one_rank(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """A bench with one rank."""
-    with bench(tmp_path_factory.mktemp("one"), 1, steps=2) as made:
-        yield made
+    return bench(tmp_path_factory.mktemp("one"), 1, steps=2)
 
 
 @pytest.fixture
@@ -213,10 +211,9 @@ def test_script_written_for_gpus_is_rehearsed_on_cpus(two_ranks: Bench, tmp_path
 
 
 @pytest.fixture(scope="module")
-def three_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def three_ranks(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """A bench with three ranks that keeps no tensor in full."""
-    with bench(tmp_path_factory.mktemp("three"), 3, full_limit_bytes=0) as made:
-        yield made
+    return bench(tmp_path_factory.mktemp("three"), 3, full_limit_bytes=0)
 
 
 def test_three_ranks_are_equal_to_the_last_bit_by_digests_alone(three_ranks: Bench) -> None:
@@ -252,9 +249,9 @@ def test_odd_number_of_ranks_may_add_up_in_another_order(three_ranks: Bench) -> 
 
 def test_script_is_timed_under_ddp_too(tmp_path: Path) -> None:
     """FSDP1's wrapper becomes DDP; a script that does what DDP cannot loses a column and no verdict."""
-    with bench(tmp_path, 2, steps=2, profile=True, also=("ddp",)) as made:
-        request = VerifyRequest("train_fsdp2.py", ("--dtype", "bf16"), baseline="train_fsdp1.py", cwd=PROJECT)
-        report = made.script(request)
+    made = bench(tmp_path, 2, steps=2, profile=True, also=("ddp",))
+    request = VerifyRequest("train_fsdp2.py", ("--dtype", "bf16"), baseline="train_fsdp1.py", cwd=PROJECT)
+    report = made.script(request)
     assert report.passed
     assert "under ddp: autocast in bfloat16 takes the place of parameters in bfloat16" in report.notices
     assert [arm.name for arm in report.performance] == [ArmName.ORIGINAL, ArmName.CANDIDATE, ArmName.DDP]

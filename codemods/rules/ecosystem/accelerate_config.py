@@ -85,7 +85,7 @@ def _block(file: ConfigFile, root: Mapping, entry: Entry, block: Mapping) -> Ite
     )
     done = to_fsdp2(block.value, launch)
     extra = [_mesh(file, entry, mesh, done.mesh)] if done.mesh and not done.blocked else []
-    yield from block_findings(file, entry, block, done, "FM601", "these settings become FSDP2's", extra)
+    yield from block_findings(file, entry, block, done, "FM601", extra)
 
 
 def _mesh(file: ConfigFile, entry: Entry, mesh: Entry | None, sizes: tuple[int, int]) -> Edit:

@@ -121,9 +121,7 @@ def _trainer(file: ConfigFile, mapping: Mapping) -> Iterator[Finding]:
         if fsdp is None and not any(former) and block is None:
             return
         if telling and config is not None and block is not None:
-            yield from block_findings(
-                file, config, block, to_fsdp2(block.value, None), "FM610", "these settings become FSDP2's"
-            )
+            yield from block_findings(file, config, block, to_fsdp2(block.value, None), "FM610")
         return
     if block is not None and not is_fsdp1({bare(k): v for k, v in block.value.items()}):
         return

@@ -60,13 +60,11 @@ class Holder:
     Args:
         parameter: an original or flat parameter of FSDP1, a DTensor of FSDP2, or a plain one.
         slots: empty on a rank that holds no element.
-        trainable: whether it wants a gradient.
         local_numel: elements of the local tensor when sharded; a gradient of another size is not reduced yet.
     """
 
     parameter: Tensor
     slots: tuple[Slot, ...]
-    trainable: bool
     local_numel: int
 
 
@@ -175,7 +173,7 @@ def _add_flat(index: ParameterIndex, handle: Any, modules: dict[int, str], prefi
         name = clean_name(_join(above, shared.module_name, shared.param_name))
         aliases.setdefault((id(shared.prim_module), shared.prim_param_name), []).append(name)
     slots: list[Slot] = []
-    originals: list[tuple[Slot | None, bool]] = []
+    originals: list[Slot | None] = []
     wanted = getattr(flat_param, "_params", None) or [flat_param] * len(flat_param._fqns)
     for fqn, shape, info, where, parameter in zip(
         flat_param._fqns,
@@ -196,24 +194,22 @@ def _add_flat(index: ParameterIndex, handle: Any, modules: dict[int, str], prefi
             begin, numel, start = info.offset_in_shard, info.numel_in_shard, info.intra_param_start_idx
             slot = Slot(name, tuple(shape), begin, numel, start)
             slots.append(slot)
-        originals.append((slot, bool(parameter.requires_grad)))
+        originals.append(slot)
     local = stored_weight(flat_param).numel()
-    holder = Holder(flat_param, tuple(slots), bool(flat_param.requires_grad), local)
+    holder = Holder(flat_param, tuple(slots), local)
     index.holders.append(holder)
     return {id(flat_param)} | _add_flat_owners(index, holder, originals)
 
 
-def _add_flat_owners(
-    index: ParameterIndex, holder: Holder, originals: list[tuple[Slot | None, bool]]
-) -> set[int]:
+def _add_flat_owners(index: ParameterIndex, holder: Holder, originals: list[Slot | None]) -> set[int]:
     """Enter the objects an optimizer may hold: the views of `use_orig_params=True`, or the flat parameter."""
     parameters = getattr(holder.parameter, "_params", None)
     if parameters is None:
         index.by_id[id(holder.parameter)] = holder
         return set()
-    for parameter, (slot, trainable) in zip(parameters, originals, strict=True):
+    for parameter, slot in zip(parameters, originals, strict=True):
         own = () if slot is None else (Slot(slot.name, slot.shape, 0, slot.numel, slot.start),)
-        index.by_id[id(parameter)] = Holder(parameter, own, trainable, own[0].numel if own else 0)
+        index.by_id[id(parameter)] = Holder(parameter, own, own[0].numel if own else 0)
     return {
         id(parameter)
         for parameter in [*parameters, *(getattr(holder.parameter, "_shared_params", None) or [])]
@@ -244,7 +240,7 @@ def _add_named(index: ParameterIndex, model: nn.Module, flat: set[int], prefix: 
         if slots is None:
             index.unreadable[name] = f"placements {getattr(parameter, 'placements', '?')}"
             slots = ()
-        holder = Holder(parameter, slots, bool(parameter.requires_grad), local_part(parameter).numel())
+        holder = Holder(parameter, slots, local_part(parameter).numel())
         index.holders.append(holder)
         index.by_id[identity] = holder
 

@@ -20,7 +20,8 @@ import fsdp_migrate
 from checkpoint_convert.errors import LayoutError
 from checkpoint_convert.flat_param import unit_members
 from checkpoint_convert.layout import ModelLayout, read_layout, to_json, wrapped_modules
-from checkpoint_convert.meta_model import layout_of, policy_prefixes
+from checkpoint_convert.meta_model import policy_prefixes
+from checkpoint_convert.module_layout import layout_of
 from checkpoint_convert.readers.layouts import given_layout
 from checkpoint_convert.readers.names import FLAT_NAMES, WRAPPERS
 from checkpoint_convert.readers.options import ReadOptions

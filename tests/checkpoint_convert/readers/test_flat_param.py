@@ -24,8 +24,8 @@ from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from checkpoint_convert.flat_param import Sharding, UnitLayout, lay_out, span_on_rank, unit_members
-from checkpoint_convert.meta_model import layout_of
-from checkpoint_convert.model import DType
+from checkpoint_convert.model import BY_TORCH_NAME, DType
+from checkpoint_convert.module_layout import layout_of
 from checkpoint_convert.readers.cutting import cut
 from checkpoint_convert.readers.names import clean
 from checkpoint_convert.tensor_sources import ConcatTensor, MemoryTensor
@@ -142,6 +142,10 @@ def handles(tree: Tree, setting: Setting, rank: int) -> dict[str, Any]:
         return {names[unit]: unit._handle for unit in units if unit._handle is not None}
 
 
+def dtype_of(setting: Setting) -> DType:
+    return BY_TORCH_NAME[str(setting.dtype).removeprefix("torch.")]
+
+
 def ours(tree: Tree, setting: Setting) -> dict[str, UnitLayout]:
     model = make(tree, setting)
     layout = layout_of(model, "test")
@@ -150,9 +154,8 @@ def ours(tree: Tree, setting: Setting) -> dict[str, UnitLayout]:
     ]
     itemsize = setting.compute.itemsize if setting.compute else None
     sharding = Sharding(setting.world, setting.orig, itemsize, setting.sharded)
-    dtype = next(dtype for dtype in DType if f"torch.{dtype.torch_name}" == str(setting.dtype))
     members = unit_members(layout, prefixes, use_orig_params=setting.orig)
-    return {prefix: lay_out(prefix, specs, dtype, sharding) for prefix, specs in members.items()}
+    return {prefix: lay_out(prefix, specs, dtype_of(setting), sharding) for prefix, specs in members.items()}
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -206,8 +209,9 @@ def _check_elements(
 ) -> None:
     """Every parameter, cut out of the ranks' shards, has its own elements."""
     shards = flats if setting.sharded and setting.world > 1 else flats[:1]
-    parts = [MemoryTensor(unit.dtype, (flat.numel(),), tensor_bytes(flat)) for flat in shards]
-    whole = ConcatTensor(parts, unit.dtype, (sum(flat.numel() for flat in shards),))
+    dtype = dtype_of(setting)
+    parts = [MemoryTensor(dtype, (flat.numel(),), tensor_bytes(flat)) for flat in shards]
+    whole = ConcatTensor(parts, dtype, (sum(flat.numel() for flat in shards),))
     for piece in unit.pieces:
         for name in piece.names:
             source = cut(whole, piece, True, "test")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.program import run_program
 
 FILES = {
     "accelerate.yaml": (
@@ -63,8 +64,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fsdp_migrate", "rewrite", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_program("rewrite", *arguments)
 
 
 def contents(folder: Path) -> dict[str, str]:
