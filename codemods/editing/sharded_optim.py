@@ -48,7 +48,7 @@ def load_sharded_optimizer(project: Project, module: Module, call: ast.Call) -> 
         f"{{target}} = {{{{{{key}}: {{{API}.get_optimizer_state_dict}}({{model}}, {{optim}})}}}}\n"
         "{torch.distributed.checkpoint}.load({target}, storage_reader={reader})"
     )
-    if may_lack_schedule(project, module, statement, subjects[1]):
+    if may_lack_schedule(project, module, call, subjects[1]):
         template = "{target} = {helper.read_sharded_optimizer}({model}, {optim}, {key}, {reader})"
     new = code(
         module,
