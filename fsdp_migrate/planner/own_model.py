@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from checkpoint_convert.layout import ModelLayout
-from checkpoint_convert.meta_model import build_on_meta, layout_of, own_modules
+from checkpoint_convert.meta_model import build_on_meta
+from checkpoint_convert.module_layout import layout_of, own_modules
 from checkpoint_convert.readers.layouts import wrapped_units
 from fsdp_migrate.errors import UsageError
 from fsdp_migrate.planner.model import Job, ModelFacts
