@@ -188,7 +188,7 @@ def read_project(
 
 def _may_use_fsdp(reader: Reader, index: Index, path: str) -> bool:
     """Whether a file has to be kept as a tree for what it says of FSDP itself."""
-    if not tells_of_fsdp(reader.code_of(path)):
+    if not tells_of_fsdp(reader.bytes_of(path)):  # of a notebook too: one that cannot be read has to be told
         return False
     module = reader.load(path)
     if module is None or may_use_fsdp(module, index):

@@ -154,6 +154,8 @@ def _imports(text: str, style: Style) -> str:
     saving = [n for n in _STATE_DICT_API if re.search(rf"\b{n}\(", text)]
     if saving:
         third.append(_line("torch.distributed.checkpoint.state_dict", saving))
+    if "StorageReader" in text:
+        third.append("from torch.distributed.checkpoint.storage import StorageReader")
     mesh = [n for n in ("DeviceMesh", "init_device_mesh") if n in text]
     if mesh:
         third.append(_line("torch.distributed.device_mesh", mesh))

@@ -218,17 +218,17 @@ def load_full_optimizer(
 
 READ_SHARDED_OPTIMIZER = '''\
 def read_sharded_optimizer(
-    model: nn.Module, optimizer: torch.optim.Optimizer, key: str, reader: dcp.StorageReader
+    model: nn.Module, optimizer: torch.optim.Optimizer, key: str, reader: StorageReader
 ) -> dict[str, Any]:
     """A checkpoint's optimizer state under `key`, sharded as the optimizer is."""
-    state = {key: get_optimizer_state_dict(model, optimizer)}
+    state: dict[str, Any] = {key: get_optimizer_state_dict(model, optimizer)}
     saved = reader.read_metadata().state_dict_metadata
     for number, group in enumerate(state[key]["param_groups"]):
         # What only saved groups have is read too: a schedule's `initial_lr`.
-        start = f"{key}.param_groups.{number}."
+        start = ".".join([key, "param_groups", str(number), ""])
         names = {name[len(start) :] for name in saved if name.startswith(start)}
         group.update(dict.fromkeys(names - group.keys()))
-    dcp.load(state, storage_reader=reader)
+    dcp.load(state, storage_reader=reader)  # type: ignore[attr-defined]
     return state
 '''
 

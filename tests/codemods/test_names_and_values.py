@@ -132,7 +132,7 @@ def test_values_are_followed(name: str, tmp_path: Path) -> None:
     project = project_of(
         tmp_path,
         {
-            "main.py": f"{text}\nuse({asked})  # fsdp\n",
+            "main.py": f"{text}\nuse({asked}); fsdp = True\n",
             "other.py": "from functools import partial\nSHARED = partial(len)\n"
             "def make():\n    return 1, 'two'\n"
             "@dataclass\nclass Config:\n    a: int = 1\n    b: int = 0\n",
@@ -159,7 +159,7 @@ def test_values_are_followed_through_star_imports(star: str, tmp_path: Path) -> 
         {
             "pkg/__init__.py": "SHARED = 3\n",
             "pkg/sub.py": "SHARED = 3\n",
-            "pkg/main.py": f"{star}\nuse(SHARED)  # fsdp\n",
+            "pkg/main.py": f"{star}\nuse(SHARED); fsdp = True\n",
         },
     )
     module = project.modules["pkg/main.py"]
@@ -180,7 +180,7 @@ def test_parameters_of_methods_have_the_values_of_calls_on_the_class(name: str, 
         tmp_path,
         {
             "main.py": f"class Trainer:\n    {decorator}def wrap(self, model, kind):\n"
-            f"        use(kind)  # fsdp\n{call}\n",
+            f"        use(kind); fsdp = True\n{call}\n",
         },
     )
     module = project.modules["main.py"]
@@ -192,7 +192,7 @@ def test_parameters_have_the_values_of_every_call(tmp_path: Path) -> None:
     project = project_of(
         tmp_path,
         {
-            "wrap.py": "def wrap(strategy=None, *, size):\n    use(strategy, size)  # fsdp\n",
+            "wrap.py": "def wrap(strategy=None, *, size):\n    use(strategy, size); fsdp = True\n",
             "one.py": "from wrap import wrap\nwrap(size=1)\n",
             "two.py": "from wrap import wrap\nwrap('x', size=2)\n",
         },

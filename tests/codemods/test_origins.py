@@ -38,7 +38,7 @@ _ORIGINS = {
 @pytest.mark.parametrize("name", _ORIGINS)
 def test_objects_are_followed_to_where_they_are_made(name: str, tmp_path: Path) -> None:
     text, asked, made = _ORIGINS[name]
-    project = project_of(tmp_path, {"main.py": f"{text}\n# fsdp\n"})
+    project = project_of(tmp_path, {"main.py": f"{text}\nfsdp = True\n"})
     module = project.modules["main.py"]
     found = Origins(project.links).of(module, marked(module, asked))
     assert {ast.unparse(node) for node in found} == made

@@ -240,7 +240,10 @@ def _low_precision_gradients(project: Project, use: NameUse) -> Iterator[Finding
         return
     for keyword in call.keywords:
         if _is_decided_at_run_time(project, keyword):
-            message = "`keep_low_precision_grads` can only be False: FSDP2 keeps the dtype of parameters"
+            can_be = "" if keyword.arg is not None else f"of `**{ast.unparse(keyword.value)}` "
+            message = (
+                f"{can_be}`keep_low_precision_grads` can only be False: FSDP2 keeps the dtype of parameters"
+            )
             yield finding(use.module, keyword, "FM203", message, is_note=True, fades=True)
         elif keyword.arg == _GRADIENTS:
             is_off = isinstance(keyword.value, ast.Constant) and not keyword.value.value

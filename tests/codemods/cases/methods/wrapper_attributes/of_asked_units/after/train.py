@@ -12,7 +12,7 @@ class Trainer:
     def total(self, x):
         # TODO(fsdp-migrate FM310): use
         #   `next(model.parameters()).device_mesh.get_group()`, or keep the mesh; of two
-        #   dimensions name the one that shards
+        #   dimensions the one that shards
         dist.all_reduce(x, group=self.model.blocks[0].process_group)
         # TODO(fsdp-migrate FM310): use
         #   `next(model.parameters()).device_mesh.get_group(...)` of the dimension that
@@ -23,13 +23,13 @@ class Trainer:
     def groups(self):
         # TODO(fsdp-migrate FM310): use
         #   `next(model.parameters()).device_mesh.get_group()`, or keep the mesh; of two
-        #   dimensions name the one that shards
+        #   dimensions the one that shards
         first = next(
             m for m in self.model.modules() if isinstance(m, FSDPModule)
         ).process_group
         # TODO(fsdp-migrate FM310): use
         #   `next(model.parameters()).device_mesh.get_group()`, or keep the mesh; of two
-        #   dimensions name the one that shards
+        #   dimensions the one that shards
         return first, [
             m.process_group for m in self.model.modules() if isinstance(m, FSDPModule)
         ]
@@ -43,7 +43,7 @@ def ranks_of(module):
     if isinstance(module, FSDPModule):
         # TODO(fsdp-migrate FM310): use
         #   `next(model.parameters()).device_mesh.get_group()`, or keep the mesh; of two
-        #   dimensions name the one that shards
+        #   dimensions the one that shards
         return dist.get_world_size(module.process_group)
     return len(module.process_group)
 
@@ -51,7 +51,7 @@ def ranks_of(module):
 def of_either(module, x):
     assert isinstance(module, (FSDPModule, DDP))
     # TODO(fsdp-migrate FM310): use `next(model.parameters()).device_mesh.get_group()`,
-    #   or keep the mesh; of two dimensions name the one that shards
+    #   or keep the mesh; of two dimensions the one that shards
     dist.all_reduce(x, group=module.process_group)
 
 

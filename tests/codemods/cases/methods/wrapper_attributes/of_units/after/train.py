@@ -19,7 +19,7 @@ def reduce_over_units(model, value):
         if unit._has_params and not unit._is_root:
             # TODO(fsdp-migrate FM310): use
             #   `next(model.parameters()).device_mesh.get_group()`, or keep the mesh; of
-            #   two dimensions name the one that shards
+            #   two dimensions the one that shards
             dist.all_reduce(value, group=unit.process_group)
         # TODO(fsdp-migrate FM310): FSDP2 computes in the policy's dtype in evaluation
         #   too
@@ -36,11 +36,11 @@ def reduce_over_units(model, value):
 
 def group_of(model):
     # TODO(fsdp-migrate FM310): use `next(model.parameters()).device_mesh.get_group()`,
-    #   or keep the mesh; of two dimensions name the one that shards
+    #   or keep the mesh; of two dimensions the one that shards
     if hasattr(model, "process_group"):
         # TODO(fsdp-migrate FM310): use
         #   `next(model.parameters()).device_mesh.get_group()`, or keep the mesh; of two
-        #   dimensions name the one that shards
+        #   dimensions the one that shards
         return getattr(model, "process_group", None)
     return None
 

@@ -9,5 +9,5 @@ def describe(model, group):
         #   does not remember it
         print(model.sharding_strategy, model.world_size)
     # TODO(fsdp-migrate FM310): use `next(model.parameters()).device_mesh.get_group()`,
-    #   or keep the mesh; of two dimensions name the one that shards
+    #   or keep the mesh; of two dimensions the one that shards
     return model.process_group

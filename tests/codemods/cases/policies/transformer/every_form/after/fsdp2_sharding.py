@@ -133,7 +133,8 @@ def clip_grad_norm_(
         norm = norm if math.isinf(norm_type) else norm**norm_type
         if isinstance(group[0], DTensor):
             for dim, placement in enumerate(group[0].placements):
-                if placement.is_shard():
+                # A strided shard is no `is_shard()`.
+                if not placement.is_replicate():
                     operation = (
                         dist.ReduceOp.MAX
                         if math.isinf(norm_type)

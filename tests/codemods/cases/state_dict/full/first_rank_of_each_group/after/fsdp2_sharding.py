@@ -127,8 +127,8 @@ def summon_full_params(
 ) -> Iterator[None]:
     """Whole parameters stand in place of the shards; `writeback` keeps changes.
 
-    With `rank0_only` the other ranks keep their shards. Every rank has to enter; the
-    model is not run inside, where it would gather its parameters by itself.
+    With `rank0_only` the other ranks keep their shards. Every rank has to enter. A
+    model that runs inside gathers its parameters by itself.
     """
     nested = {
         m
@@ -137,9 +137,9 @@ def summon_full_params(
         for m in u.modules()
     }
     modules = [m for m in model.modules() if recurse or m not in nested]
-    for module in modules:
-        if isinstance(module, FSDPModule):
-            module.reshard()
+    units = [m for m in modules if isinstance(m, FSDPModule)]
+    for unit in units:
+        unit.reshard()
     whole: dict[nn.Parameter, nn.Parameter] = {}
     swapped: list[tuple[nn.Module, str, nn.Parameter]] = []
     for module in modules:
@@ -161,6 +161,8 @@ def summon_full_params(
     try:
         yield
     finally:
+        for unit in units:
+            unit.reshard()
         for module, name, shard in swapped:
             module._parameters[name] = shard
         if writeback and not rank0_only:

@@ -144,12 +144,12 @@ def convert_to_float8(model: nn.Module) -> nn.Module:
     `nn.Linear`, whose callers may read the weight, and weights that are shared. After
     each step of an optimizer the scales of all weights are computed at once.
     """
-    held = Counter(p for m in model.modules() for p in m._parameters.values())
+    held = Counter(id(p) for m in model.modules() for p in m._parameters.values())
 
     def computes_in_float8(layer: nn.Module, name: str) -> bool:
         return (
             type(layer) is nn.Linear
-            and held[layer.weight] == 1
+            and held[id(layer.weight)] == 1
             and all(size % 16 == 0 for size in layer.weight.shape)
             and name.rpartition(".")[2] not in ("lm_head", "output", "head")
         )
