@@ -125,7 +125,7 @@ def _peaks(plan: Plan) -> Rows:
     title = "peak" if plan.job.inputs.are_known else "peak without activations"
     rows = [[title, *(human_bytes(arm.peak.size_bytes) for arm in arms)]]
     rows.append(["  in", *(arm.peak.phase.value for arm in arms)])
-    rows.append(["  at", *(arm.peak.unit or "no unit" for arm in arms)])
+    rows.append(["  at", *(arm.peak.unit or "outside units" for arm in arms)])
     for category, text in _TITLES.items():
         sizes = [arm.peak.parts.get(category, 0) for arm in arms]
         if any(sizes):
