@@ -84,6 +84,12 @@ def load_name(dotted: str, what: str) -> Any:
         raise LayoutError(
             f"{dotted}: a {what} is written pkg.module:name", hint="Put a colon before the name."
         )
+    if module_name.endswith(".py"):
+        file = Path(module_name).absolute()
+        raise LayoutError(
+            f"{dotted}: a {what} is written pkg.module:name, as Python imports it, not by its file",
+            hint=f"In {file.parent} it is {file.stem}:{name}; from elsewhere set PYTHONPATH to that.",
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

@@ -313,6 +313,8 @@ def test_bad_factories_and_layouts(fsdp1_files: Path, tmp_path: Path) -> None:
     local = [fsdp1_files / "base_3_flat" / "local_*.pt"]
     fails(LayoutError, "written pkg.module:name", local, ReadOptions(model="zoo.plain"))
     fails(LayoutError, "cannot be imported", local, ReadOptions(model="no_such_module:x"))
+    error = fails(LayoutError, "not by its file", local, ReadOptions(model="models/zoo.py:plain"))
+    assert "/models it is zoo:plain; from elsewhere set PYTHONPATH" in error.hint
     error = fails(LayoutError, "module zoo has no 'plian'", local, ReadOptions(model="zoo:plian"))
     assert error.hint.startswith("Did you mean plain")
     error = fails(LayoutError, "cannot be imported", local, ReadOptions(model="zoo:qqqqqqqq"))
