@@ -56,8 +56,9 @@ def _read(module: Module, tensor: ast.Subscript) -> ast.AST | None:
     """The place that asks a state for a value, if it does."""
     if not isinstance(tensor.slice, ast.Constant) or tensor.slice.value in _PLAIN:
         return None
-    around = module.parent(tensor)
-    if isinstance(around, ast.Attribute):
-        return around if around.attr in VALUES else None
-    is_call = isinstance(around, ast.Call) and isinstance(around.func, ast.Attribute)
-    return around if is_call and getattr(around.func, "attr", "") in FUNCTIONS else None  # type: ignore[union-attr]
+    match module.parent(tensor):
+        case ast.Attribute(attr=name) as read if name in VALUES:
+            return read
+        case ast.Call(func=ast.Attribute(attr=name)) as read if name in FUNCTIONS:
+            return read
+    return None

@@ -142,9 +142,8 @@ def _with_improvements(site: WrapCall, done: Finding, new: Improved) -> tuple[Fi
     edits = passed_through(site, new.before)
     added = added_edits(site, new.calls) if new.calls and site.kind == "call" else None
     if added is None and new.calls:
-        told = {word for word, _ in new.left_out}
-        behind = [word for word in new.asked_behind if word not in told]
-        new = dataclasses.replace(new, left_out=(*new.left_out, *((word, _PART_OF_MORE) for word in behind)))
+        told = ((word, _PART_OF_MORE) for word in new.asked_behind)
+        new = dataclasses.replace(new, left_out=(*new.left_out, *told))
     return dataclasses.replace(done, edits=(*done.edits, *edits, *(added or ()))), new
 
 

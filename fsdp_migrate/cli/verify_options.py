@@ -176,7 +176,8 @@ Float8 = Annotated[
     bool,
     typer.Option("--float8", help="Reference job: layers in float8 (torchao), emulated on CPUs."),
 ]
-Parallel = Annotated[int, typer.Option(help="Refused, with why: not in both arms.", min=1)]
+Parallel = Annotated[int, typer.Option(min=1, hidden=True)]
+"""Refused, with the reason."""
 SaveCheckpoint = Annotated[
     Path | None,
     typer.Option(

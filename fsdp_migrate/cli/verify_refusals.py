@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from fsdp_migrate.verify.model import LaunchOptions
     from fsdp_migrate.verify.reference_job.config import ReferenceConfig
 
+_SIMULATED = ("config", "dtype", "strategy", "accumulate", "tied", "batch", "sequence", "ac")
 OF_REFERENCE = (
-    *("config", "dtype", "strategy", "accumulate", "tied", "batch", "sequence", "ac", "compile", "offload"),
-    *("float8", "tp", "cp", "pp", "save_checkpoint", "simulate_world"),
+    *_SIMULATED,
+    *("compile", "offload", "float8", "tp", "cp", "pp", "save_checkpoint", "simulate_world"),
 )
-_SIMULATED = frozenset(OF_REFERENCE[:8])
 _OF_OUTPUT = frozenset({"output_format", "output"})
 _COUNT_BESIDE = {
     "compare": ("--compare reads two records and runs nothing", _OF_OUTPUT | {"strict", "exact"}),
@@ -30,7 +30,7 @@ _COUNT_BESIDE = {
     ),
     "simulate_world": (
         "--simulate-world runs rank 0 of the bundled job alone",
-        _OF_OUTPUT | _SIMULATED | {"device", "timeout"},
+        _OF_OUTPUT | {*_SIMULATED, "device", "timeout"},
     ),
 }
 """What an option makes of the command, and the options that count beside it."""

@@ -53,6 +53,9 @@ class RankForker:
         nproc: ranks of most jobs.
         environment: variables of the process and its ranks. As it is, they see no GPU: there may be fewer
             GPUs than ranks, and CPU sums are the same on every machine.
+
+    Attributes:
+        server: the process.
     """
 
     def __init__(
@@ -62,7 +65,7 @@ class RankForker:
         nproc: int = 2,
         environment: Mapping[str, str] = _ENVIRONMENT,
     ) -> None:
-        self._server = RankServer(nproc=nproc, modules=preload, environment=environment)
+        self.server = RankServer(nproc=nproc, modules=preload, environment=environment)
         self._ready = False
 
     def __enter__(self) -> RankForker:
@@ -71,7 +74,7 @@ class RankForker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.close()
+        self.server.close()
 
     def run(self, job: RankJob) -> None:
         """Run one job to its end.
@@ -80,7 +83,7 @@ class RankForker:
             JobError: a rank failed, or the job took longer than its time; quotes the first rank that failed.
         """
         job.log_dir.mkdir(parents=True, exist_ok=True)
-        if not self._ready and next(self._server.events(_READY_S), None) is None:
+        if not self._ready and next(self.server.events(_READY_S), None) is None:
             raise _died(job)
         self._ready = True
         self._launch(job)
@@ -105,7 +108,7 @@ class RankForker:
             streams = {"stdout": str(log), "stderr": str(log)}
             ranks.append({"rank": rank, "environment": environment, "program": program, **streams})
         try:
-            self._server.command(do="launch", ranks=ranks)
+            self.server.command(do="launch", ranks=ranks)
         except JobError:
             raise _died(job) from None
 
@@ -114,19 +117,19 @@ class RankForker:
         until = time.monotonic() + job.timeout_s
         running, failed, late = set(range(job.nproc)), None, False
         while running:
-            for event in self._server.events(0.02):
+            for event in self.server.events(0.02):
                 rank, code = int(str(event["rank"])), int(str(event["code"]))
                 running.discard(rank)
                 failed = rank if code and failed is None else failed
             if failed is None and running and time.monotonic() > until:
                 failed, late = min(running), True
             if failed is not None and running:
-                self._server.command(do="signal", signal=int(signal.SIGKILL))
+                self.server.command(do="signal", signal=int(signal.SIGKILL))
                 until_gone = time.monotonic() + _END_S
                 while running and time.monotonic() < until_gone:
-                    running -= {int(str(event["rank"])) for event in self._server.events(0.1)}
+                    running -= {int(str(event["rank"])) for event in self.server.events(0.1)}
                 break
-            if running and not self._server.alive:
+            if running and not self.server.alive:
                 raise _died(job)
         return failed, late
 

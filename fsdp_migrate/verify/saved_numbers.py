@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fsdp_migrate.verify import world_sizes
@@ -32,7 +32,7 @@ _SAME = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class SavedNumber:
-    """One number that is not the same in both arms."""
+    """One number that both arms saved."""
 
     key: str
     step: int
@@ -71,7 +71,7 @@ def saved_numbers(evidence: Evidence) -> Cause | None:
     )
 
 
-def _differing(pairs: list[SavedNumber] | Iterator[SavedNumber]) -> Iterator[SavedNumber]:
+def _differing(pairs: Iterable[SavedNumber]) -> Iterator[SavedNumber]:
     return (one for one in pairs if not math.isclose(one.original, one.candidate, rel_tol=_SAME))
 
 

@@ -21,7 +21,7 @@ from fsdp_migrate.exit_codes import ExitCode
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = Path(__file__).parent / "cases"
-EVERY = 8
+EVERY = 4
 
 
 @pytest.fixture(scope="module")

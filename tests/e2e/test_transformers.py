@@ -133,7 +133,7 @@ def test_rank_files_and_raw_optimizer_resume_to_the_last_bit(road: Road) -> None
 def test_parity_holds_from_the_first_step(road: Road, tmp_path: Path) -> None:
     # As `fsdp-migrate verify train.py` does, but with ranks that have imported transformers once.
     options = LaunchOptions(nproc=2, steps=3, device="cpu")
-    server = road.ranks._server
+    server = road.ranks.server
     for name in ("records", "trees"):
         (tmp_path / name).mkdir()
     run = Verification(server, tmp_path / "records", tmp_path / "trees", options, "cpu", lambda _: None)
