@@ -3,9 +3,12 @@
 import os
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from fsdp_migrate import console
 
 # Examples are judged by values, never by the clock; CI sees the same ones every time.
 settings.register_profile("suite", deadline=None, derandomize="CI" in os.environ)
@@ -43,6 +46,13 @@ LONGEST_FIRST: tuple[str, ...] = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ranks = {f"tests/{name}": rank for rank, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.nodeid.partition("::")[0], len(ranks)))
+
+
+@pytest.fixture(autouse=True)
+def _screen_as_it_was() -> Iterator[None]:
+    """What a command run within this process sets for the screen (`-q`, `--no-color`) ends with its test."""
+    yield
+    console.configure(no_color=False, verbosity=0)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
